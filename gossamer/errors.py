@@ -1,0 +1,73 @@
+"""The one error tree: whose fault it is decides the branch, and so what a caller may do about it.
+
+::
+
+    GossamerError
+    ├── UsageError        the caller's mistake: correct the call, the file or the packet
+    │   └── ConfigError   a key of the configuration is missing, unknown or wrong
+    ├── PeerError         the other side broke a protocol or may not do this: drop it, tell its operator
+    ├── TransportError    bytes stopped flowing: reconnect and try again
+    └── UnavailableError  correct, but not possible right now: wait, or ask another node
+
+Rules: 1. Every error of the project descends from one of the four branches; leaves live beside the code
+that raises them.  2. An error carries structured fields and builds its own message out of them: what was
+expected, what came, where, and what to do next.  3. No field ever holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "ConfigError",
+    "ConfigProblem",
+    "GossamerError",
+    "PeerError",
+    "TransportError",
+    "UnavailableError",
+    "UsageError",
+]
+
+
+class GossamerError(Exception):
+    """Whatever gossamer raises on purpose."""
+
+
+class UsageError(GossamerError):
+    """The caller's mistake; trying again without a change fails again."""
+
+
+class PeerError(GossamerError):
+    """The other side broke a protocol, or may not do what it tried."""
+
+
+class TransportError(GossamerError):
+    """A connection, a socket or a disc stopped carrying bytes."""
+
+
+class UnavailableError(GossamerError):
+    """A correct request that cannot be served now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One wrong key: where it stands, what came, and what it takes."""
+
+    key: str
+    got: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: got {self.got}; expected {self.expected}"
+
+
+class ConfigError(UsageError):
+    """The configuration cannot be used; names every problem at once."""
+
+    def __init__(self, source: str, problems: Sequence[ConfigProblem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"{source}: {count}{lines}")
