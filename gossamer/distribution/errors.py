@@ -1,0 +1,116 @@
+"""What can go wrong between two nodes, as leaves of the one error tree.
+
+::
+
+    UsageError
+    ├── FrameTooLargeError     a frame longer than both ends agreed to carry
+    ├── TermError              a value that may not leave the node, or a message type nobody registered
+    └── NotAllowedError        a function asked for by name that this node does not offer
+    PeerError
+    ├── WireError              bytes that are not what the protocol allows at this point
+    └── HandshakeError         cookie, env, name, creation or version differ
+    TransportError
+    └── LinkLostError          the connection to a peer broke, or was never there
+    UnavailableError
+    └── PeerGoneError          no such peer now: it never joined, left, or was declared down
+
+No field ever holds the cookie, a key or a message authentication code.
+"""
+
+from __future__ import annotations
+
+from gossamer.errors import PeerError, TransportError, UnavailableError, UsageError
+
+__all__ = [
+    "FrameTooLargeError",
+    "HandshakeError",
+    "LinkLostError",
+    "NotAllowedError",
+    "PeerGoneError",
+    "TermError",
+    "WireError",
+]
+
+
+class FrameTooLargeError(UsageError):
+    """A frame is longer than ``limit`` bytes."""
+
+    def __init__(self, *, purpose: str, size: int, limit: int) -> None:
+        self.purpose = purpose
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"a frame on stream {purpose!r} has {size} bytes, expected at most {limit}; "
+            "send it in pieces or raise the frame limit on every node"
+        )
+
+
+class TermError(UsageError):
+    """A value cannot travel between nodes; ``got`` names its type, never its content."""
+
+    def __init__(self, got: str, expected: str) -> None:
+        self.got = got
+        self.expected = expected
+        super().__init__(f"got {got}; expected {expected}")
+
+
+class NotAllowedError(UsageError):
+    """A remote call names a function that the node does not offer."""
+
+    def __init__(self, *, function: str, node: str) -> None:
+        self.function = function
+        self.node = node
+        super().__init__(
+            f"node {node} offers no function {function!r} to its peers; expected a name that was allowed "
+            "there with Rpc.allow()"
+        )
+
+
+class WireError(PeerError):
+    """Bytes from a peer that the protocol does not allow at this point."""
+
+    def __init__(self, *, where: str, expected: str, got: str) -> None:
+        self.where = where
+        self.expected = expected
+        self.got = got
+        super().__init__(
+            f"{where}: expected {expected}, got {got}; the peer runs another version or is broken"
+        )
+
+
+class HandshakeError(PeerError):
+    """Two nodes will not talk to each other, and why.
+
+    ``code`` is one of ``version``, ``env``, ``cookie``, ``name``, ``same_name``, ``unknown_node``,
+    ``stale_creation``, ``stale_session`` and ``protocol``. ``refused_by`` is the node that said no.
+    """
+
+    def __init__(self, *, code: str, expected: str, got: str, refused_by: str, advice: str) -> None:
+        self.code = code
+        self.expected = expected
+        self.got = got
+        self.refused_by = refused_by
+        self.advice = advice
+        super().__init__(
+            f"handshake refused by {refused_by} ({code}): expected {expected}, got {got}; {advice}"
+        )
+
+
+class LinkLostError(TransportError):
+    """The connection to a peer could not be opened (``refused``), or broke (``reset``)."""
+
+    def __init__(self, *, address: str, kind: str, detail: str) -> None:
+        self.address = address
+        self.kind = kind
+        self.detail = detail
+        super().__init__(
+            f"connection to {address} {kind}: {detail}; it is tried again while the peer is a member"
+        )
+
+
+class PeerGoneError(UnavailableError):
+    """A frame for a node that is not a peer."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        super().__init__(f"node {peer!r} is not connected; expected a member that is up, wait for NodeUp")

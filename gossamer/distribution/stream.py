@@ -1,0 +1,270 @@
+"""One stream of one session, as two state machines: numbering, retention, resending, duplicates, gaps.
+
+The transport below is reliable while a connection lasts and forgets everything when it breaks. A stream
+outlives connections: it delivers every reliable frame once and in order for as long as both nodes remember
+the session, or says exactly which frames are lost.
+
+Rules:
+
+1. Reliable frames are numbered from 1 without holes, and kept until the receiver says that they have taken
+   effect. Acks are cumulative. Nothing is sent again while a connection lasts.
+2. On a new connection the receiver says how far it has received; the sender goes on after that.
+3. The receiver drops what it has by the high-water mark of received numbers. A number beyond the next one,
+   without a ``Skip`` before it, is a broken peer.
+4. Retention is bounded in bytes. A frame that does not fit makes the stream give up everything unacked
+   (:meth:`SendStream.overflow`): numbers go on, a ``Skip`` tells the receiver, and both report the range
+   lost. Frames of the range that were already on their way may still arrive, in order, before the ``Skip``.
+5. Unreliable frames keep their place among the others, have no number, are never sent twice, and wait in a
+   bound of their own; one that does not fit is refused and counted.
+
+*Received* and *done* differ: a frame is received when it is handed to its user and done when the user says
+so. Only done frames are acked, so an ack means "has taken effect", and a user that is replaced midway can ask
+for what its predecessor had not done (:meth:`ReceiveStream.rewind`).
+
+No clock and no I/O. Rejected: retransmission timers and selective acks, which TCP below already has; a
+fresh number space per overflow, since monotonic numbers make "is frame n safe" one comparison.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gossamer.distribution.errors import WireError
+from gossamer.distribution.wire import Batch, Message, Skip
+
+__all__ = ["Lost", "ReceiveStream", "SendStream"]
+
+# What a frame costs beyond its bytes, so that empty frames are bounded as well.
+_OVERHEAD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Frames ``first`` to ``last`` will not arrive, or not all of them."""
+
+    first: int
+    last: int
+
+
+class SendStream:
+    """The sending end. ``retain`` and ``queue`` bound, in bytes, reliable and unreliable frames."""
+
+    __slots__ = (
+        "_pending",
+        "_queue",
+        "_queued",
+        "_retain",
+        "_retained",
+        "_retained_bytes",
+        "_skip_due",
+        "acked",
+        "last",
+        "sent",
+    )
+
+    def __init__(self, *, retain: int, queue: int) -> None:
+        self._retain = retain
+        self._queue = queue
+        # Unacked reliable frames; the newest is number ``last``, so the oldest is last - len + 1.
+        self._retained: deque[bytes] = deque()
+        self._retained_bytes = 0
+        # What the connection has not carried yet, in order; number 0 is an unreliable frame.
+        self._pending: deque[tuple[int, bytes]] = deque()
+        self._queued = 0
+        self._skip_due = False
+        self.last = 0
+        """The newest number given."""
+        self.acked = 0
+        """Every frame up to here has taken effect at the receiver, or was reported lost."""
+        self.sent = 0
+        """The newest number any connection has carried."""
+
+    @property
+    def retained(self) -> int:
+        """Bytes held for resending, overhead included."""
+        return self._retained_bytes
+
+    @property
+    def unacked(self) -> int:
+        """How many reliable frames are held."""
+        return len(self._retained)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be sent."""
+        return not self._pending and not self._skip_due
+
+    def fits(self, size: int, *, reliable: bool = True) -> bool:
+        """May a frame of ``size`` bytes be pushed?"""
+        if reliable:
+            return self._retained_bytes + size + _OVERHEAD <= self._retain
+        return self._queued + size + _OVERHEAD <= self._queue
+
+    def push(self, frame: bytes) -> int:
+        """Queue a reliable frame that fits; returns its number."""
+        self.last += 1
+        self._retained.append(frame)
+        self._retained_bytes += len(frame) + _OVERHEAD
+        self._pending.append((self.last, frame))
+        return self.last
+
+    def push_unreliable(self, frame: bytes) -> None:
+        """Queue an unreliable frame that fits."""
+        self._queued += len(frame) + _OVERHEAD
+        self._pending.append((0, frame))
+
+    def overflow(self) -> Lost | None:
+        """Give up every unacked frame; None when there was none."""
+        count = len(self._retained)
+        self._retained.clear()
+        self._retained_bytes = 0
+        self._pending = deque(entry for entry in self._pending if entry[0] == 0)
+        if not count:
+            return None
+        self._skip_due = True
+        return Lost(first=self.last - count + 1, last=self.last)
+
+    def ack(self, number: int) -> bool:
+        """The receiver is done up to ``number``; False when that is old news. Raises WireError."""
+        if number > self.sent:
+            raise WireError(where="ack", expected=f"a number up to {self.sent}", got=str(number))
+        if number <= self.acked:
+            return False
+        self.acked = number
+        oldest = self.last - len(self._retained) + 1
+        for _ in range(number - oldest + 1):
+            self._retained_bytes -= len(self._retained.popleft()) + _OVERHEAD
+        return True
+
+    def resume(self, received: int) -> None:
+        """A connection begins at a receiver that has every frame up to ``received``. Raises WireError."""
+        if received > self.sent:
+            raise WireError(where="resume", expected=f"a number up to {self.sent}", got=str(received))
+        oldest = self.last - len(self._retained) + 1
+        self._skip_due = received + 1 < oldest
+        waiting = next((number for number, _ in self._pending if number), self.last + 1)
+        again = [
+            (number, frame)
+            for number, frame in enumerate(self._retained, oldest)
+            if received < number < waiting
+        ]
+        kept = [entry for entry in self._pending if entry[0] == 0 or entry[0] > received]
+        self._pending = deque(again + kept)
+
+    def next_message(self, limit: int) -> Message | None:
+        """The next message to write, of about ``limit`` bytes unless a single frame is longer."""
+        if self._skip_due:
+            self._skip_due = False
+            following = self.last - len(self._retained) + 1
+            self.sent = max(self.sent, following - 1)
+            return Skip(next=following)
+        pending = self._pending
+        if not pending:
+            return None
+        runs: list[tuple[int, list[bytes]]] = []
+        size = 0
+        expected = -1
+        while pending:
+            number, frame = pending[0]
+            size += len(frame) + _OVERHEAD
+            if runs and size > limit:
+                break
+            pending.popleft()
+            if number != expected:
+                runs.append((number, []))
+            runs[-1][1].append(frame)
+            if number:
+                expected = number + 1
+                self.sent = max(self.sent, number)
+            else:
+                expected = 0
+                self._queued -= len(frame) + _OVERHEAD
+        return Batch(runs=runs)
+
+
+class ReceiveStream:
+    """The receiving end."""
+
+    __slots__ = ("_ahead", "_skips", "acked", "done", "duplicates", "received")
+
+    def __init__(self) -> None:
+        self.received = 0
+        """The newest number handed to the user, or known lost."""
+        self.done = 0
+        """Every frame up to here has taken effect, or is known lost."""
+        self.acked = 0
+        """The newest number acked on this connection."""
+        self.duplicates = 0
+        self._ahead: set[int] = set()
+        self._skips: deque[Lost] = deque()
+
+    def batch(self, batch: Batch) -> Iterable[tuple[int, bytes]]:
+        """The frames of ``batch`` that are new, in order, with their numbers (0: unreliable).
+
+        Received advances frame by frame as the caller iterates, so that a caller which stops midway has
+        received no more than it took. Raises WireError.
+        """
+        for first, frames in batch.runs:
+            if not first:
+                for frame in frames:
+                    yield 0, frame
+                continue
+            if first > self.received + 1:
+                raise WireError(where="batch", expected=f"frame {self.received + 1}", got=f"frame {first}")
+            for number, frame in enumerate(frames, first):
+                if number <= self.received:
+                    self.duplicates += 1
+                    continue
+                self.received = number
+                yield number, frame
+
+    def skip(self, following: int) -> Lost | None:
+        """The sender gave up what came before ``following``; what that loses, if anything."""
+        if following <= self.received + 1:
+            return None
+        lost = Lost(first=self.received + 1, last=following - 1)
+        self.received = lost.last
+        self._skips.append(lost)
+        self._settle()
+        return lost
+
+    def finish(self, number: int) -> bool:
+        """The user is done with ``number``; True when an ack is due for it or those after it."""
+        if self.done < number <= self.received:
+            self._ahead.add(number)
+            self._settle()
+        return self.done > self.acked
+
+    def take_ack(self) -> int | None:
+        """The number to ack now, once."""
+        if self.done <= self.acked:
+            return None
+        self.acked = self.done
+        return self.acked
+
+    def connected(self) -> int:
+        """A connection begins; the number to resume after."""
+        # The last ack of the connection before may have been lost with it.
+        self.acked = 0
+        return self.received
+
+    def rewind(self) -> int:
+        """Forget what was received but not done; returns the number to resume after."""
+        self.received = self.done
+        self._ahead.clear()
+        self._skips.clear()
+        return self.received
+
+    def _settle(self) -> None:
+        done = self.done
+        while True:
+            if done + 1 in self._ahead:
+                done += 1
+                self._ahead.remove(done)
+            elif self._skips and self._skips[0].first == done + 1:
+                done = self._skips.popleft().last
+            else:
+                break
+        self.done = done

@@ -1,0 +1,177 @@
+"""The handshake, both sides in one process, and with hostile bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.distribution.errors import HandshakeError, WireError
+from gossamer.distribution.handshake import Acceptor, Initiator, Local, cookie_key
+from gossamer.distribution.wire import (
+    HANDSHAKE_LIMIT,
+    Accept,
+    Challenge,
+    Hello,
+    Proof,
+    decode_handshake,
+    decode_message,
+    encode,
+)
+
+COOKIE = "correct horse battery staple"
+
+
+def local(name="b@host", creation=5, env="Test", cookie=COOKIE):
+    return Local(name=name, creation=creation, env=env, key=cookie_key(cookie))
+
+
+def pair(caller=None, called=None, *, to=("b@host", 5), admit=lambda hello: 7, bindings=(b"", b"")):
+    caller = caller or local("a@host", 3)
+    initiator = Initiator(
+        caller, to=to, purpose="data", session=11, yours=22, nonce=bytes(32), binding=bindings[0]
+    )
+    acceptor = Acceptor(called or local(), nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])
+    return initiator, acceptor
+
+
+def run(initiator, acceptor):
+    """Both ends' last steps."""
+    data, there, here = initiator.hello, None, None
+    while data:
+        there = acceptor.receive(data)
+        if there.send is None:
+            break
+        here = initiator.receive(there.send)
+        data = here.send
+    return here, there
+
+
+def test_both_sides_open_with_the_same_facts():
+    here, there = run(*pair())
+    assert here.error is there.error is None
+    assert (here.opened.peer, here.opened.creation, here.opened.received) == ("b@host", 5, 7)
+    assert (there.opened.peer, there.opened.creation) == ("a@host", 3)
+    assert (there.opened.purpose, there.opened.session, there.opened.yours) == ("data", 11, 22)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "expected", "got"),
+    [
+        ({"called": local(env="Prod")}, "env", "env 'Prod'", "'Test'"),
+        ({"called": local(cookie="other")}, "cookie", "a@host to prove", "a wrong proof"),
+        ({"called": local("c@host")}, "name", "a call to c@host", "a call to b@host"),
+        ({"caller": local("b@host", 9)}, "same_name", "another name", "b@host"),
+        ({"called": local(creation=4)}, "stale_creation", "creation 5 or later", "4"),
+        ({"bindings": (b"one", b"two")}, "cookie", "prove", "a wrong proof"),
+    ],
+)
+def test_a_difference_is_named_to_both_sides(change, code, expected, got):
+    here, there = run(*pair(**change))
+    for step in (here, there):
+        assert isinstance(step.error, HandshakeError)
+        assert step.error.code == code
+        assert expected in step.error.expected
+        assert got in step.error.got
+        assert step.opened is None
+
+
+def test_no_error_shows_the_cookie_or_its_key():
+    here, there = run(*pair(called=local(cookie="other")))
+    for text in (str(here.error), str(there.error), repr(local())):
+        assert COOKIE not in text
+        assert "other" not in text
+        assert repr(cookie_key(COOKIE)) not in text
+
+
+def test_a_called_node_without_the_cookie_is_found_out():
+    initiator, _ = pair()
+    challenge = Challenge(version=1, name="b@host", creation=5, nonce=bytes(32))
+    assert initiator.receive(encode(challenge)).send
+    step = initiator.receive(encode(Accept(mac=bytes(32), received=0)))
+    assert step.error.code == "cookie"
+    assert step.error.refused_by == "a@host"
+
+
+def test_a_proof_cannot_be_reflected():
+    """The called node's proof is not the caller's, even over the same messages."""
+    initiator, acceptor = pair()
+    challenge = acceptor.receive(initiator.hello).send
+    proof = decode_handshake(initiator.receive(challenge).send)
+    assert initiator.receive(encode(Accept(mac=proof.mac, received=0))).error.code == "cookie"
+
+
+def test_a_stranger_is_not_asked_about_membership():
+    asked = []
+    run(*pair(called=local(cookie="other"), admit=asked.append))
+    assert asked == []
+
+
+def test_a_refused_member_hears_why():
+    def admit(hello):
+        raise HandshakeError(
+            code="unknown_node", expected="a member", got=hello.name, refused_by="b", advice="wait"
+        )
+
+    here, there = run(*pair(admit=admit))
+    assert here.error.code == there.error.code == "unknown_node"
+
+
+def test_messages_out_of_order_end_the_handshake():
+    initiator, acceptor = pair()
+    assert acceptor.receive(encode(Proof(mac=bytes(32)))).error.code == "protocol"
+    assert initiator.receive(encode(Accept(mac=bytes(32), received=0))).error.code == "protocol"
+
+
+def test_an_older_version_is_told_so():
+    _, acceptor = pair()
+    hello = Hello(
+        version=0,
+        env="Test",
+        purpose="data",
+        name="a",
+        creation=1,
+        to="b@host",
+        session=1,
+        yours=0,
+        nonce=bytes(32),
+    )
+    step = acceptor.receive(encode(hello))
+    assert step.error.code == "version"
+    assert decode_handshake(step.send).expected == "version 1"
+
+
+def test_a_long_message_is_refused_before_it_is_parsed():
+    with pytest.raises(WireError, match="at most 4096 bytes"):
+        decode_handshake(bytes(HANDSHAKE_LIMIT + 1))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_answered_with_a_message_or_a_wire_error(data):
+    for decode in (decode_handshake, decode_message):
+        try:
+            decode(data)
+        except WireError:
+            pass
+
+
+@given(st.data())
+def test_a_handshake_with_one_changed_byte_never_opens(data):
+    initiator, acceptor = pair()
+    legs = [initiator.hello]
+    legs.append(acceptor.receive(legs[0]).send)
+    legs.append(initiator.receive(legs[1]).send)
+    which = data.draw(st.integers(0, 2))
+    position = data.draw(st.integers(0, len(legs[which]) - 1))
+    flip = data.draw(st.integers(1, 255))
+
+    def damage(leg, message):
+        if leg != which:
+            return message
+        return message[:position] + bytes([message[position] ^ flip]) + message[position + 1 :]
+
+    initiator, acceptor = pair()
+    step = acceptor.receive(damage(0, initiator.hello))
+    if not step.error:
+        step = initiator.receive(damage(1, step.send))
+    if not step.error:
+        step = acceptor.receive(damage(2, step.send))
+    assert step.opened is None

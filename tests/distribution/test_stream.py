@@ -1,0 +1,262 @@
+"""The stream state machines, alone and over a pipe that breaks."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.distribution.errors import WireError
+from gossamer.distribution.stream import Lost, ReceiveStream, SendStream
+from gossamer.distribution.wire import Ack, Batch, Skip
+
+LIMIT = 1 << 20
+
+
+def sender(retain=LIMIT, queue=LIMIT):
+    return SendStream(retain=retain, queue=queue)
+
+
+def test_frames_are_numbered_from_one_and_travel_as_one_run():
+    stream = sender()
+    assert [stream.push(b"a"), stream.push(b"b")] == [1, 2]
+    assert stream.next_message(LIMIT) == Batch(runs=[(1, [b"a", b"b"])])
+    assert stream.next_message(LIMIT) is None
+    assert stream.idle
+
+
+def test_unreliable_frames_keep_their_place():
+    stream = sender()
+    stream.push(b"a")
+    stream.push_unreliable(b"x")
+    stream.push_unreliable(b"y")
+    stream.push(b"b")
+    batch = stream.next_message(LIMIT)
+    assert batch == Batch(runs=[(1, [b"a"]), (0, [b"x", b"y"]), (2, [b"b"])])
+    assert list(ReceiveStream().batch(batch)) == [(1, b"a"), (0, b"x"), (0, b"y"), (2, b"b")]
+
+
+def test_a_batch_is_bounded_but_carries_at_least_one_frame():
+    stream = sender()
+    for _ in range(3):
+        stream.push(bytes(1000))
+    assert stream.next_message(10) == Batch(runs=[(1, [bytes(1000)])])
+    assert stream.next_message(2500) == Batch(runs=[(2, [bytes(1000)] * 2)])
+
+
+def test_an_ack_releases_what_it_covers():
+    stream = sender()
+    for _ in range(3):
+        stream.push(b"frame")
+    stream.next_message(LIMIT)
+    assert stream.ack(2)
+    assert not stream.ack(1)
+    assert (stream.acked, stream.unacked) == (2, 1)
+    assert stream.ack(3)
+    assert stream.retained == 0
+
+
+def test_an_ack_of_a_frame_never_sent_is_a_broken_peer():
+    stream = sender()
+    stream.push(b"frame")
+    with pytest.raises(WireError, match="up to 0"):
+        stream.ack(1)
+
+
+def test_a_new_connection_resumes_after_what_was_received():
+    stream = sender()
+    for name in b"abcd":
+        stream.push(bytes([name]))
+    stream.next_message(LIMIT)
+    stream.ack(1)
+    stream.push_unreliable(b"x")
+    stream.push(b"e")
+    stream.resume(2)
+    assert stream.next_message(LIMIT) == Batch(runs=[(3, [b"c", b"d"]), (0, [b"x"]), (5, [b"e"])])
+
+
+def test_unreliable_frames_are_never_sent_twice():
+    stream = sender()
+    stream.push_unreliable(b"x")
+    stream.next_message(LIMIT)
+    stream.resume(0)
+    assert stream.next_message(LIMIT) is None
+
+
+def test_a_peer_that_claims_frames_never_sent_cannot_resume():
+    stream = sender()
+    stream.push(b"a")
+    with pytest.raises(WireError):
+        stream.resume(1)
+
+
+def test_overflow_gives_up_the_unacked_and_both_sides_report_the_range():
+    stream, receiver = sender(retain=300), ReceiveStream()
+    while stream.fits(10):
+        stream.push(bytes(10))
+    list(receiver.batch(Batch(runs=[(1, [bytes(10)])])))
+    assert stream.overflow() == Lost(1, 4)
+    assert stream.push(b"after") == 5
+    skip = stream.next_message(LIMIT)
+    assert skip == Skip(next=5)
+    assert receiver.skip(skip.next) == Lost(2, 4)
+    assert list(receiver.batch(stream.next_message(LIMIT))) == [(5, b"after")]
+    # Nothing is done yet: frame 1 has been received and holds the ack back.
+    assert not receiver.finish(5)
+    assert receiver.finish(1)
+    assert receiver.take_ack() == 5
+
+
+def test_overflow_of_nothing_loses_nothing():
+    stream = sender()
+    assert stream.overflow() is None
+    assert stream.idle
+
+
+def test_a_queue_of_unreliable_frames_is_bounded():
+    stream = sender(queue=200)
+    assert stream.fits(10, reliable=False)
+    stream.push_unreliable(bytes(10))
+    stream.push_unreliable(bytes(10))
+    assert not stream.fits(10, reliable=False)
+    assert stream.fits(10)
+    stream.next_message(LIMIT)
+    assert stream.fits(10, reliable=False)
+
+
+def test_duplicates_are_dropped_and_counted():
+    receiver = ReceiveStream()
+    batch = Batch(runs=[(1, [b"a", b"b"])])
+    assert len(list(receiver.batch(batch))) == 2
+    assert list(receiver.batch(Batch(runs=[(2, [b"b", b"c"])]))) == [(3, b"c")]
+    assert receiver.duplicates == 1
+
+
+def test_a_hole_without_a_skip_is_a_broken_peer():
+    with pytest.raises(WireError, match="expected frame 1, got frame 2"):
+        list(ReceiveStream().batch(Batch(runs=[(2, [b"b"])])))
+
+
+def test_acks_are_cumulative_whatever_the_order_of_finishing():
+    receiver = ReceiveStream()
+    list(receiver.batch(Batch(runs=[(1, [b""] * 4)])))
+    assert not receiver.finish(2)
+    assert receiver.take_ack() is None
+    assert receiver.finish(1)
+    assert receiver.take_ack() == 2
+    assert receiver.take_ack() is None
+    assert not receiver.finish(2)
+    assert not receiver.finish(9)
+
+
+def test_a_replaced_user_gets_again_what_was_not_done():
+    receiver = ReceiveStream()
+    list(receiver.batch(Batch(runs=[(1, [b"a", b"b", b"c"])])))
+    receiver.finish(1)
+    receiver.finish(3)
+    assert receiver.rewind() == 1
+    assert list(receiver.batch(Batch(runs=[(2, [b"b", b"c"])]))) == [(2, b"b"), (3, b"c")]
+
+
+def test_an_ack_lost_with_its_connection_is_repeated_on_the_next():
+    receiver = ReceiveStream()
+    list(receiver.batch(Batch(runs=[(1, [b"a"])])))
+    receiver.finish(1)
+    receiver.take_ack()
+    assert receiver.connected() == 1
+    assert receiver.take_ack() == 1
+
+
+class Pipe:
+    """Both ends of a stream and a connection between them that a seed breaks."""
+
+    def __init__(self, seed, retain):
+        self.rng = random.Random(seed)
+        self.send, self.receive = sender(retain=retain, queue=4000), ReceiveStream()
+        self.forward, self.back = [], []
+        self.pushed, self.got, self.undone = {}, [], []
+        self.lost_here, self.lost_there = [], []
+        self.connect()
+
+    def connect(self):
+        self.forward.clear()
+        self.back.clear()
+        self.send.resume(self.receive.connected())
+
+    def push(self, reliable):
+        frame = self.rng.randbytes(self.rng.randrange(60))
+        if not reliable:
+            if self.send.fits(len(frame), reliable=False):
+                self.send.push_unreliable(frame)
+            return
+        if not self.send.fits(len(frame)):
+            lost = self.send.overflow()
+            if lost:
+                self.lost_here.append(lost)
+        self.pushed[self.send.push(frame)] = frame
+
+    def write(self):
+        message = self.send.next_message(self.rng.choice([1, 100, 1000]))
+        if message:
+            self.forward.append(message)
+
+    def deliver(self):
+        if self.forward:
+            message = self.forward.pop(0)
+            if isinstance(message, Skip):
+                lost = self.receive.skip(message.next)
+                if lost:
+                    self.lost_there.append(lost)
+                return
+            for number, frame in self.receive.batch(message):
+                if number:
+                    assert self.pushed[number] == frame
+                    self.got.append(number)
+                    self.undone.append(number)
+
+    def finish(self):
+        if self.undone:
+            self.receive.finish(self.undone.pop(self.rng.randrange(len(self.undone))))
+        number = self.receive.take_ack()
+        if number:
+            self.back.append(Ack(number=number))
+
+    def ack(self):
+        if self.back:
+            self.send.ack(self.back.pop(0).number)
+
+    def drain(self):
+        while not self.send.idle or self.forward or self.undone or self.back:
+            for step in (self.write, self.deliver, self.finish, self.ack):
+                step()
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    steps=st.lists(st.sampled_from("ppppuwwwdddfffaac"), max_size=120),
+    retain=st.sampled_from([300, 1000, LIMIT]),
+)
+def test_every_frame_arrives_once_in_order_or_is_reported_lost_by_both(seed, steps, retain):
+    pipe = Pipe(seed, retain)
+    actions = {
+        "p": lambda: pipe.push(reliable=True),
+        "u": lambda: pipe.push(reliable=False),
+        "w": pipe.write,
+        "d": pipe.deliver,
+        "f": pipe.finish,
+        "a": pipe.ack,
+        "c": pipe.connect,
+    }
+    for step in steps:
+        actions[step]()
+    pipe.drain()
+
+    assert pipe.got == sorted(set(pipe.got))
+    assert pipe.send.acked == pipe.send.last == pipe.receive.done
+    assert pipe.send.unacked == pipe.send.retained == 0
+    lost_here = {n for lost in pipe.lost_here for n in range(lost.first, lost.last + 1)}
+    lost_there = {n for lost in pipe.lost_there for n in range(lost.first, lost.last + 1)}
+    assert set(pipe.pushed) == set(pipe.got) | lost_there
+    assert not set(pipe.got) & lost_there
+    # What the receiver lacks, the sender knew; the sender may fear for more than was lost.
+    assert lost_there <= lost_here
