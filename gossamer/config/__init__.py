@@ -1,0 +1,58 @@
+"""The configuration of a node: one schema, one YAML file, the environment on top.
+
+``load_config("node.yaml", environ=os.environ)`` gives a frozen :class:`Config` or raises one
+:class:`~gossamer.errors.ConfigError` that names every mistake. ``Config()`` alone is a node that runs.
+"""
+
+from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
+from gossamer.config.load import config_from, load_config
+from gossamer.config.model import (
+    ApiConfig,
+    AuditConfig,
+    ClusterConfig,
+    Config,
+    DiscoveryConfig,
+    DistributionConfig,
+    GossipConfig,
+    ListenerConfig,
+    LogConfig,
+    MqttAuthConfig,
+    MqttConfig,
+    MqttLimitsConfig,
+    MqttServerConfig,
+    NodeConfig,
+)
+from gossamer.config.schema import json_schema, to_plain, to_yaml
+from gossamer.config.units import format_duration, format_size, parse_duration, parse_size
+from gossamer.config.values import Endpoint, parse_endpoint
+
+__all__ = [
+    "COOKIE_FILE",
+    "ApiConfig",
+    "AuditConfig",
+    "ClusterConfig",
+    "Config",
+    "DiscoveryConfig",
+    "DistributionConfig",
+    "Endpoint",
+    "GossipConfig",
+    "ListenerConfig",
+    "LogConfig",
+    "MqttAuthConfig",
+    "MqttConfig",
+    "MqttLimitsConfig",
+    "MqttServerConfig",
+    "NodeConfig",
+    "config_from",
+    "cookie_of",
+    "format_duration",
+    "format_size",
+    "json_schema",
+    "load_config",
+    "parse_duration",
+    "parse_endpoint",
+    "parse_size",
+    "to_plain",
+    "to_yaml",
+    "write_cookie",
+]

@@ -1,0 +1,203 @@
+"""Reads one YAML file and the environment into a :class:`Config`, or says everything that is wrong with them.
+
+Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`` is ``cluster.autoheal``: the
+prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.
+A number in the path is a place in a list.  3. Variables without ``__`` are not configuration.  4. Keys may be
+written with dots (``cluster.autoheal: on``), and the section names of BifroMQ's file are understood.
+5. All problems are raised together.
+
+Rejected: pydantic-settings' own environment source, which skips variables whose section it does not know and
+so lets a misspelt one pass in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from gossamer.config.model import Config
+from gossamer.config.problems import Location, conflicts, key_path, problems_of
+from gossamer.errors import ConfigError, ConfigProblem
+
+__all__ = ["config_from", "load_config"]
+
+_PREFIX = "GOSSAMER_"
+_SEPARATOR = "__"
+
+_FOREIGN_NAMES = {
+    ("clusterConfig",): ("cluster",),
+    ("cluster", "clusterDomainName"): ("cluster", "domain_name"),
+    ("cluster", "seedEndpoints"): ("cluster", "seed_endpoints"),
+    ("cluster", "discovery_strategy"): ("cluster", "discovery", "strategy"),
+    ("mqttServiceConfig",): ("mqtt",),
+    ("apiServerConfig",): ("api",),
+    ("RPCServerConfig",): ("distribution",),
+}
+
+
+def load_config(path: Path | str | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration in the file at ``path`` (None: only defaults) and in ``environ``.
+
+    Raises:
+        ConfigError: with every problem found; its ``source`` names the file.
+    """
+    source = str(path) if path is not None else "configuration"
+    tree = {} if path is None else _read(Path(path))
+    return config_from(tree, environ=environ, source=source)
+
+
+def config_from(
+    tree: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, source: str = "configuration"
+) -> Config:
+    """The configuration in a plain mapping, shaped like the file."""
+    problems: list[ConfigProblem] = []
+    merged: dict[str, Any] = {}
+    for key, value in tree.items():
+        _put(merged, tuple(str(key).split(".")), value, problems)
+    origins = _merge_environment(merged, environ or {}, problems)
+    try:
+        config = Config.model_validate(merged)
+    except ValidationError as error:
+        problems += problems_of(error, origins)
+        raise ConfigError(source, problems) from None
+    problems += conflicts(config)
+    if problems:
+        raise ConfigError(source, problems)
+    return config
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a key written twice, where YAML's own lets the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
+            if key in seen:
+                raise ConfigError(
+                    key_node.start_mark.name,
+                    [ConfigProblem(key, f"the key again in line {line}", f"it once, as in line {seen[key]}")],
+                )
+            seen[key] = line
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(
+            str(path), [ConfigProblem("(file)", reason, "a YAML file that can be read")]
+        ) from error
+    except UnicodeDecodeError as error:
+        got = f"byte {error.start} that is not UTF-8"
+        raise ConfigError(str(path), [ConfigProblem("(file)", got, "YAML in UTF-8")]) from error
+    try:
+        loader = _Loader(text)
+        try:
+            loader.name = str(path)
+            tree = loader.get_single_data()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "(file)"
+        raise ConfigError(str(path), [ConfigProblem(where, error.problem or "bad YAML", "YAML")]) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(str(path), [ConfigProblem("(file)", str(error), "YAML")]) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        got = "a list" if isinstance(tree, list) else repr(tree)[:60]
+        raise ConfigError(str(path), [ConfigProblem("(top level)", got, "sections: node, cluster, mqtt, …")])
+    return tree
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+    """Merge ``value`` into ``tree`` at ``path``; sections merge, anything else replaces."""
+    if not isinstance(value, dict) or not value:
+        _set(tree, path, value, problems)
+        return
+    for key, inner in value.items():
+        _put(tree, (*path, *str(key).split(".")), inner, problems)
+
+
+def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+    path = _native(path)
+    section = tree
+    for depth, part in enumerate(path[:-1]):
+        inner = section.get(part)
+        if inner is None:
+            inner = section[part] = {}
+        if not isinstance(inner, dict):
+            got = "a value and also keys below it"
+            problems.append(ConfigProblem(key_path(path[: depth + 1]), got, "one or the other"))
+            return
+        section = inner
+    if section.get(path[-1]) is None:
+        section[path[-1]] = value
+    elif value is not None and value != {}:
+        problems.append(ConfigProblem(key_path(path), "the key twice, spelt in two ways", "it once"))
+
+
+def _native(path: tuple[str, ...]) -> tuple[str, ...]:
+    for depth in range(1, len(path) + 1):
+        if native := _FOREIGN_NAMES.get(path[:depth]):
+            path = native + path[depth:]
+    return path
+
+
+def _merge_environment(
+    tree: dict[str, Any], environ: Mapping[str, str], problems: list[ConfigProblem]
+) -> dict[Location, str]:
+    origins: dict[Location, str] = {}
+    for name in sorted(environ):
+        if not name.startswith(_PREFIX) or _SEPARATOR not in name:
+            continue
+        location: Location = tuple(
+            int(part) if part.isdecimal() else part
+            for part in name.removeprefix(_PREFIX).lower().split(_SEPARATOR)
+        )
+        text = environ[name]
+        try:
+            # Only what must be a list or a section is YAML: a cookie of digits stays the text it is.
+            value = yaml.safe_load(text) if re.match(r"\s*[\[{]", text) else text
+        except yaml.YAMLError:
+            problems.append(
+                ConfigProblem(f"{key_path(location)} (from {name})", "bad YAML", "YAML on one line")
+            )
+            continue
+        if _override(tree, location, value):
+            origins[location] = name
+        else:
+            got = "a path that does not lead through sections and lists"
+            problems.append(ConfigProblem(f"{key_path(location)} (from {name})", got, "a key of the schema"))
+    return origins
+
+
+def _override(tree: dict[str, Any], location: Location, value: Any) -> bool:
+    """Set ``location`` in ``tree``; False where the path does not fit what is there."""
+    place: Any = tree
+    for part, following in zip(location, (*location[1:], None), strict=True):
+        if isinstance(part, int):
+            if not isinstance(place, list) or part > len(place):
+                return False
+            if part == len(place):
+                place.append(None)
+        elif not isinstance(place, dict):
+            return False
+        if following is None:
+            place[part] = value
+            return True
+        inner = place[part] if isinstance(part, int) else place.get(part)
+        if inner is None:
+            inner = place[part] = [] if isinstance(following, int) else {}
+        place = inner
+    return False

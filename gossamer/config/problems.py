@@ -1,0 +1,154 @@
+"""Turns what pydantic found wrong into problems a person can act on: the key, what came, what it takes.
+
+Rules: 1. Every mistake is reported, in the order of the schema.  2. A value is quoted unless it is secret or
+may hold what is.  3. An unknown key comes with the closest known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from gossamer.config.model import Config
+from gossamer.config.values import Endpoint
+from gossamer.errors import ConfigProblem
+
+__all__ = ["conflicts", "key_path", "problems_of"]
+
+Location = tuple[int | str, ...]
+
+_SHOWN = 60
+
+
+def key_path(location: Sequence[int | str]) -> str:
+    """``("mqtt", "listeners", 0, "port")`` as ``mqtt.listeners[0].port``."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path or "(top level)"
+
+
+def problems_of(error: ValidationError, origins: Mapping[Location, str]) -> list[ConfigProblem]:
+    """One problem for each mistake. ``origins`` names the environment variable that set a key."""
+    return [_problem(details, origins) for details in error.errors(include_url=False)]
+
+
+def _problem(details: ErrorDetails, origins: Mapping[Location, str]) -> ConfigProblem:
+    location = details["loc"]
+    key = key_path(location)
+    if location in origins:
+        key = f"{key} (from {origins[location]})"
+    if details["type"] == "extra_forbidden":
+        return ConfigProblem(key, "an unknown key", _known_keys(location))
+    got = "a hidden value" if _is_secret(location) else _shown(details["input"])
+    return ConfigProblem(key, got, _expected(details))
+
+
+def _expected(details: ErrorDetails) -> str:
+    if details["type"] == "wanted":
+        return details["msg"]
+    if details["type"] in {"model_type", "model_attributes_type", "dict_type"}:
+        return "a section with keys of its own"
+    if details["type"] in {"tuple_type", "list_type"}:
+        return "a list"
+    if details["type"].startswith("bool"):
+        return "on or off"
+    return details["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+
+
+def _known_keys(location: Location) -> str:
+    section = _section_at(location[:-1])
+    if section is None:
+        return "no key here"
+    known = list(section.model_fields)
+    close = get_close_matches(str(location[-1]).lower(), known, n=1, cutoff=0.6)
+    return f"'{close[0]}', perhaps" if close else f"one of {', '.join(known)}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return f"a section ({', '.join(map(str, value))})" if value else "an empty section"
+    # Lists may hold anything, secrets included.
+    if isinstance(value, (list, tuple)) and not isinstance(value, Endpoint):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _is_secret(location: Location) -> bool:
+    section = _section_at(location[:-1])
+    if section is None or not location:
+        return False
+    field = section.model_fields.get(str(location[-1]))
+    return field is not None and SecretStr in {field.annotation, *get_args(field.annotation)}
+
+
+def _section_at(location: Location) -> type[BaseModel] | None:
+    """The section that holds the keys below ``location``."""
+    section: type[BaseModel] = Config
+    for part in location:
+        if isinstance(part, int):
+            continue
+        field = section.model_fields.get(part)
+        inner = next(_sections_in(field.annotation), None) if field else None
+        if inner is None:
+            return None
+        section = inner
+    return section
+
+
+def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _sections_in(inner)
+
+
+def conflicts(config: Config) -> list[ConfigProblem]:
+    """Keys that are right one by one but not together."""
+    return [*_shared_ports(config), *_slow_probes(config)]
+
+
+def _shared_ports(config: Config) -> Iterator[ConfigProblem]:
+    taken: dict[int, list[tuple[str, str]]] = {}
+    for key, host, port in _bound(config):
+        if port == 0:
+            continue
+        for other_key, other_host in taken.get(port, ()):
+            if host == other_host or not host or not other_host or "0.0.0.0" in {host, other_host}:  # noqa: S104
+                yield ConfigProblem(key, str(port), f"a port of its own; {other_key} takes this one")
+                break
+        taken.setdefault(port, []).append((key, host))
+
+
+def _bound(config: Config) -> Iterator[tuple[str, str, int]]:
+    yield "cluster.port", config.cluster.host, config.cluster.port
+    yield "distribution.port", config.distribution.host, config.distribution.port
+    if config.mqtt.server.enable:
+        for index, listener in enumerate(config.mqtt.server.listeners):
+            yield f"mqtt.server.listeners[{index}].port", listener.host, listener.port
+    if config.api.enable:
+        yield "api.port", config.api.host, config.api.port
+
+
+def _slow_probes(config: Config) -> Iterator[ConfigProblem]:
+    gossip = config.cluster.gossip
+    if gossip.probe_timeout >= gossip.probe_interval:
+        yield ConfigProblem(
+            "cluster.gossip.probe_timeout",
+            f"{gossip.probe_timeout:g} s",
+            f"less than cluster.gossip.probe_interval, {gossip.probe_interval:g} s",
+        )
+    distribution = config.distribution
+    if distribution.reconnect_min > distribution.reconnect_max:
+        yield ConfigProblem(
+            "distribution.reconnect_min",
+            f"{distribution.reconnect_min:g} s",
+            f"at most distribution.reconnect_max, {distribution.reconnect_max:g} s",
+        )

@@ -1,0 +1,45 @@
+"""The cookie file."""
+
+import pytest
+
+from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of
+from gossamer.errors import ConfigError
+
+
+def node(directory, cookie=None):
+    return NodeConfig(data_dir=directory, cookie=cookie)
+
+
+def test_a_given_cookie_needs_no_file(tmp_path):
+    assert cookie_of(node(tmp_path, "given")).get_secret_value() == "given"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_start_makes_one_that_only_its_owner_reads(tmp_path):
+    first = cookie_of(node(tmp_path / "data"))
+    path = tmp_path / "data" / COOKIE_FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == [COOKIE_FILE]
+    assert len(first.get_secret_value()) >= 32
+    assert cookie_of(node(tmp_path / "data")) == first
+
+
+def test_a_cookie_that_others_can_read_is_refused(tmp_path):
+    path = tmp_path / COOKIE_FILE
+    path.write_text("secret-cookie")
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600") as caught:
+        cookie_of(node(tmp_path))
+    assert "secret-cookie" not in str(caught.value)
+
+
+def test_an_empty_cookie_file_is_refused(tmp_path):
+    (tmp_path / COOKIE_FILE).touch(mode=0o600)
+    with pytest.raises(ConfigError, match="an empty file"):
+        cookie_of(node(tmp_path))
+
+
+def test_a_data_directory_that_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="File exists"):
+        cookie_of(node(tmp_path / "file"))
