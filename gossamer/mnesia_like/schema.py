@@ -1,0 +1,68 @@
+"""What a table is: its kind, where it is kept, how it replicates.
+
+The words are Mnesia's: ``set`` and ``bag``, ``ram_copies`` and ``disc_copies``. ``local`` tables are this
+node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so that no split
+of the network can make two versions of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gossamer.mnesia_like.errors import BadTableError
+
+__all__ = ["TableDef"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
+_CHOICES = {
+    "type": ("set", "bag"),
+    "storage": ("ram_copies", "disc_copies"),
+    "replication": ("local", "owned"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDef:
+    """A table's definition. Limits are of the encoded row, in bytes; ``grace`` in seconds.
+
+    Raises:
+        BadTableError: an option that cannot be.
+    """
+
+    name: str
+    type: str = "set"
+    storage: str = "ram_copies"
+    replication: str = "local"
+    max_key_bytes: int = 65_600
+    max_value_bytes: int = 131_072
+    grace: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise BadTableError(
+                str(self.name),
+                option="name",
+                got=self.name,
+                expected="a letter, then at most 63 letters, digits, '_', '.' or '-'",
+            )
+        for option, choices in _CHOICES.items():
+            got = getattr(self, option)
+            if got not in choices:
+                raise BadTableError(
+                    self.name, option=option, got=got, expected=f"one of {', '.join(choices)}"
+                )
+        for option, most in (("max_key_bytes", 65_600), ("max_value_bytes", 131_072)):
+            got = getattr(self, option)
+            if not 1 <= got <= most:
+                raise BadTableError(self.name, option=option, got=got, expected=f"1 to {most} bytes")
+        if self.grace < 0:
+            raise BadTableError(self.name, option="grace", got=self.grace, expected="0 seconds or more")
+
+    @property
+    def shape(self) -> str:
+        """What peers must agree on to exchange rows."""
+        return f"{self.replication} {self.type}"
+
+    def __str__(self) -> str:
+        return f"{self.replication} {self.type} in {self.storage}"

@@ -1,0 +1,118 @@
+"""What may stand in a row: keys and values that every node reads alike.
+
+Rules: 1. A key is ``str``, ``bytes``, ``int`` or a tuple of keys. Not ``bool`` or ``float``: Python would
+take ``True``, ``1`` and ``1.0`` for one key.  2. A value is plain data: None, bool, int, float, str, bytes,
+and lists and dicts of them. A container is copied on the way in, as by Erlang's tables, so that no caller can
+change a row behind the owner's back; a tuple reads back as a list, here as on every peer.  3. The encoded
+size is bounded, so that every row fits a frame.
+
+Rejected: whatever msgspec can encode (dates, sets, dataclasses). Such a value would be one thing on the node
+that wrote it and another on the nodes that decoded it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gossamer.mnesia_like.errors import BadKeyError, BadValueError
+
+__all__ = ["KEY_TYPES", "Key", "Value", "canonical", "decode", "encode", "encode_key", "encode_value"]
+
+Key = Any
+Value = Any
+
+KEY_TYPES = frozenset({str, bytes, int, tuple})
+_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
+_MAX_DEPTH = 32
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder().decode
+
+
+def encode_key(table: str, key: Key, limit: int) -> bytes:
+    """The key's bytes.
+
+    Raises:
+        BadKeyError: of another type, not encodable, or above ``limit`` bytes.
+    """
+    if type(key) not in KEY_TYPES or (type(key) is tuple and not _is_key(key, _MAX_DEPTH)):
+        raise BadKeyError(table, got=_describe(key), expected="str, bytes, int, or a tuple of these")
+    try:
+        encoded = encode(key)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadKeyError(table, got=str(error), expected="valid Unicode and 64-bit integers") from error
+    if len(encoded) > limit:
+        raise BadKeyError(table, got=f"{len(encoded)} bytes", expected=f"at most {limit} bytes")
+    return encoded
+
+
+def encode_value(table: str, value: Value, limit: int) -> bytes:
+    """The bytes of a value that is already :func:`canonical`.
+
+    Raises:
+        BadValueError: not encodable, or above ``limit`` bytes.
+    """
+    try:
+        encoded = encode(value)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadValueError(
+            table, where="value", got=str(error), expected="valid Unicode and 64-bit integers"
+        ) from error
+    if len(encoded) > limit:
+        raise BadValueError(
+            table, where="value", got=f"{len(encoded)} bytes", expected=f"at most {limit} bytes"
+        )
+    return encoded
+
+
+def canonical(table: str, value: Value) -> Value:
+    """The value as it will be read everywhere: scalars themselves, containers copied.
+
+    Raises:
+        BadValueError: something in it is not plain data.
+    """
+    if type(value) in _SCALARS:
+        return value
+    return _copy(table, value, "value", _MAX_DEPTH)
+
+
+def _copy(table: str, value: Value, where: str, depth: int) -> Value:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if depth == 0:
+        raise BadValueError(
+            table,
+            where=where,
+            got="deeper nesting",
+            expected=f"at most {_MAX_DEPTH} levels of lists and dicts",
+        )
+    if kind is list or kind is tuple:
+        return [_copy(table, item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
+    if kind is dict:
+        copy = {}
+        for key, item in value.items():
+            if type(key) not in KEY_TYPES or (type(key) is tuple and not _is_key(key, depth - 1)):
+                raise BadValueError(
+                    table, where=f"a key of {where}", got=_describe(key), expected="str, bytes, int or tuple"
+                )
+            copy[key] = _copy(table, item, f"{where}[{key!r:.40}]", depth - 1)
+        return copy
+    raise BadValueError(
+        table,
+        where=where,
+        got=_describe(value),
+        expected="None, bool, int, float, str, bytes, or a list or dict of them",
+    )
+
+
+def _is_key(key: Key, depth: int) -> bool:
+    if type(key) is tuple:
+        return depth > 0 and all(_is_key(part, depth - 1) for part in key)
+    return type(key) in KEY_TYPES
+
+
+def _describe(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.60}"

@@ -1,0 +1,112 @@
+"""Replicas equal their owners, whatever the network did."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from .fakes import Lossy
+
+NAMES = ["a", "b", "c"]
+
+steps = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(NAMES), st.integers(0, 8), st.integers(0, 3)),
+    st.tuples(st.just("delete"), st.sampled_from(NAMES), st.integers(0, 8)),
+    st.tuples(st.just("flush"), st.sampled_from(NAMES)),
+    st.tuples(st.just("partition"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("heal"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("restart"), st.sampled_from(NAMES)),
+    st.tuples(st.just("leave"), st.sampled_from(NAMES)),
+    st.tuples(st.just("advance"), st.sampled_from([0.01, 0.3, 2.0, 30.0])),
+)
+
+
+def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
+    for step in script:
+        match step:
+            case ("write", str(name), key, value):
+                if name in net.machines:
+                    net.write(name, key, value)
+            case ("delete", str(name), key):
+                if name in net.machines:
+                    net.delete(name, key)
+            case ("flush", str(name)):
+                if name in net.machines:
+                    net.flush(name)
+            case ("partition", str(one), str(two)):
+                net.partition(one, two)
+            case ("heal", str(one), str(two)):
+                net.heal(one, two)
+            case ("restart", str(name)):
+                if name in net.machines:
+                    net.crash(name)
+                else:
+                    net.boot(name)
+            case ("leave", str(name)):
+                if name in net.machines:
+                    net.leave(name)
+            case ("advance", float(seconds)):
+                net.advance(seconds)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.sampled_from([0.0, 0.1, 0.5]),
+    log_bytes=st.sampled_from([64, 8 * 1024 * 1024]),
+    script=st.lists(steps, max_size=60),
+)
+def test_replicas_converge_whatever_the_network_does(
+    seed: int, loss: float, log_bytes: int, script: list[tuple[object, ...]]
+) -> None:
+    """After any history of writes, cuts, crashes and losses, a good network makes all replicas equal."""
+    note(f"seed={seed}")
+    net = Lossy(seed, NAMES, loss=loss, retry=0.5, log_bytes=log_bytes)
+    play(net, script)
+    net.settle()
+    net.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_large_tables_converge_through_snapshots_on_a_lossy_network(seed: int) -> None:
+    """Many parts in flight, a small log, writes all along."""
+    net = Lossy(seed, NAMES, loss=0.2, retry=0.5, log_bytes=2000, window=100_000)
+    rng = random.Random(seed)
+    for i in range(4000):
+        net.write("a", f"site/{i}", "x" * 100)
+    net.flush("a")
+    for _ in range(20):
+        for _ in range(50):
+            key = f"site/{rng.randrange(5000)}"
+            if rng.random() < 0.3:
+                net.delete("a", key)
+            else:
+                net.write("a", key, rng.randrange(100))
+        net.flush("a")
+        net.advance(0.3)
+        if rng.random() < 0.1:
+            net.partition("a", "b")
+            net.advance(1.0)
+            net.heal("a", "b")
+    net.settle()
+    net.check()
+    assert net.machines["a"].core.counts["snapshots"] > 0
+
+
+def test_the_same_seed_gives_the_same_frames() -> None:
+    """Two runs of one seed send the same number of frames and end alike."""
+
+    def run() -> tuple[int, dict[str, int]]:
+        net = Lossy(7, NAMES, loss=0.3)
+        for i in range(100):
+            net.write("b", f"k{i}", i)
+            if i % 7 == 0:
+                net.flush("b")
+                net.advance(0.1)
+        net.settle()
+        return net.frames, net.machines["c"].core.counts
+
+    assert run() == run()
