@@ -1,0 +1,244 @@
+"""What goes wrong when processes are started, named and called.
+
+::
+
+    UsageError
+    ├── NotInProcess        a function of the running process was called outside of one
+    ├── BadDestination      something that is no pid, name or (name, node)
+    ├── NameTaken           the name belongs to another live process
+    ├── CallingSelf         a process called itself and would wait for ever
+    ├── BadReturn           a callback returned a shape that its behaviour does not know
+    ├── NoSuchCallback      a server was asked something it has no callback for
+    ├── BadChildSpec        a child specification or a supervisor flag that makes no sense
+    ├── AlreadyStarted      the child with that id runs already
+    ├── AlreadyPresent      its specification is there, the child is not running
+    ├── ChildNotFound       the supervisor has no such child
+    ├── ChildRunning        the child must be terminated first
+    └── ChildRestarting     the child is being restarted
+    UnavailableError
+    ├── CallFailed          the called process ended, was not there, or lost its connection
+    │   └── CallTimeout     it did not answer in time
+    ├── StartFailed         a process ended before its ``init`` was done
+    ├── MailboxFull         the receiver's mailbox is at its bound
+    └── MaxChildren         a dynamic supervisor holds as many children as it may
+
+Not errors but orders, which is why they stand outside the tree: ``ExitProcess`` (ends the running process
+with a reason, as ``exit/1``), ``Ignore`` and ``StopInit`` (an ``init`` that does not want to run).
+"""
+
+# ruff: noqa: N818  (OTP says noproc and badarg; the names say what happened, not that it is an error)
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gossamer.errors import UnavailableError, UsageError
+from gossamer.supervisor.values import Pid, Reason, describe
+
+__all__ = [
+    "AlreadyPresent",
+    "AlreadyStarted",
+    "BadChildSpec",
+    "BadDestination",
+    "BadReturn",
+    "CallFailed",
+    "CallTimeout",
+    "CallingSelf",
+    "ChildNotFound",
+    "ChildRestarting",
+    "ChildRunning",
+    "ExitProcess",
+    "Ignore",
+    "MailboxFull",
+    "MaxChildren",
+    "NameTaken",
+    "NoSuchCallback",
+    "NotInProcess",
+    "StartFailed",
+    "StopInit",
+]
+
+
+class ExitProcess(BaseException):
+    """End the running process with ``reason``, as Erlang's ``exit/1``."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(describe(reason))
+
+
+class Ignore(Exception):
+    """Raised by ``init``: this process is not wanted now; a supervisor keeps its specification."""
+
+
+class StopInit(Exception):
+    """Raised by ``init``: starting failed for ``reason``."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(describe(reason))
+
+
+class NotInProcess(UsageError):
+    """A function of the running process was called outside of one."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        super().__init__(
+            f"{function}() needs a running process and none runs here; "
+            "call it from a spawned process, or use the method of the Runtime"
+        )
+
+
+class BadDestination(UsageError):
+    """Something that is no pid, name or (name, node)."""
+
+    def __init__(self, destination: object) -> None:
+        self.destination = destination
+        super().__init__(
+            "expected a Pid, a registered name or (name, node), "
+            f"got {type(destination).__name__} {destination!r}"
+        )
+
+
+class NameTaken(UsageError):
+    """The name belongs to another live process."""
+
+    def __init__(self, name: str, holder: Pid) -> None:
+        self.name = name
+        self.holder = holder
+        super().__init__(f"the name {name!r} is held by {holder}; choose another, or stop that process first")
+
+
+class CallingSelf(UsageError):
+    """A process called itself and would wait for ever."""
+
+    def __init__(self, pid: Pid, label: str) -> None:
+        self.pid = pid
+        super().__init__(
+            f"{label} {pid} calls itself and would wait for ever; call the method directly, or cast and go on"
+        )
+
+
+class BadReturn(UsageError):
+    """A callback returned a shape that its behaviour does not know."""
+
+    def __init__(self, where: str, got: object, expected: str) -> None:
+        self.where = where
+        self.got = type(got).__name__
+        self.expected = expected
+        super().__init__(f"{where} returned {self.got}, expected {expected}")
+
+
+class NoSuchCallback(UsageError):
+    """A server was asked something it has no callback for."""
+
+    def __init__(self, server: str, callback: str, message: object) -> None:
+        self.server = server
+        self.callback = callback
+        self.got = type(message).__name__
+        super().__init__(
+            f"{server} got a {self.got} and has no {callback}(); define it, or send it elsewhere"
+        )
+
+
+class BadChildSpec(UsageError):
+    """A child specification or a supervisor flag that makes no sense."""
+
+    def __init__(self, where: str, key: str, got: object, expected: str) -> None:
+        self.where = where
+        self.key = key
+        self.expected = expected
+        super().__init__(f"{where}: {key} is {got!r}, expected {expected}")
+
+
+class AlreadyStarted(UsageError):
+    """The child with that id runs already."""
+
+    def __init__(self, child: str, pid: Pid | str) -> None:
+        self.child = child
+        self.pid = pid
+        super().__init__(
+            f"child {child!r} runs already as {pid}; terminate_child() it first, or use another id"
+        )
+
+
+class AlreadyPresent(UsageError):
+    """The child's specification is there, the child is not running."""
+
+    def __init__(self, child: str) -> None:
+        self.child = child
+        super().__init__(
+            f"child {child!r} is specified and not running; restart_child() or delete_child() it"
+        )
+
+
+class ChildNotFound(UsageError):
+    """The supervisor has no such child."""
+
+    def __init__(self, child: object, known: Sequence[str] = ()) -> None:
+        self.child = child
+        names = ", ".join(repr(name) for name in known) or "none"
+        super().__init__(f"no child {child!s}; this supervisor has {names}")
+
+
+class ChildRunning(UsageError):
+    """The child must be terminated first."""
+
+    def __init__(self, child: str, pid: Pid | None) -> None:
+        self.child = child
+        self.pid = pid
+        super().__init__(f"child {child!r} runs as {pid}; terminate_child() it first")
+
+
+class ChildRestarting(UsageError):
+    """The child is being restarted."""
+
+    def __init__(self, child: str) -> None:
+        self.child = child
+        super().__init__(f"child {child!r} is being restarted; terminate_child() ends the attempts")
+
+
+class CallFailed(UnavailableError):
+    """The called process ended, was not there, or lost its connection.
+
+    Uncaught, it ends the caller with ``(reason, ("call", destination))``, as in OTP.
+    """
+
+    def __init__(self, destination: object, reason: Reason, hint: str = "") -> None:
+        self.destination = destination
+        self.reason = reason
+        shown = destination if isinstance(destination, Pid) else repr(destination)
+        super().__init__(f"call to {shown} failed: {describe(reason)}{hint}")
+
+
+class CallTimeout(CallFailed):
+    """The called process did not answer in time; its late answer will be dropped."""
+
+
+class StartFailed(UnavailableError):
+    """A process ended before its ``init`` was done."""
+
+    def __init__(self, label: str, reason: Reason) -> None:
+        self.label = label
+        self.reason = reason
+        super().__init__(f"{label} did not start: {describe(reason)}")
+
+
+class MailboxFull(UnavailableError):
+    """The receiver's mailbox is at its bound."""
+
+    def __init__(self, pid: Pid, label: str, limit: int) -> None:
+        self.pid = pid
+        self.limit = limit
+        super().__init__(
+            f"the mailbox of {label} {pid} holds {limit} messages, its bound; "
+            "wait with send_wait(), or raise max_mailbox"
+        )
+
+
+class MaxChildren(UnavailableError):
+    """A dynamic supervisor holds as many children as it may."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"this supervisor holds {limit} children, its max_children; let one end first")

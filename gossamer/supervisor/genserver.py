@@ -1,0 +1,227 @@
+"""GenServer: a process that serves requests one after another and keeps state between them.
+
+Callbacks return what shall happen next, as in OTP: ``Reply(value)``, ``NoReply()`` (answer later with
+``reply(caller, value)``), ``Stop(reason)``; ``None`` from a callback that answers nobody means
+``NoReply()``. State is the instance's own attributes.
+
+``terminate(reason)`` runs on Stop, on an exception or a bad return in a callback, and when the parent
+exits while this process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
+``Stop(reason, reply=value)`` runs ``terminate`` first and answers then. ``handle_continue`` runs before
+any queued message.
+
+The loop pops the mailbox itself instead of awaiting ``receive``, and gives way to other processes after a
+burst of messages: a mailbox that never runs empty must not stop the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.behaviour import Behaviour
+from gossamer.supervisor.calls import Caller, RemoteCaller
+from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
+from gossamer.supervisor.process import BURST, reason_of
+from gossamer.supervisor.system import SystemRequest, attend
+from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
+
+__all__ = ["Continue", "GenServer", "NoReply", "Reply", "Stop", "reply"]
+
+log = structlog.get_logger(__name__)
+
+_UNSET: Any = object()
+
+
+class Continue(Struct, frozen=True):
+    """Run ``handle_continue(token)`` before the next message."""
+
+    token: object = None
+
+
+class Reply(Struct, frozen=True):
+    """Answer the caller, then go on; ``timeout`` seconds without a message bring a ``Timeout()``."""
+
+    value: object
+    timeout: float | None = None
+    then: Continue | None = None
+
+
+class NoReply(Struct, frozen=True):
+    """Go on without an answer."""
+
+    timeout: float | None = None
+    then: Continue | None = None
+
+
+class Stop(Struct, frozen=True):
+    """End with ``reason``, answering the caller with ``reply`` if given."""
+
+    reason: Reason = NORMAL
+    reply: object = _UNSET
+
+
+class _Stopped(ExitProcess):
+    """``terminate`` has run already."""
+
+
+def reply(caller: Caller, value: object) -> None:
+    """Answer a call whose callback returned ``NoReply``; from any process, at any time."""
+    caller.answer(value)
+
+
+class GenServer(Behaviour):
+    """Subclass it and define the callbacks you need."""
+
+    async def init(self, *args: Any, **options: Any) -> Continue | None:
+        """Prepare; the starter waits until this is done. Raise ``Ignore()`` or ``StopInit(reason)``."""
+        return None
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
+        """Serve a request that wants an answer."""
+        raise NoSuchCallback(type(self).__name__, "handle_call", request)
+
+    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+        """Serve a request that wants none."""
+        raise NoSuchCallback(type(self).__name__, "handle_cast", request)
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        """Take any other message: what was sent, EXIT, DOWN, timers."""
+        log.warning(
+            "unexpected_message",
+            pid=str(self.process.pid),
+            label=self.process.label,
+            message=type(message).__name__,
+        )
+        return None
+
+    async def handle_continue(self, token: Any) -> NoReply | Stop | None:
+        """Do what ``Continue(token)`` put off."""
+        raise NoSuchCallback(type(self).__name__, "handle_continue", token)
+
+    async def terminate(self, reason: Reason) -> None:
+        """Clean up; the process ends when this is done."""
+
+    # The shell.
+
+    async def setup(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        then = await self.init(*args, **options)
+        if then is not None and type(then) is not Continue:
+            raise BadReturn(f"{type(self).__name__}.init", then, "None or Continue(token)")
+        return then
+
+    async def serve(self, then: Continue | None) -> None:
+        try:
+            await self._loop(then)
+        except asyncio.CancelledError:
+            if self.process.faulted:
+                # A guarded callback of this process raised: as if a callback of the server had.
+                await self.terminate(self.process.reason)
+            raise
+        except _Stopped:
+            raise
+        except ExitProcess as order:
+            await self.terminate(order.reason)
+            raise
+        except Exception as error:  # noqa: BLE001 - it becomes the exit reason
+            # Reported before terminate runs, which may fail as well.
+            reason = reason_of(error)
+            self.process.report(reason)
+            await self.terminate(reason)
+            raise ExitProcess(reason) from None
+
+    async def _loop(self, then: Continue | None) -> None:
+        process = self.process
+        loop = process.loop
+        mailbox = process.mailbox
+        create_future = loop.create_future
+        handle_call = self.handle_call
+        # Code outside of any process signs with the receiver's own pid; the runtime stops its roots so.
+        parent, me = process.parent, process.pid
+        timeout: float | None = None
+        burst = 0
+        if then is not None:
+            timeout = await self._conclude(None, await self.handle_continue(then.token), "handle_continue")
+        while True:
+            if mailbox:
+                burst += 1
+                if burst > BURST:
+                    burst = 0
+                    await asyncio.sleep(0)
+            elif timeout is None:
+                burst = 0
+                waiter = process.waiter = create_future()
+                await waiter
+                if not mailbox:
+                    continue
+            elif await self._idle(timeout):
+                burst = 0
+                if not mailbox:
+                    continue
+            else:
+                mailbox.append(Timeout())
+            if process.reason is not None:
+                raise asyncio.CancelledError
+            message = mailbox.popleft()
+            process.reductions += 1
+            kind = type(message)
+            if kind is Caller or kind is RemoteCaller:
+                outcome: Any = await handle_call(message.request, message)
+                if type(outcome) is Reply and outcome.timeout is None and outcome.then is None:
+                    message.answer(outcome.value)
+                    timeout = None
+                else:
+                    timeout = await self._conclude(message, outcome, "handle_call")
+                continue
+            if kind is Cast:
+                outcome = await self.handle_cast(message.request)
+                where = "handle_cast"
+            elif kind is SystemRequest:
+                await attend(process, message)
+                continue
+            elif kind is Exit and (message.source == parent or message.source == me):
+                raise ExitProcess(message.reason)
+            else:
+                outcome = await self.handle_info(message)
+                where = "handle_info"
+            timeout = None if outcome is None else await self._conclude(None, outcome, where)
+
+    async def _idle(self, timeout: float) -> bool:
+        """Wait for a message; False when none came in time."""
+        process = self.process
+        waiter = process.waiter = process.loop.create_future()
+        timer = process.loop.call_later(timeout, process.wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+        return bool(process.mailbox) or process.loop.time() < timer.when()
+
+    async def _conclude(self, caller: Caller | None, outcome: Any, where: str) -> float | None:
+        """Carry out what a callback returned; gives back the time to wait for the next message."""
+        while True:
+            kind = type(outcome)
+            if kind is Stop:
+                await self._stop(caller, outcome)
+            if kind is Reply and caller is not None:
+                caller.answer(outcome.value)
+            elif outcome is None and caller is None:
+                return None
+            elif kind is not NoReply:
+                expected = "Reply, NoReply or Stop" if caller is not None else "None, NoReply or Stop"
+                raise BadReturn(f"{type(self).__name__}.{where}", outcome, expected)
+            if outcome.then is None:
+                timeout: float | None = outcome.timeout
+                return timeout
+            caller, where = None, "handle_continue"
+            outcome = await self.handle_continue(outcome.then.token)
+
+    async def _stop(self, caller: Caller | None, order: Stop) -> None:
+        process = self.process
+        process.report(order.reason)
+        await self.terminate(order.reason)
+        if caller is not None and order.reply is not _UNSET:
+            caller.answer(order.reply)
+        raise _Stopped(order.reason)

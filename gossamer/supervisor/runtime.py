@@ -1,0 +1,441 @@
+"""One node's process table: it owns every process, resolves destinations and carries messages.
+
+Rules: 1. The table holds processes strongly, because the event loop does not; nothing else in gossamer
+makes tasks.  2. A message to a process that is not there is dropped, as in Erlang; ``send`` says so by
+False, a call by ``CallFailed(noproc)``.  3. A pid of an earlier creation of this node is not there.  4.
+Many runtimes may share one loop (the simulator does); the running process knows its own.
+
+Time is the running loop's, so that everything here works on virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+
+from gossamer.supervisor.calls import Caller, Lane
+from gossamer.supervisor.entry import Entry, current
+from gossamer.supervisor.errors import (
+    BadDestination,
+    CallFailed,
+    CallingSelf,
+    MailboxFull,
+    NameTaken,
+    NotInProcess,
+)
+from gossamer.supervisor.process import MAX_MAILBOX, Process
+from gossamer.supervisor.signals import ExitSignal, RemoteRouter, SendSignal, Signal
+from gossamer.supervisor.values import (
+    KILL,
+    NOCONNECTION,
+    NOPROC,
+    SHUTDOWN,
+    Cast,
+    Crash,
+    Destination,
+    Down,
+    Pid,
+    Reason,
+    Ref,
+)
+
+if TYPE_CHECKING:
+    from gossamer.supervisor.behaviour import Behaviour
+    from gossamer.supervisor.tree import ProcessNode
+
+__all__ = ["Runtime"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+LANES = 64
+"""Time limits that get a lane of their own; a program uses a handful."""
+
+
+class Runtime:
+    """The processes of one node."""
+
+    def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
+        self.node = node
+        self.creation = creation
+        self.table: dict[Pid, Entry] = {}
+        self.names: dict[str, Entry] = {}
+        self.zombies: dict[Pid, Entry] = {}
+        self.graves: deque[Entry] = deque()
+        self.remote: RemoteRouter | None = None
+        self.remote_calls: dict[Ref, Caller] = {}
+        self.remote_ties: dict[str, dict[Pid, None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._numbers = count(1)
+        self._refs = count(1)
+        self._lanes: dict[float, Lane] = {}
+
+    @staticmethod
+    def current() -> Runtime:
+        """The runtime of the running process.
+
+        Raises:
+            NotInProcess: no process runs here.
+        """
+        entry = current.get(None)
+        if entry is None:
+            raise NotInProcess("Runtime.current")
+        return entry.runtime
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of this runtime: the one that was running when it was first used."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def new_pid(self) -> Pid:
+        """A pid never used before."""
+        return Pid(self.node, self.creation, next(self._numbers))
+
+    def new_ref(self) -> Ref:
+        """A reference never used before."""
+        return Ref(self.node, self.creation, next(self._refs))
+
+    # Making processes.
+
+    def spawn(
+        self,
+        body: Callable[..., Awaitable[object]],
+        *args: object,
+        name: str | None = None,
+        label: str | None = None,
+        link_to: Pid | None = None,
+        max_mailbox: int = MAX_MAILBOX,
+    ) -> Pid:
+        """Start a process that runs ``body(*args)``; it is registered and linked before its first step.
+
+        Raises:
+            NameTaken: another live process holds ``name``.
+        """
+        parent = current.get(None)
+        entry = self.make(
+            body,
+            args,
+            name=name,
+            label=label or str(getattr(body, "__qualname__", type(body).__qualname__)),
+            parent=parent.pid if parent is not None and parent.runtime is self else link_to,
+            max_mailbox=max_mailbox,
+        )
+        if link_to is not None:
+            entry.link(link_to)
+        return entry.pid
+
+    def make(
+        self,
+        body: Callable[..., Awaitable[object]],
+        args: tuple[object, ...],
+        *,
+        name: str | None,
+        label: str,
+        parent: Pid | None,
+        max_mailbox: int = MAX_MAILBOX,
+    ) -> Process:
+        """Start a process and give back its entry; behaviours start through this."""
+        loop = self._loop or self.loop
+        process = Process(loop, max_mailbox)
+        process.enter(self, label=label, name=name, parent=parent)
+        # A copy: what the child sets in its context stays its own.
+        context = copy_context()
+        context.run(current.set, process)
+        process.task = task = loop.create_task(process.main(body, args), name=label, context=context)
+        task.add_done_callback(process.done)
+        return process
+
+    async def start(self, behaviour: type[Behaviour], *args: Any, **options: Any) -> Pid:
+        """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked."""
+        return await behaviour.launch(self, None, args, options)
+
+    async def run(self, function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        """Run an async function in a process of its own and give back what it returns or raises."""
+        outcome: asyncio.Future[T] = self.loop.create_future()
+
+        async def body() -> None:
+            try:
+                value = await function(*args, **options)
+            except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
+                if not outcome.done():
+                    outcome.set_exception(error)
+            else:
+                if not outcome.done():
+                    outcome.set_result(value)
+
+        def ended(down: Down) -> None:
+            if not outcome.done():
+                outcome.set_exception(CallFailed(pid, down.reason))
+
+        pid = self.spawn(body, label=getattr(function, "__qualname__", "run"))
+        self.table[pid].watch(self.new_ref(), ended)
+        try:
+            return await outcome
+        finally:
+            self.exit(pid, KILL)
+
+    # Finding them.
+
+    def find(self, destination: Destination) -> Entry | None:
+        """The live local process at a destination, None where there is none.
+
+        Raises:
+            BadDestination: it is no destination at all.
+        """
+        if isinstance(destination, Pid):
+            return self.table.get(destination)
+        if isinstance(destination, str):
+            return self.names.get(destination)
+        if isinstance(destination, tuple) and len(destination) == 2:
+            name, node = destination
+            if isinstance(name, str) and isinstance(node, str):
+                return self.names.get(name) if node == self.node else None
+        raise BadDestination(destination)
+
+    def remote_address(self, destination: Destination) -> tuple[str, Pid | str] | None:
+        """The node and the address on it when the destination is on another node, else None."""
+        if isinstance(destination, Pid):
+            return None if destination.node == self.node else (destination.node, destination)
+        if isinstance(destination, tuple) and len(destination) == 2:
+            name, node = destination
+            return None if node == self.node else (node, name)
+        return None
+
+    def whereis(self, name: str) -> Pid | None:
+        """The process registered under ``name``."""
+        entry = self.names.get(name)
+        return None if entry is None else entry.pid
+
+    def register(self, name: str, pid: Pid) -> None:
+        """Register a live local process under ``name``.
+
+        Raises:
+            NameTaken: another process holds the name, or this one has a name already.
+            CallFailed: no such process.
+        """
+        entry = self.table.get(pid)
+        if entry is None:
+            raise CallFailed(pid, NOPROC)
+        holder = self.names.get(name)
+        if holder is not None:
+            raise NameTaken(name, holder.pid)
+        if entry.name is not None:
+            raise NameTaken(entry.name, pid)
+        entry.name = name
+        self.names[name] = entry
+
+    def unregister(self, name: str) -> bool:
+        """Free a name; False when nobody had it."""
+        entry = self.names.pop(name, None)
+        if entry is not None:
+            entry.name = None
+        return entry is not None
+
+    def alive(self, pid: Pid) -> bool:
+        """True until a local process ends; one that was told to end is no longer alive."""
+        entry = self.table.get(pid)
+        return entry is not None and entry.reason is None
+
+    def processes(self) -> list[Pid]:
+        """All local processes, oldest first."""
+        return list(self.table)
+
+    def tree(self) -> list[ProcessNode]:
+        """The processes as trees, oldest root first: what ``gossamer ps`` draws."""
+        from gossamer.supervisor.tree import forest
+
+        return forest(self)
+
+    # Messages.
+
+    def send(self, destination: Destination, message: object) -> bool:
+        """Put a message into a mailbox; False when it is known not to arrive.
+
+        Raises:
+            BadDestination: it is no destination at all.
+        """
+        target = self.table.get(destination)  # type: ignore[arg-type]
+        if target is None:
+            target = self.find(destination)
+            if target is None:
+                remote = self.remote_address(destination)
+                return remote is not None and self.route(SendSignal(remote[0], remote[1], message))
+        return bool(target.deliver(message))
+
+    def cast(self, destination: Destination, request: object) -> None:
+        """Send a request that wants no answer; it always succeeds, whoever is there."""
+        self.send(destination, Cast(request))
+
+    def call(
+        self, destination: Destination, request: object, timeout: float | None = 5.0
+    ) -> Coroutine[Any, Any, Any]:
+        """Send a request and await its answer; ``timeout`` None waits for ever.
+
+        Raises:
+            CallTimeout: no answer in time; a late one is dropped.
+            CallFailed: the process ended, is not there, or its node is not connected.
+            CallingSelf: a process called itself.
+        """
+        return self._call(current.get(None), destination, request, timeout)
+
+    async def _call(
+        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
+    ) -> Any:
+        target = self.table.get(destination)  # type: ignore[arg-type]
+        if target is None:
+            target = self.find(destination)
+            if target is None:
+                return await self._call_away(me, destination, request, timeout)
+        if target.reason is not None:
+            # Told to end: it answers nothing any more.
+            raise CallFailed(destination, target.reason)
+        caller = Caller(None if me is None else me.pid, request, target, self.loop.create_future())
+        if me is not None and type(me) is Process:
+            if target is me and asyncio.current_task() is me.task:
+                raise CallingSelf(me.pid, me.label)
+            me.waiting_on = target
+        if not target.deliver(caller):
+            raise MailboxFull(target.pid, target.label, getattr(target, "overflow", 0))
+        calls = target.calls
+        if calls is None:
+            calls = target.calls = {}
+        calls[caller] = None
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        if lane is not None:
+            lane.add(caller)
+        try:
+            return await caller._future
+        finally:
+            calls.pop(caller, None)
+            if lane is not None:
+                lane.remove(caller)
+            if me is not None and type(me) is Process:
+                me.waiting_on = None
+
+    async def _call_away(
+        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
+    ) -> Any:
+        from gossamer.supervisor.signals import CallSignal
+
+        remote = self.remote_address(destination)
+        if remote is None:
+            raise CallFailed(destination, NOPROC)
+        node, to = remote
+        ref = self.new_ref()
+        pid = None if me is None else me.pid
+        caller = Caller(pid, request, destination, self.loop.create_future())
+        self.remote_calls[ref] = caller
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        try:
+            if not self.route(CallSignal(node, to, ref, pid, request)):
+                raise CallFailed(destination, NOCONNECTION)
+            if lane is not None:
+                lane.add(caller)
+            return await caller._future
+        finally:
+            del self.remote_calls[ref]
+            if lane is not None:
+                lane.remove(caller)
+
+    def _lane(self, timeout: float) -> Lane:
+        lane = Lane(self.loop, timeout)
+        if len(self._lanes) < LANES:
+            self._lanes[timeout] = lane
+        return lane
+
+    # Signals.
+
+    def exit(self, pid: Pid, reason: Reason) -> None:
+        """Send an exit signal, from the running process or from the runtime itself."""
+        entry = self.table.get(pid)
+        source = current.get(None)
+        if entry is not None:
+            entry.exit_signal(pid if source is None else source.pid, reason)
+        elif pid.node != self.node and source is not None:
+            self.route(ExitSignal(pid.node, pid, source.pid, reason, linked=False))
+
+    def join(self, pid: Pid) -> asyncio.Future[Reason]:
+        """A future of the reason with which a local process ends; noproc when it is not there."""
+        future: asyncio.Future[Reason] = self.loop.create_future()
+        entry = self.table.get(pid)
+        if entry is None:
+            future.set_result(NOPROC)
+            return future
+
+        def ended(down: Down) -> None:
+            if not future.done():
+                future.set_result(down.reason)
+
+        entry.watch(self.new_ref(), ended)
+        return future
+
+    # Other nodes.
+
+    def route(self, signal: Signal) -> bool:
+        """Hand a signal to the router; False when there is none or the node is not connected."""
+        return self.remote is not None and self.remote.route(signal)
+
+    def note_remote(self, node: str, pid: Pid) -> None:
+        """``pid`` is tied to something on ``node`` and must hear when that node is lost."""
+        self.remote_ties.setdefault(node, {})[pid] = None
+
+    def deliver_remote(self, signal: Signal) -> None:
+        """Take in a signal of another node."""
+        from gossamer.supervisor.remote import deliver
+
+        deliver(self, signal)
+
+    def node_lost(self, node: str) -> None:
+        """The connection to ``node`` is gone: ties and calls across it end with noconnection."""
+        from gossamer.supervisor.remote import lose
+
+        lose(self, node)
+
+    # The end.
+
+    async def stop(self, timeout: float = 30.0) -> None:
+        """End everything in order: root processes by reverse age, each with its tree, then what is left.
+
+        ``timeout`` bounds the orderly part of each root, in seconds; what takes longer is killed.
+        """
+        me = current.get(None)
+        mine = me.pid if me is not None and me.runtime is self else None
+        for pid in reversed([p for p, e in self.table.items() if e.parent not in self.table and p != mine]):
+            if pid in self.table:
+                # From itself, which behaviours take as from their parent: the runtime is nobody's child.
+                self.table[pid].exit_signal(pid, SHUTDOWN)
+                done = self.join(pid)
+                await asyncio.wait([done], timeout=timeout)
+                if not done.done():
+                    log.warning("stop_timeout", pid=str(pid), label=self.table[pid].label, seconds=timeout)
+                    self.exit(pid, KILL)
+                    await done
+        while rest := [pid for pid in reversed(self.table) if pid != mine]:
+            for pid in rest:
+                self.exit(pid, KILL)
+            await asyncio.wait([self.join(pid) for pid in rest])
+        for lane in self._lanes.values():
+            lane.close()
+
+    def halt(self) -> None:
+        """End everything at once and tell nobody, as ``kill -9`` does; no callback of a process runs."""
+        self.remote = None
+        entries, self.table = list(self.table.values()), {}
+        self.names.clear()
+        for entry in entries:
+            entry.reason = Crash("Halt", "the node was halted")
+            task = getattr(entry, "task", None)
+            if task is not None:
+                self.zombies[entry.pid] = entry
+                task.cancel()
+        for lane in self._lanes.values():
+            lane.close()

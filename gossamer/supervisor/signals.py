@@ -1,0 +1,129 @@
+"""Signals that cross to another node, as plain data; what carries them there plugs in above.
+
+A runtime hands every signal for a remote process to ``runtime.remote.route(signal)``, and gets those of
+its peers through ``runtime.deliver_remote(signal)``. Order per (sender, receiver) is the router's duty,
+for all kinds of signal alike. ``message``, ``request`` and ``value`` are the user's plain data; how they
+are encoded is the router's business.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from gossamer.supervisor.values import Pid, Reason, Ref
+
+__all__ = [
+    "CallSignal",
+    "DemonitorSignal",
+    "DownSignal",
+    "ExitSignal",
+    "LinkSignal",
+    "MonitorSignal",
+    "RemoteRouter",
+    "ReplySignal",
+    "SendSignal",
+    "Signal",
+    "UnlinkSignal",
+]
+
+
+class SendSignal(Struct, frozen=True, tag="send"):
+    """A message; a cast is one whose message is a ``Cast``."""
+
+    node: str
+    to: Pid | str
+    message: object
+
+
+class CallSignal(Struct, frozen=True, tag="call"):
+    """A request from ``caller`` (None outside of a process) that wants a ``ReplySignal`` for ``ref``."""
+
+    node: str
+    to: Pid | str
+    ref: Ref
+    caller: Pid | None
+    request: object
+
+
+class ReplySignal(Struct, frozen=True, tag="reply"):
+    """The answer to a call, or why there is none (``failed``: value is the exit reason)."""
+
+    node: str
+    ref: Ref
+    value: object
+    failed: bool = False
+
+
+class LinkSignal(Struct, frozen=True, tag="link"):
+    """``source`` links itself to ``to``."""
+
+    node: str
+    to: Pid
+    source: Pid
+
+
+class UnlinkSignal(Struct, frozen=True, tag="unlink"):
+    """``source`` removes its link to ``to``."""
+
+    node: str
+    to: Pid
+    source: Pid
+
+
+class ExitSignal(Struct, frozen=True, tag="exit_signal"):
+    """An exit signal; ``linked`` when it travels along a link and so removes it."""
+
+    node: str
+    to: Pid
+    source: Pid
+    reason: Reason
+    linked: bool
+
+
+class MonitorSignal(Struct, frozen=True, tag="monitor"):
+    """``source`` watches ``to`` under ``ref``."""
+
+    node: str
+    to: Pid | str
+    ref: Ref
+    source: Pid
+
+
+class DemonitorSignal(Struct, frozen=True, tag="demonitor"):
+    """The watch ``ref`` is over."""
+
+    node: str
+    to: Pid | str
+    ref: Ref
+
+
+class DownSignal(Struct, frozen=True, tag="down_signal"):
+    """What ``to`` watched under ``ref`` ended."""
+
+    node: str
+    to: Pid
+    ref: Ref
+    pid: Pid | None
+    reason: Reason
+
+
+Signal = (
+    SendSignal
+    | CallSignal
+    | ReplySignal
+    | LinkSignal
+    | UnlinkSignal
+    | ExitSignal
+    | MonitorSignal
+    | DemonitorSignal
+    | DownSignal
+)
+
+
+class RemoteRouter(Protocol):
+    """Carries signals to other nodes."""
+
+    def route(self, signal: Signal) -> bool:
+        """Take the signal for ``signal.node``; False when that node is not connected."""
