@@ -1,0 +1,166 @@
+"""Topic names and topic filters: what MQTT allows, and which filter matches which name.
+
+Rules (MQTT 5.0 sections 1.5.4 and 4.7, the same in 3.1.1): 1. Names and filters are 1 to 65,535 bytes of
+well-formed UTF-8 without U+0000 and without surrogates; a byte order mark is an ordinary character.
+2. Levels are separated by ``/`` and may be empty.  3. ``+`` and ``#`` stand alone in their level, ``#`` only
+in the last one; ``a/#`` also matches its parent ``a``.  4. A leading wildcard does not match a name that starts
+with ``$``.  5. Names carry no wildcard.  6. Nothing is normalised: ``A`` is not ``a``, ``a/`` is not ``a``.
+
+:func:`matches` is the plain reading of these rules, level by level; the indexes are tested against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gossamer.errors import UsageError
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "TopicError",
+    "InvalidTopicFilter",
+    "InvalidTopicName",
+    "SharedFilter",
+    "TopicLimits",
+    "is_wildcard",
+    "matches",
+    "parse_filter",
+    "parse_name",
+    "split_shared",
+]
+
+MAX_BYTES = 65_535
+_SHARE = "$share/"
+_SHOWN = 48
+
+
+class TopicError(UsageError):
+    """A topic name or filter that MQTT, or this node's limits, do not allow."""
+
+    kind = "topic"
+
+    def __init__(self, topic: bytes | str, expected: str) -> None:
+        self.topic = topic
+        self.expected = expected
+        shown = ascii(topic[:_SHOWN]) + ("…" if len(topic) > _SHOWN else "")
+        super().__init__(f"{self.kind} {shown}: expected {expected}")
+
+
+class InvalidTopicName(InvalidTopic):
+    """The name of a PUBLISH or a will that cannot be routed."""
+
+    kind = "topic name"
+
+
+class InvalidTopicFilter(InvalidTopic):
+    """The filter of a SUBSCRIBE or UNSUBSCRIBE that cannot be routed."""
+
+    kind = "topic filter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLimits:
+    """What a node accepts below the limits of the protocol; ``max_bytes`` counts encoded bytes."""
+
+    max_bytes: int = MAX_BYTES
+    max_levels: int = 128
+
+
+DEFAULT_LIMITS = TopicLimits()
+
+
+class SharedFilter(NamedTuple):
+    """A filter and the ``$share`` group that subscribes to it; ``group`` is None for an ordinary one."""
+
+    group: str | None
+    filter: str
+
+
+def parse_name(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
+    """Check a topic name and return it as text.
+
+    Raises:
+        InvalidTopicName: it is not a topic name.
+    """
+    text = _decode(raw, limits, InvalidTopicName)
+    if "+" in text or "#" in text:
+        raise InvalidTopicName(raw, "no wildcard (+ or #) in a topic name")
+    return text
+
+
+def parse_filter(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
+    """Check a topic filter, shared or not, and return it as text.
+
+    Raises:
+        InvalidTopicFilter: it is not a topic topic_filter.
+    """
+    text = _decode(raw, limits, InvalidTopicFilter)
+    body = split_shared(text).filter if text.startswith(_SHARE) else text
+    if "+" in body or "#" in body:
+        last = body.count("/")
+        for position, level in enumerate(body.split("/")):
+            if "#" in level and (level != "#" or position != last):
+                raise InvalidTopicFilter(raw, "# alone in the last level")
+            if "+" in level and level != "+":
+                raise InvalidTopicFilter(raw, "+ alone in its level")
+    return text
+
+
+def split_shared(text: str) -> SharedFilter:
+    """Take ``$share/group/filter`` apart.
+
+    Raises:
+        InvalidTopicFilter: it starts with ``$share/`` but has no valid group, or no topic_filter.
+    """
+    if not text.startswith(_SHARE):
+        return SharedFilter(None, text)
+    group, slash, body = text[len(_SHARE) :].partition("/")
+    if not slash or not group or not body:
+        raise InvalidTopicFilter(text, "$share/<group>/<filter>, with neither part empty")
+    if "+" in group or "#" in group:
+        raise InvalidTopicFilter(text, "no wildcard (+ or #) in the name of a share group")
+    return SharedFilter(group, body)
+
+
+def is_wildcard(topic_filter: str) -> bool:
+    """Whether an ordinary valid filter can match more than one topic name."""
+    return "+" in topic_filter or "#" in topic_filter
+
+
+def matches(topic_filter: str, name: str) -> bool:
+    """Whether an ordinary valid filter matches a valid topic name."""
+    wanted = topic_filter.split("/")
+    levels = name.split("/")
+    if name.startswith("$") and wanted[0] in ("+", "#"):
+        return False
+    if wanted[-1] == "#":
+        wanted.pop()
+        if len(levels) < len(wanted):
+            return False
+    elif len(levels) != len(wanted):
+        return False
+    return all(want in ("+", level) for want, level in zip(wanted, levels, strict=False))
+
+
+def _decode(raw: bytes | str, limits: TopicLimits, error: type[TopicError]) -> str:
+    if isinstance(raw, str):
+        # Text that came through another door (an actor, the API) may hold lone surrogates.
+        try:
+            size = len(raw) if raw.isascii() else len(raw.encode())
+        except UnicodeEncodeError:
+            raise error(raw, "no surrogates (U+D800 to U+DFFF)") from None
+        text = raw
+    else:
+        size = len(raw)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as fault:
+            raise error(raw, f"well-formed UTF-8, which breaks at byte {fault.start}") from None
+    if not 1 <= size <= limits.max_bytes:
+        raise error(raw, f"1 to {limits.max_bytes} bytes, got {size}")
+    if "\0" in text:
+        raise error(raw, "no U+0000")
+    if text.count("/") >= limits.max_levels:
+        raise error(raw, f"at most {limits.max_levels} levels, got {text.count('/') + 1}")
+    return text
