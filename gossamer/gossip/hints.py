@@ -1,0 +1,126 @@
+"""Partition hints: signs that the network, and not a member, is at fault.
+
+Rules: 1. A hint carries its evidence and decides nothing.  2. The same kind is given at most once in
+``quiet`` seconds.  3. Counters are about consecutive findings; one good answer clears them.
+
+=============  ====================================================================================
+minority       fewer members are alive than a quorum of the last settled view
+burst          many suspicions at once while this node is well
+own-link       probes fail and no helper answers either, for several targets in a row
+partial        helpers reach a member again and again that this node does not
+udp-blocked    only streams reach a member
+accused        this node had to refute its own death
+healed-split   this node and its accuser held each other dead
+view-mismatch  an exchange of tables brought news long after the view had settled
+=============  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from gossamer.gossip.member import PartitionHint
+
+__all__ = ["PartitionHints"]
+
+Kind = Literal[
+    "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"
+]
+
+_BURST_WINDOW = 3.0
+_REPEATS = 3
+_TRACKED = 1024
+
+
+class PartitionHints:
+    """Turns findings of the other parts into hints, given to ``emit``."""
+
+    def __init__(
+        self, emit: Callable[[PartitionHint], None], *, settle: float = 10.0, quiet: float = 30.0
+    ) -> None:
+        self._emit = emit
+        self._settle = settle
+        self._quiet = quiet
+        self._given: dict[str, float] = {}
+        self._suspected: deque[tuple[float, str]] = deque(maxlen=_TRACKED)
+        self._alone: deque[str] = deque(maxlen=_REPEATS)
+        self._indirect: dict[str, int] = {}
+        self._stream_only: dict[str, int] = {}
+        self._settled = 1
+        self._size = 1
+        self._size_since = 0.0
+
+    def sized(self, size: int, now: float) -> None:
+        """The number of live members, this node included, is now ``size``."""
+        if size == self._size:
+            return
+        if now - self._size_since >= self._settle:
+            self._settled = self._size
+        self._settled = max(self._settled, size)
+        self._size, self._size_since = size, now
+        quorum = self._settled // 2 + 1
+        if size < quorum:
+            self._give("minority", now, alive=size, of=self._settled, quorum=quorum)
+
+    def left(self) -> None:
+        """A member left by intent: the view that counts is smaller."""
+        self._settled = max(1, self._settled - 1)
+
+    def suspected(self, name: str, *, size: int, score: int, now: float) -> None:
+        """A member became suspect."""
+        self._suspected.append((now, name))
+        while self._suspected[0][0] < now - _BURST_WINDOW:
+            self._suspected.popleft()
+        names = sorted({name for _, name in self._suspected})
+        if len(names) >= max(3, size // 4) and score <= 1:
+            self._give("burst", now, suspected=names, of=size, own_health=score)
+
+    def unanswered(self, name: str, *, helpers: int, nacks: int, now: float) -> None:
+        """A probe failed."""
+        if not helpers:
+            return
+        if nacks:
+            self._alone.clear()
+            return
+        if name not in self._alone:
+            self._alone.append(name)
+        if len(self._alone) >= 2:
+            self._give("own-link", now, unreachable=list(self._alone))
+
+    def answered(self, name: str, path: Literal["direct", "helper", "stream"], now: float) -> None:
+        """A probe succeeded over ``path``."""
+        if path != "stream":
+            self._alone.clear()
+        if path == "direct":
+            if self._indirect or self._stream_only:
+                self._indirect.pop(name, None)
+                self._stream_only.pop(name, None)
+            return
+        counts = self._indirect if path == "helper" else self._stream_only
+        if len(counts) >= _TRACKED:
+            counts.clear()
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] >= _REPEATS:
+            self._give(
+                "partial" if path == "helper" else "udp-blocked", now, member=name, probes=counts[name]
+            )
+
+    def accused(self, by: str, *, mutual: bool, now: float) -> None:
+        """This node refuted its own death."""
+        self._give("accused", now, by=by)
+        if mutual:
+            self._give("healed-split", now, by=by)
+
+    def surprised(self, names: list[str], *, settled_for: float, now: float) -> None:
+        """An exchange changed what is known of ``names`` after the view had been still."""
+        if settled_for >= self._settle and names:
+            self._give("view-mismatch", now, members=names, settled_for=round(settled_for, 1))
+
+    def _give(self, kind: Kind, now: float, **evidence: object) -> None:
+        last = self._given.get(kind)
+        if last is not None and now - last < self._quiet:
+            return
+        self._given[kind] = now
+        self._emit(PartitionHint(kind, dict(evidence)))

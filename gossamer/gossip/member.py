@@ -1,0 +1,167 @@
+"""What is known of a member, and what happens to it: the values other packages see.
+
+The vocabulary is swim-protocol's: :class:`swimprotocol.status.Status` with ONLINE, SUSPECT and OFFLINE. A
+member that left on its own word is OFFLINE with ``left`` set, which that vocabulary has no word for.
+
+A *name* is the node's; an *id* is one life of it (random, new at every start); an *incarnation* counts the
+statements that life makes about itself and is owned by it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+from swimprotocol.status import Status
+
+from gossamer.network import Address
+
+__all__ = [
+    "ForcedOut",
+    "LinkEvidence",
+    "Member",
+    "MemberAlive",
+    "MemberDown",
+    "MemberEvent",
+    "MemberLeft",
+    "MemberMetadata",
+    "MemberSuspect",
+    "MemberUp",
+    "MemberUpdated",
+    "NameConflict",
+    "PartitionHint",
+    "Status",
+]
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
+    """What a member says of itself; at most 512 bytes encoded.
+
+    ``start_time`` is wall-clock seconds since 1970; ``ports`` maps a service to its port
+    (``mqtt``, ``api``, ``gossip``, ``distribution``).
+    """
+
+    name: Name
+    creation: Number = 0
+    start_time: float = 0.0
+    ports: dict[str, Port] = {}
+    services: tuple[str, ...] = ()
+    version: Annotated[str, Meta(max_length=64)] = ""
+    pid: Number = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member as this node sees it now."""
+
+    id: str
+    name: str
+    address: str
+    port: int
+    status: Status
+    incarnation: int
+    metadata: MemberMetadata
+    left: bool = False
+
+    @property
+    def endpoint(self) -> Address:
+        """Where its gossip listens."""
+        return (self.address, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUp:
+    """A member was heard of for the first time, or came back."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSuspect:
+    """A member does not answer; it may still refute."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAlive:
+    """A suspected member refuted."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDown:
+    """A member is considered dead. ``reason``: ``unreachable``, ``refused``, ``reported`` or ``replaced``."""
+
+    member: Member
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLeft:
+    """A member left on its own word, or was forced to."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUpdated:
+    """A member's metadata or address changed."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHint:
+    """A sign that the network, not a member, is at fault. A hint: only a quorum or a lease fences.
+
+    ``evidence`` is plain data that explains the kind to a person.
+    """
+
+    kind: Literal[
+        "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"
+    ]
+    evidence: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class NameConflict:
+    """Another living node has this node's name and is older; this one has to go."""
+
+    name: str
+    holder: Member
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedOut:
+    """An operator of another member removed this node from the cluster."""
+
+    by: str
+
+
+MemberEvent = (
+    MemberUp
+    | MemberSuspect
+    | MemberAlive
+    | MemberDown
+    | MemberLeft
+    | MemberUpdated
+    | PartitionHint
+    | NameConflict
+    | ForcedOut
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvidence:
+    """What a data link to ``name`` saw: evidence beside the probes."""
+
+    name: str
+    kind: Literal["reset", "refused", "ok"]

@@ -1,0 +1,79 @@
+"""Collects the actions of one step, and fills every packet up with what waits to spread.
+
+Rule: whoever is suspected, down or gone is told so in each packet sent to it, so that it can refute at once
+(Lifeguard's buddy system), or learn that it was removed.
+"""
+
+from __future__ import annotations
+
+from gossamer.gossip.broadcast import BroadcastQueue
+from gossamer.gossip.keyring import OVERHEAD
+from gossamer.gossip.member import MemberEvent
+from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
+from gossamer.gossip.table import ALIVE, LEFT, SUSPECT, Entry, MemberTable
+from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
+from gossamer.network import Address
+
+__all__ = ["Outbox"]
+
+_ARRAY_HEAD = 3
+
+
+class Outbox:
+    """The actions of the step that runs."""
+
+    def __init__(self, table: MemberTable, queue: BroadcastQueue, *, mtu: int) -> None:
+        self._table = table
+        self._queue = queue
+        self._room = mtu - OVERHEAD - _ARRAY_HEAD
+        self._actions: list[Action] = []
+
+    def drain(self) -> list[Action]:
+        """What the step decided, in order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def accusation(self, entry: Entry) -> Message | None:
+        """What a member that is not simply alive has to be told."""
+        if entry.state == ALIVE:
+            return None
+        me = self._table.me.name
+        if entry.state == SUSPECT:
+            return Suspect(entry.name, entry.id, entry.incarnation, me)
+        return Dead(entry.name, entry.id, entry.incarnation, me, entry.state == LEFT)
+
+    def packet(self, address: Address, *messages: Message, entry: Entry | None = None) -> None:
+        """Send messages, what ``entry`` has to be told, and as much gossip as fits."""
+        parts = [encode(message) for message in messages]
+        if entry is not None and entry.state != ALIVE:
+            accusation = self.accusation(entry)
+            if accusation is not None:
+                parts.append(encode(accusation))
+        if len(self._queue):
+            room = self._room - sum(map(len, parts))
+            parts += self._queue.take(room, limit=self._table.retransmits)
+        if parts:
+            self._actions.append(SendPacket(address, compound(parts)))
+
+    def broadcast(self, name: str, message: Message) -> None:
+        """Spread a statement about ``name``."""
+        self._queue.put(name, encode(message))
+
+    def gossiping(self) -> bool:
+        """Does anything wait to spread?"""
+        return len(self._queue) > 0
+
+    def forget(self, name: str) -> None:
+        self._queue.discard(name)
+
+    def emit(self, event: MemberEvent) -> None:
+        self._actions.append(Emit(event))
+
+    def stream(self, token: Token, address: Address, message: Message, timeout: float) -> None:
+        self._actions.append(OpenStream(token, address, compound([encode(message)]), timeout))
+
+    def reply(self, token: Token, message: Message) -> None:
+        self._actions.append(ReplyStream(token, compound([encode(message)])))
+
+    def answer(self, token: Token, result: object) -> None:
+        self._actions.append(Answer(token, result))

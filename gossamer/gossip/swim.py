@@ -1,0 +1,426 @@
+"""The gossip state machine of one node: SWIM (Das, Gupta, Motivala, 2002) with Lifeguard's three extensions.
+
+``step(input, now)`` takes one input and returns the actions to do, in order. No clock, no I/O, no tasks; the
+only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
+
+The parts: ``table`` stores, ``verdicts`` decides what statements do, ``prober`` asks who is there, ``syncer``
+exchanges tables, ``hints`` watches for partitions, ``outbox`` fills packets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+
+from gossamer.gossip.awareness import Awareness
+from gossamer.gossip.broadcast import BroadcastQueue
+from gossamer.gossip.hints import PartitionHints
+from gossamer.gossip.member import ForcedOut, Member, MemberLeft, MemberMetadata, NameConflict, Status
+from gossamer.gossip.outbox import Outbox
+from gossamer.gossip.prober import Prober
+from gossamer.gossip.settings import GossipSettings, InvalidSettingError
+from gossamer.gossip.steps import (
+    Action,
+    EvidenceSeen,
+    ForceLeaveRequested,
+    Input,
+    JoinRequested,
+    LeaveRequested,
+    MetadataChanged,
+    PacketReceived,
+    StreamFailed,
+    StreamReplied,
+    StreamRequested,
+    Tick,
+    Token,
+)
+from gossamer.gossip.syncer import Syncer
+from gossamer.gossip.table import DOWN, LEFT, Entry, MemberTable
+from gossamer.gossip.timers import Timers
+from gossamer.gossip.verdicts import Verdicts
+from gossamer.gossip.wire import (
+    Ack,
+    Alive,
+    Dead,
+    Nack,
+    PacketRejected,
+    Ping,
+    PingRequest,
+    Refuse,
+    Stranger,
+    Suspect,
+    Sync,
+    decode,
+)
+from gossamer.network import Address
+
+__all__ = ["Swim"]
+
+_PACKETS_A_TARGET = 3
+_RIVAL_PATIENCE = 2.0
+
+
+class Swim:
+    """One node's membership. ``id`` is 16 hexadecimal digits, new for every life."""
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the field's word
+        name: str,
+        address: Address,
+        incarnation: int,
+        metadata: MemberMetadata,
+        settings: GossipSettings,
+        rng: random.Random,
+        now: float,
+    ) -> None:
+        _check_metadata(metadata, settings)
+        self._settings = settings
+        self._rng = rng
+        me = Alive(name, id, address[0], address[1], incarnation, metadata)
+        self.table = MemberTable(me, retransmit_mult=settings.retransmit_mult)
+        self.awareness = Awareness(maximum=settings.awareness_max)
+        self._timers = Timers()
+        self._outbox = Outbox(self.table, BroadcastQueue(limit=settings.max_members + 1), mtu=settings.mtu)
+        self._hints = PartitionHints(self._outbox.emit)
+        self._verdicts = Verdicts(
+            self.table, self._outbox, self._timers, self.awareness, self._hints, settings
+        )
+        self._prober = Prober(
+            self.table,
+            self._outbox,
+            self._timers,
+            self.awareness,
+            self._hints,
+            self._verdicts,
+            settings,
+            rng,
+        )
+        self._syncer = Syncer(
+            self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
+        )
+        self._verdicts.doubt = self._prober.doubt
+        self._verdicts.hearsay = self._prober.hearsay
+        self._verdicts.appeared = self._appeared
+        self._verdicts.returned = self._returned
+        self._verdicts.rival = self._meet_rival
+        self._verdicts.forced_out = self._forced_out
+        self._prober.sync = self._syncer.exchange
+        self._gossiping = False
+        self._leaving: Token | None = None
+        self._aloof = False
+        self._rival: tuple[int, Alive] | None = None
+        self._prober.start(now)
+        self._syncer.start(now)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next :class:`Tick` is due."""
+        return self._timers.deadline
+
+    @property
+    def aloof(self) -> bool:
+        """True after a leave, until this node's own side joins again."""
+        return self._aloof
+
+    @property
+    def local(self) -> Member:
+        """This node."""
+        me = self.table.me
+        return Member(
+            me.id, me.name, me.host, me.port, Status.ONLINE, me.incarnation, me.metadata, self._aloof
+        )
+
+    def members(self) -> list[Member]:
+        """Everybody known, this node first; those that left included until their tombstone goes."""
+        return [self.local, *(entry.member() for entry in self.table)]
+
+    def step(self, event: Input, now: float) -> list[Action]:
+        """Take in one input.
+
+        Raises:
+            PacketRejected: the input carries bytes that are no packet. It changed nothing; ``drain`` has
+                what a malformed answer ended.
+        """
+        lag = self._timers.lag(now)
+        if lag > self._settings.lag_threshold:
+            self._stalled(lag)
+            self._timers.run(now)
+        self._HANDLERS[type(event)](self, event, now)
+        if not self._gossiping and self._outbox.gossiping():
+            self._gossiping = True
+            self._timers.at(now + self._rng.uniform(0, self._settings.gossip_interval), self._gossip)
+        return self._outbox.drain()
+
+    def drain(self) -> list[Action]:
+        """Actions of a step that raised."""
+        return self._outbox.drain()
+
+    # ---- time -------------------------------------------------------------------------------------------
+
+    def _tick(self, _event: Tick, now: float) -> None:
+        self._timers.run(now)
+
+    def _stalled(self, lag: float) -> None:
+        self.awareness.apply(1)
+        self._prober.extend(lag)
+        self._verdicts.extend_suspicions(lag)
+
+    def _gossip(self, now: float) -> None:
+        if not self._outbox.gossiping():
+            self._gossiping = False
+            return
+        self._timers.at(now + self._settings.gossip_interval, self._gossip)
+        targets = self.table.sample(self._rng, self._settings.gossip_fanout)
+        targets += self._recently_down(now)
+        for entry in targets:
+            for _ in range(_PACKETS_A_TARGET):
+                if not self._outbox.gossiping():
+                    break
+                self._outbox.packet(entry.address, entry=entry)
+
+    def _recently_down(self, now: float) -> list[Entry]:
+        down = self.table.down
+        if not down:
+            return []
+        entry = self.table.get(down[self._rng.randrange(len(down))])
+        if entry is None or now - entry.since > self._settings.gossip_to_dead:
+            return []
+        return [entry]
+
+    # ---- packets ----------------------------------------------------------------------------------------
+
+    def _packet(self, event: PacketReceived, now: float) -> None:
+        messages = decode(event.body)
+        if self._aloof:
+            return
+        sender = self.table.by_id(event.sender)
+        for message in messages:
+            if isinstance(message, Ping):
+                self._prober.pinged(message, event.source, sender)
+                if sender is None:
+                    self._syncer.exchange(event.source, now)
+            elif isinstance(message, Ack):
+                self._acknowledged(message, event.sender, now)
+            elif isinstance(message, Alive):
+                self._verdicts.alive(message, now)
+            elif isinstance(message, Suspect):
+                self._verdicts.suspect(message, now)
+            elif isinstance(message, Dead):
+                self._verdicts.dead(message, now)
+            elif isinstance(message, Nack):
+                self._prober.nacked(message.sequence)
+            elif isinstance(message, PingRequest):
+                self._prober.requested(message, event.source, now)
+            elif isinstance(message, Stranger):
+                self._prober.estranged(message.sequence, event.source, now)
+
+    def _acknowledged(self, ack: Ack, sender: str, now: float) -> None:
+        if self._prober.acknowledged(ack.sequence, sender, now) or self._rival is None:
+            return
+        sequence, rival = self._rival
+        if ack.sequence == sequence and sender == rival.id:
+            self._rival = None
+            self._resolve_conflict(rival, now)
+
+    # ---- streams ----------------------------------------------------------------------------------------
+
+    def _stream_requested(self, event: StreamRequested, now: float) -> None:
+        messages = decode(event.body)
+        if len(messages) != 1:
+            raise PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
+        message = messages[0]
+        if isinstance(message, Ping) and not self._aloof:
+            mine = message.target == self.table.me.id
+            self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
+        elif isinstance(message, Sync):
+            if self._aloof:
+                self._outbox.reply(event.token, Refuse("left"))
+            else:
+                self._syncer.requested(event.token, message, self._name_of(event.sender, message), now)
+        else:
+            raise PacketRejected("malformed", f"a {type(message).__name__} asks for nothing on a stream")
+
+    def _stream_replied(self, event: StreamReplied, now: float) -> None:
+        kind, number = _token(event.token)
+        try:
+            messages = decode(event.body)
+        except PacketRejected:
+            self._stream_failed(StreamFailed(event.token, "malformed"), now)
+            raise
+        message = messages[0] if len(messages) == 1 else None
+        if kind == "sync":
+            answer = message if isinstance(message, (Sync, Refuse)) and not self._aloof else None
+            by = self._name_of(event.sender, answer)
+            self._syncer.replied(number, answer, by, now)
+        elif isinstance(message, Ack):
+            self._prober.stream_answered(number, event.sender, now)
+
+    def _stream_failed(self, event: StreamFailed, now: float) -> None:
+        kind, number = _token(event.token)
+        if kind == "sync":
+            self._syncer.failed(number, event.reason)
+        else:
+            self._prober.stream_failed(number, event.reason, now)
+
+    def _name_of(self, sender: str, message: object) -> str:
+        entry = self.table.by_id(sender)
+        if entry is not None:
+            return entry.name
+        if isinstance(message, Sync) and message.records:
+            return message.records[0].alive.name
+        return sender
+
+    # ---- requests ---------------------------------------------------------------------------------------
+
+    def _join(self, event: JoinRequested, now: float) -> None:
+        if self._aloof:
+            self._aloof = False
+            self._verdicts.restate_self(self.table.me)
+        self._syncer.join(event.token, event.addresses, now)
+
+    def _leave(self, event: LeaveRequested, now: float) -> None:
+        if not self.table.live:
+            self._withdraw(now)
+            self._outbox.answer(event.token, None)
+            return
+        me = self.table.me
+        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, True))
+        if self._leaving is None:
+            self._leaving = event.token
+            self._timers.at(now + self._settings.leave_delay, self._left)
+            self._gossip_now(now)
+        else:
+            self._outbox.answer(event.token, None)
+
+    def _left(self, now: float) -> None:
+        token, self._leaving = self._leaving, None
+        self._withdraw(now)
+        self._outbox.answer(token, None)
+
+    def _gossip_now(self, now: float) -> None:
+        self._gossiping = True
+        self._gossip(now)
+
+    def _withdraw(self, now: float) -> None:
+        """Be alone: forget the others, who are told nothing more, and stay alone until asked to join."""
+        self._aloof = True
+        for entry in list(self.table):
+            if entry.state != LEFT:
+                self._outbox.emit(MemberLeft(entry.member()))
+            self.table.remove(entry.name, now)
+            self._outbox.forget(entry.name)
+        self._prober.reset()
+        self._outbox.forget(self.table.me.name)
+        self.table.me = msgspec.structs.replace(self.table.me, incarnation=self.table.me.incarnation + 1)
+
+    def _force_leave(self, event: ForceLeaveRequested, now: float) -> None:
+        entry = self.table.get(event.name)
+        if entry is None or entry.state == LEFT:
+            self._outbox.answer(event.token, False)
+            return
+        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True)
+        if entry.state <= DOWN:
+            self._verdicts.dead(said, now)
+            self._outbox.packet(entry.address, entry=entry)
+        self._outbox.answer(event.token, True)
+
+    def _evidence(self, event: EvidenceSeen, now: float) -> None:
+        self._prober.evidence(event.evidence, now)
+
+    def _metadata(self, event: MetadataChanged, _now: float) -> None:
+        _check_metadata(event.metadata, self._settings)
+        me = msgspec.structs.replace(
+            self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
+        )
+        self._verdicts.restate_self(me)
+
+    # ---- from the parts ---------------------------------------------------------------------------------
+
+    def _appeared(self, entry: Entry, _now: float) -> None:
+        self._prober.appeared(entry)
+
+    def _returned(self, entry: Entry, now: float) -> None:
+        self._syncer.exchange(entry.address, now)
+
+    def _forced_out(self, by: str, now: float) -> None:
+        if self._leaving is None:
+            self._withdraw(now)
+            self._outbox.emit(ForcedOut(by))
+
+    def _meet_rival(self, said: Alive, now: float) -> None:
+        """Another life claims our name elsewhere: is anybody there?"""
+        if self._rival is not None:
+            return
+        sequence = self._rng.getrandbits(32)
+        self._rival = (sequence, said)
+        for delay in (0.0, 0.3, 0.6):
+            self._timers.at(now + delay, partial(self._ping_rival, sequence))
+        self._timers.at(now + _RIVAL_PATIENCE, partial(self._rival_silent, sequence))
+
+    def _ping_rival(self, sequence: int, _now: float) -> None:
+        if self._rival is not None and self._rival[0] == sequence:
+            rival = self._rival[1]
+            self._outbox.packet((rival.host, rival.port), Ping(sequence, rival.id))
+
+    def _rival_silent(self, sequence: int, _now: float) -> None:
+        if self._rival is not None and self._rival[0] == sequence:
+            rival, self._rival = self._rival[1], None
+            if rival.incarnation >= self.table.me.incarnation:
+                self._verdicts.outbid(rival.incarnation)
+
+    def _resolve_conflict(self, rival: Alive, now: float) -> None:
+        me = self.table.me
+        if (rival.metadata.start_time, rival.id) < (me.metadata.start_time, me.id):
+            holder = Member(
+                rival.id,
+                rival.name,
+                rival.host,
+                rival.port,
+                Status.ONLINE,
+                rival.incarnation,
+                rival.metadata,
+            )
+            self._withdraw(now)
+            self._outbox.emit(NameConflict(me.name, holder))
+        elif rival.incarnation >= me.incarnation:
+            self._verdicts.outbid(rival.incarnation)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], None]]] = {}
+
+
+Swim._HANDLERS = {
+    Tick: Swim._tick,
+    PacketReceived: Swim._packet,
+    StreamRequested: Swim._stream_requested,
+    StreamReplied: Swim._stream_replied,
+    StreamFailed: Swim._stream_failed,
+    JoinRequested: Swim._join,
+    LeaveRequested: Swim._leave,
+    ForceLeaveRequested: Swim._force_leave,
+    EvidenceSeen: Swim._evidence,
+    MetadataChanged: Swim._metadata,
+}
+
+
+def _token(token: Token) -> tuple[str, int]:
+    match token:
+        case (str(kind), int(number)):
+            return kind, number
+        case _:
+            return "", -1
+
+
+def _check_metadata(metadata: MemberMetadata, settings: GossipSettings) -> None:
+    size = len(msgspec.msgpack.encode(metadata))
+    if size > settings.max_metadata:
+        raise InvalidSettingError(
+            name="metadata",
+            got=f"{size} bytes encoded",
+            expected=f"at most {settings.max_metadata}; name fewer services or ports",
+        )

@@ -1,0 +1,321 @@
+"""Clusters of state machines under a seeded network."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossamer.gossip.member import (
+    ForcedOut,
+    MemberAlive,
+    MemberDown,
+    MemberLeft,
+    MemberSuspect,
+    MemberUp,
+    NameConflict,
+    PartitionHint,
+    Status,
+)
+from gossamer.gossip.steps import JoinResult
+from tests.gossip.swarm import Host, Swarm
+
+SEEDS = [1, 2, 3]
+
+
+def grow(swarm: Swarm, size: int) -> list[Host]:
+    hosts = [swarm.start(f"node{i}") for i in range(1, size + 1)]
+    for host in hosts[1:]:
+        swarm.join(host, hosts[0])
+    assert swarm.run(10, until=swarm.complete), f"no full view; seed {swarm.seed}"
+    return hosts
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_thirty_that_start_together_know_each_other_within_three_seconds(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = [swarm.start(f"node{i}") for i in range(30)]
+    for host in hosts[1:]:
+        swarm.join(host, hosts[0])
+    assert swarm.run(3, until=swarm.complete), f"seed {seed}"
+    assert hosts[5].answers["join"] == JoinResult(joined=(hosts[0].address,))
+    assert swarm.max_packet <= 1400
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_process_is_seen_by_all_within_four_seconds(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 30)
+    swarm.run(5)
+    swarm.kill(hosts[7])
+    assert swarm.run(4, until=swarm.complete), f"seed {seed}"
+    reasons = {event.reason for host in swarm.live() for _, event in host.saw(MemberDown)}
+    assert reasons <= {"refused", "reported"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_reset_links_speed_the_verdict(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 30)
+    swarm.run(5)
+    swarm.kill(hosts[7], links=hosts)
+    assert swarm.run(2.2, until=swarm.complete), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_machine_that_loses_power_is_seen_within_five_seconds(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 30)
+    swarm.run(5)
+    swarm.kill(hosts[7], power=True)
+    assert swarm.run(5, until=swarm.complete), f"seed {seed}"
+
+
+def test_an_hour_at_five_percent_loss_suspects_nobody() -> None:
+    """Five members; the hour of thirty stands in the bench."""
+    swarm = Swarm(seed=5, loss=0.05)
+    grow(swarm, 5)
+    swarm.run(3600)
+    assert [event for host in swarm.live() for event in host.saw(MemberSuspect)] == []
+
+
+def test_a_member_that_stalls_three_tenths_of_each_second_is_not_suspected() -> None:
+    swarm = Swarm(seed=6)
+    hosts = grow(swarm, 10)
+    for _ in range(120):
+        swarm.freeze(hosts[3], 0.3)
+        swarm.run(1)
+    assert [event for host in swarm.live() for event in host.saw(MemberDown)] == []
+    assert [event for host in swarm.live() for event in host.saw(MemberSuspect)] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_member_frozen_for_a_second_refutes(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 8)
+    swarm.freeze(hosts[3], 1.2)
+    swarm.run(6)
+    assert swarm.complete()
+    assert [event for host in swarm.live() for event in host.saw(MemberDown)] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("sizes", [(5, 2), (3, 3), (1, 4)])
+def test_a_split_heals_without_a_restart(seed: int, sizes: tuple[int, int]) -> None:
+    swarm = Swarm(seed=seed, loss=0.02)
+    hosts = grow(swarm, sum(sizes))
+    left, right = hosts[: sizes[0]], hosts[sizes[0] :]
+    swarm.split(left, right)
+    swarm.run(60)
+    for side in (left, right):
+        names = {host.name for host in side}
+        assert all(host.sees(Status.ONLINE) == names for host in side), f"seed {seed}"
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete), f"seed {seed}"
+    hints = {event.kind for host in hosts for _, event in host.saw(PartitionHint)}
+    assert "healed-split" in hints
+    assert "accused" in hints
+    if sizes != (3, 3):
+        assert "minority" in hints
+
+
+def test_a_healed_split_does_not_raise_new_suspicions() -> None:
+    swarm = Swarm(seed=3)
+    hosts = grow(swarm, 10)
+    swarm.split(hosts[:5], hosts[5:])
+    swarm.run(30)
+    start = swarm.now
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete)
+    swarm.run(10)
+    late = [e for h in hosts for at, e in h.saw(MemberDown) + h.saw(MemberSuspect) if at > start]
+    assert late == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_restart_replaces_the_life_before(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 5)
+    swarm.kill(hosts[2])
+    swarm.run(0.05)
+    again = swarm.start("node3")
+    swarm.join(again, hosts[0])
+    fresh = again.swim.table.me.id
+    assert swarm.run(
+        2,
+        until=lambda: all(h is again or h.swim.table.by_id(fresh) for h in swarm.live()) and swarm.complete(),
+    ), f"seed {seed}"
+    downs = [event for _, event in hosts[4].saw(MemberDown)]
+    assert [event.reason for event in downs] == ["replaced"]
+    assert downs[0].member.status is Status.OFFLINE
+
+
+def test_a_restart_whose_clock_went_back_outbids_its_former_life() -> None:
+    swarm = Swarm(seed=1)
+    hosts = grow(swarm, 5)
+    swarm.kill(hosts[2])
+    swarm.run(10)
+    again = swarm.start("node3", incarnation=1)
+    swarm.join(again, hosts[0])
+    assert swarm.run(6, until=swarm.complete)
+
+
+def test_a_seedless_node_that_restarts_is_found_by_the_others() -> None:
+    """The first node has no seeds; the others keep trying its address."""
+    swarm = Swarm(seed=2)
+    hosts = grow(swarm, 4)
+    swarm.kill(hosts[0])
+    swarm.run(10)
+    swarm.start("node1")
+    assert swarm.run(15, until=swarm.complete)
+
+
+def test_another_name_at_the_same_address_ends_the_zombie() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    swarm.kill(hosts[3])
+    del swarm.hosts["node4"]
+    fresh = swarm.start("other", address=hosts[3].address)
+    swarm.join(fresh, hosts[0])
+    assert swarm.run(2, until=swarm.complete)
+    assert [event.reason for _, event in hosts[1].saw(MemberDown)] == ["replaced"]
+
+
+def test_a_leave_is_no_failure_and_is_final() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 6)
+    swarm.leave(hosts[2])
+    swarm.run(5)
+    assert hosts[2].answers["leave"] is None
+    others = [host for host in hosts if host is not hosts[2]]
+    assert all(len(host.saw(MemberLeft)) == 1 and not host.saw(MemberDown) for host in others)
+    assert hosts[2].swim.table.live == []
+    swarm.join(hosts[0], hosts[2])
+    swarm.run(60)
+    assert all("node3" not in host.swim.table.live for host in others)
+    joined = hosts[0].answers["join"]
+    assert isinstance(joined, JoinResult)
+    assert joined.failed == {hosts[2].address: "left"}
+    swarm.join(hosts[2], hosts[0])
+    assert swarm.run(5, until=swarm.complete)
+
+
+def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 5)
+    swarm.kill(hosts[4])
+    swarm.run(10)
+    swarm.force_leave(hosts[0], "node5")
+    swarm.force_leave(hosts[0], "node4")
+    swarm.run(5)
+    assert hosts[0].answers["force"] is True
+    assert [event.by for _, event in hosts[3].saw(ForcedOut)] == ["node1"]
+    assert hosts[3].swim.aloof
+    assert all(set(host.swim.table.live) | {host.name} == {"node1", "node2", "node3"} for host in hosts[:3])
+    swarm.force_leave(hosts[0], "nobody")
+    assert hosts[0].answers["force"] is False
+
+
+def test_the_younger_of_two_nodes_with_one_name_has_to_go() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    holder = hosts[2]
+    twin = swarm.start("node3", address=("10.9.9.9", 7946))
+    swarm.hosts["node3"] = holder
+    swarm.join(twin, hosts[0])
+    swarm.run(5)
+    assert twin.answers["join"] == JoinResult(failed={hosts[0].address: "name-taken"})
+    assert swarm.complete()
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+
+
+def test_twins_found_when_a_split_heals_leave_one() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    twin = swarm.start("node3", address=("10.9.9.9", 7946))
+    swarm.hosts["node3"] = hosts[2]
+    friend = swarm.start("friend")
+    swarm.join(friend, twin)
+    swarm.run(3)
+    swarm.join(friend, hosts[0])
+    swarm.run(15)
+    assert [event.holder.address for _, event in twin.saw(NameConflict)] == [hosts[2].address[0]]
+    assert twin.swim.aloof
+    assert swarm.complete()
+
+
+def test_a_node_reached_by_streams_only_stays_and_is_hinted_at() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    swarm.udp_open = lambda a, b: hosts[3] not in (a, b)
+    swarm.run(60)
+    assert swarm.complete()
+    kinds = {event.kind for host in hosts for _, event in host.saw(PartitionHint)}
+    assert "udp-blocked" in kinds
+
+
+def test_one_cut_link_is_bridged_by_helpers_and_hinted_at() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    pair = {id(hosts[0]), id(hosts[1])}
+    swarm.udp_open = swarm.tcp_open = lambda a, b: {id(a), id(b)} != pair
+    swarm.run(60)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+    kinds = {event.kind for host in hosts[:2] for _, event in host.saw(PartitionHint)}
+    assert "partial" in kinds
+
+
+def test_one_way_loss_ends_in_agreement() -> None:
+    """A hears B, B does not hear A; everybody else hears both."""
+    swarm = Swarm(seed=7)
+    hosts = grow(swarm, 5)
+    swarm.udp_open = lambda a, b: not (a is hosts[0] and b is hosts[1])
+    swarm.run(60)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+    assert swarm.complete()
+
+
+def test_duplicates_and_reordering_change_nothing() -> None:
+    swarm = Swarm(seed=8, duplicate=0.3, latency=(0.0, 0.08))
+    hosts = grow(swarm, 8)
+    swarm.run(120)
+    assert swarm.complete()
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+    assert all(len(host.saw(MemberUp)) == 7 for host in hosts)
+
+
+def test_hundreds_of_joins_at_once_converge() -> None:
+    swarm = Swarm(seed=9)
+    hosts = [swarm.start(f"node{i}") for i in range(150)]
+    for host in hosts[1:]:
+        swarm.join(host, hosts[0])
+    assert swarm.run(10, until=swarm.complete, step=0.5)
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    def history() -> list[tuple[float, str]]:
+        swarm = Swarm(seed=11, loss=0.1)
+        hosts = grow(swarm, 6)
+        swarm.kill(hosts[1])
+        swarm.run(30)
+        return [(at, repr(event)) for host in hosts for at, event in host.events]
+
+    assert history() == history()
+
+
+def test_tombstones_are_reaped() -> None:
+    from gossamer.gossip.settings import GossipSettings
+
+    swarm = Swarm(seed=1, settings=GossipSettings(down_retention=60))
+    hosts = grow(swarm, 4)
+    swarm.kill(hosts[3])
+    swarm.run(30)
+    assert hosts[0].swim.table.get("node4") is not None
+    swarm.run(60)
+    assert all(host.swim.table.get("node4") is None for host in hosts[:3])
+
+
+def test_a_refuted_suspicion_is_told() -> None:
+    swarm = Swarm(seed=2)
+    hosts = grow(swarm, 6)
+    swarm.freeze(hosts[2], 1.4)
+    swarm.run(8)
+    assert any(host.saw(MemberAlive) for host in hosts)
