@@ -68,30 +68,40 @@ class NodeConfig(Section):
 
 
 class GossipConfig(Section):
-    """How fast members are probed, suspected and told about. The defaults suit a local network."""
+    """How members are probed, suspected and told about; names and numbers are those of the gossip layer."""
 
-    probe_interval: PositiveDuration = 1.0
+    probe_interval: PositiveDuration = 0.5
     """How often one other member is probed."""
-    probe_timeout: PositiveDuration = 0.5
-    """How long a probed member may take before others are asked to probe it."""
-    indirect_probes: Annotated[int, Field(ge=0)] = 3
-    """How many members are asked to probe one that did not answer."""
+    probe_timeout: PositiveDuration = 0.25
+    """Without an answer for so long, a probe is repeated and others are asked to help."""
+    indirect_checks: Annotated[int, Field(ge=0)] = 3
+    """How many members are asked to help."""
+    suspicion_mult: Annotated[float, Field(gt=0)] = 2.0
+    """How long a suspicion lasts, in probe intervals, before it grows with the logarithm of the members."""
+    suspicion_floor: PositiveDuration = 1.5
+    """No suspicion ends sooner, so that a member that lives can refute it."""
+    suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
+    """How many times longer it lasts while nobody confirms it."""
+    awareness_max: Positive = 8
+    """How many times slower a node that finds itself slow may probe."""
+    retransmit_mult: Positive = 4
+    """How often news is repeated, before it grows with the logarithm of the members."""
     gossip_interval: PositiveDuration = 0.2
     """How often news is sent on top of what rides on probes."""
-    gossip_nodes: Positive = 3
-    """How many members get the news each time."""
-    retransmit_mult: Positive = 4
-    """Each piece of news is sent this many times log10(members + 1), rounded up."""
-    suspicion_mult: Positive = 4
-    """A suspect is declared down after at least this many times log10(members) probe intervals."""
-    suspicion_max_timeout_mult: Positive = 6
-    """Before others confirm it, a suspicion lasts this many times longer."""
-    awareness_max: Positive = 8
-    """How many times slower a node that suspects itself of being slow may probe."""
-    push_pull_interval: PositiveDuration = 30.0
-    """How often the full view is exchanged with one other member."""
-    reconnect_interval: PositiveDuration = 5.0
+    gossip_fanout: Positive = 4
+    """How many members get it each time."""
+    sync_interval: PositiveDuration = 30.0
+    """How often the whole view is exchanged with one other member."""
+    reconnect_interval: PositiveDuration = 2.0
     """How often a member that is down is tried again."""
+    down_retention: PositiveDuration = 86400.0
+    """How long a member that is down is remembered."""
+    left_retention: PositiveDuration = 86400.0
+    """How long a member that left is remembered."""
+    leave_delay: Duration = 1.0
+    """How long a leaving node goes on gossiping, so that its leave spreads."""
+    mtu: Annotated[Positive, Field(ge=1024, le=65_000)] = 1400
+    """Largest datagram."""
 
 
 class DiscoveryConfig(Section):

@@ -8,6 +8,7 @@ import yaml
 
 from gossamer.config import Config, Endpoint, config_from, json_schema, load_config, to_plain, to_yaml
 from gossamer.errors import ConfigError, UsageError
+from gossamer.gossip.settings import GossipSettings
 
 
 def problems(tree, environ=None):
@@ -244,3 +245,8 @@ def test_the_schema_describes_every_key():
     cluster = schema["$defs"]["ClusterConfig"]
     assert cluster["additionalProperties"] is False
     assert cluster["properties"]["env"]["description"] == "Nodes of another env are not seen."
+
+
+def test_gossip_keys_are_those_of_the_gossip_layer():
+    settings = GossipSettings(**Config().cluster.gossip.model_dump())
+    assert settings == GossipSettings()

@@ -1,0 +1,238 @@
+"""The HTTP API of one node: what to ask, where.
+
+``/cluster``, ``/health``, ``/ready`` and ``/metrics`` are for people, probes and scrapers; ``/api/v1`` is
+what the ``gossamer`` command speaks, described by OpenAPI at ``/docs``.
+
+Rules: 1. Handlers are ``async`` and do not wait on peers to read, so they run on the node's loop between
+messages.  2. An error of ours becomes a problem (RFC 9457): the caller's mistake is 400, a peer's 502,
+unavailable 503.  3. Long lists come in pages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from gossamer import __version__
+from gossamer.api.guard import Guard
+from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
+from gossamer.api.model import (
+    ClientInfo,
+    ClusterInfo,
+    Done,
+    ForceLeaveRequest,
+    Health,
+    JoinRequest,
+    MemberInfo,
+    NodeInfo,
+    NodeStatus,
+    Page,
+    Problem,
+    ProcessInfo,
+    Readiness,
+    RouteInfo,
+    SubscriptionInfo,
+    TableInfo,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.api.paging import page_of
+from gossamer.api.view import NodeView
+from gossamer.config import parse_endpoint
+from gossamer.errors import GossamerError, PeerError, TransportError, UsageError
+
+__all__ = ["make_app"]
+
+MAX_PAGE = 10_000
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
+After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
+Text = Annotated[str | None, Query(max_length=65_535)]
+Filter = Annotated[str | None, Query(alias="filter", max_length=65_535)]
+
+
+class BadEndpointError(UsageError):
+    """An endpoint to join cannot be read."""
+
+    def __init__(self, *, got: str) -> None:
+        self.got = got
+        super().__init__(f"endpoints: got {got[:100]!r}, expected a gossip endpoint such as 10.0.0.2:7946")
+
+
+def make_app(view: NodeView, *, hosts: frozenset[str] = frozenset()) -> FastAPI:
+    """The application for ``view``; ``hosts`` are names, next to addresses, that this node is called by."""
+    app = FastAPI(
+        title="gossamer",
+        version=__version__,
+        description="One node of a gossamer cluster.",
+        responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
+    )
+    app.include_router(_probes(view))
+    app.include_router(_reads(view), prefix="/api/v1")
+    app.include_router(_orders(view), prefix="/api/v1/cluster")
+    app.add_exception_handler(GossamerError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_bad_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(Guard, hosts=hosts)
+    return app
+
+
+def _probes(view: NodeView) -> APIRouter:
+    router = APIRouter()
+    exposition = Exposition(view)
+
+    @router.get("/cluster", tags=["cluster"])
+    async def cluster() -> ClusterInfo:
+        """The members of the cluster, and which of them answers."""
+        return view.cluster()
+
+    @router.get("/health", tags=["probes"])
+    async def health() -> Health:
+        """Answers as long as the node's loop turns."""
+        return Health(name=view.name)
+
+    @router.get("/ready", tags=["probes"], responses={503: {"model": Readiness}})
+    async def ready(response: Response) -> Readiness:
+        """200 once tables are loaded and listeners are open, else 503 with what is missing."""
+        readiness = view.readiness()
+        response.status_code = 200 if readiness.ready else 503
+        return readiness
+
+    @router.get("/metrics", tags=["probes"], response_class=Response)
+    async def metrics() -> Response:
+        """Prometheus' text format."""
+        return Response(exposition.render(), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+def _reads(view: NodeView) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/status", tags=["cluster"])
+    async def status() -> NodeStatus:
+        return view.status()
+
+    @router.get("/members", tags=["cluster"])
+    async def members() -> tuple[MemberInfo, ...]:
+        return tuple(view.members())
+
+    @router.get("/nodes", tags=["cluster"])
+    async def nodes() -> tuple[NodeInfo, ...]:
+        return tuple(view.nodes())
+
+    @router.get("/routes", tags=["routes"])
+    async def routes(
+        limit: Limit = 1000, after: After = None, node: Text = None, wanted: Filter = None
+    ) -> Page[RouteInfo]:
+        found = (
+            RouteInfo(filter=topic.filter, node=name)
+            for topic in view.topics()
+            if wanted is None or topic.filter == wanted
+            for name in topic.nodes
+            if node is None or name == node
+        )
+        items, following = page_of(found, key=lambda row: (row.filter, row.node), limit=limit, after=after)
+        return Page(items=items, next=following)
+
+    @router.get("/topics", tags=["routes"])
+    async def topics(limit: Limit = 1000, after: After = None) -> Page[TopicInfo]:
+        items, following = page_of(view.topics(), key=lambda row: (row.filter,), limit=limit, after=after)
+        return Page(items=items, next=following)
+
+    @router.get("/topics/match", tags=["routes"])
+    async def match(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> TopicMatch:
+        return view.match(topic)
+
+    @router.get("/subscriptions", tags=["clients"])
+    async def subscriptions(
+        limit: Limit = 1000, after: After = None, client: Text = None, wanted: Filter = None
+    ) -> Page[SubscriptionInfo]:
+        found = (
+            row
+            for row in view.subscriptions()
+            if (client is None or row.client == client) and (wanted is None or row.filter == wanted)
+        )
+        items, following = page_of(found, key=lambda row: (row.client, row.filter), limit=limit, after=after)
+        return Page(items=items, next=following)
+
+    @router.get("/clients", tags=["clients"])
+    async def clients(
+        limit: Limit = 1000, after: After = None, client: Text = None, connected: bool | None = None
+    ) -> Page[ClientInfo]:
+        found = (
+            row
+            for row in view.clients()
+            if (client is None or row.client == client) and (connected is None or row.connected == connected)
+        )
+        items, following = page_of(found, key=lambda row: (row.client,), limit=limit, after=after)
+        return Page(items=items, next=following)
+
+    @router.get("/tables", tags=["node"])
+    async def tables() -> tuple[TableInfo, ...]:
+        return tuple(view.tables())
+
+    @router.get("/processes", tags=["node"])
+    async def processes() -> tuple[ProcessInfo, ...]:
+        return tuple(view.processes())
+
+    return router
+
+
+def _orders(view: NodeView) -> APIRouter:
+    router = APIRouter(tags=["cluster"])
+
+    @router.post("/join")
+    async def join(order: JoinRequest) -> Done:
+        endpoints = []
+        for text in order.endpoints:
+            try:
+                endpoints.append(parse_endpoint(text))
+            except ValueError:
+                raise BadEndpointError(got=text) from None
+        await view.join(endpoints)
+        return Done(done=f"{view.name} joined", members=tuple(view.members()))
+
+    @router.post("/leave")
+    async def leave() -> Done:
+        await view.leave()
+        return Done(done=f"{view.name} left", members=tuple(view.members()))
+
+    @router.post("/force-leave")
+    async def force_leave(order: ForceLeaveRequest) -> Done:
+        await view.force_leave(order.name)
+        return Done(done=f"{order.name} removed", members=tuple(view.members()))
+
+    return router
+
+
+def _problem(status: int, title: str, detail: str) -> JSONResponse:
+    body = Problem(title=title, status=status, detail=detail).model_dump()
+    return JSONResponse(body, status_code=status, media_type="application/problem+json")
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, UsageError):
+        return _problem(400, "Bad Request", str(error))
+    if isinstance(error, (PeerError, TransportError)):
+        return _problem(502, "Bad Gateway", str(error))
+    return _problem(503, "Service Unavailable", str(error))
+
+
+async def _on_bad_request(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    details = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+    return _problem(422, "Unprocessable Content", "; ".join(details))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    response = _problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}")
+    response.headers.update(error.headers or {})
+    return response

@@ -1,0 +1,300 @@
+"""What the API answers with: frozen values, which are also its OpenAPI schema.
+
+Rules: 1. Names are the field's own and stable; keys are only ever added.  2. Times are seconds: ``uptime``
+counts up, ``*_at`` is since 1970.  3. No value ever holds a secret or a payload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gossamer.supervisor import ProcessNode
+
+__all__ = [
+    "ClientInfo",
+    "ClusterInfo",
+    "ClusterNode",
+    "Done",
+    "ForceLeaveRequest",
+    "Health",
+    "JoinRequest",
+    "MemberInfo",
+    "Metric",
+    "NodeInfo",
+    "NodeStatus",
+    "Page",
+    "Problem",
+    "ProcessInfo",
+    "Readiness",
+    "RouteInfo",
+    "Sample",
+    "SubscriptionInfo",
+    "TableInfo",
+    "TopicInfo",
+    "TopicMatch",
+]
+
+T = TypeVar("T")
+
+
+class Value(BaseModel):
+    """What all answers share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ClusterNode(Value):
+    """One member, in the four facts that ``GET /cluster`` promises."""
+
+    id: str
+    """Unique in the cluster."""
+    address: str
+    """Where its gossip listens."""
+    port: int
+    """Its gossip port."""
+    pid: int
+    """Its operating-system process."""
+
+
+class ClusterInfo(Value):
+    """``GET /cluster``: who is in the cluster, as this node sees it."""
+
+    env: str
+    nodes: tuple[ClusterNode, ...]
+    local: str
+    """``id`` of the node that answers."""
+
+
+class MemberInfo(Value):
+    """One member, with what gossip knows of it."""
+
+    id: str
+    name: str
+    address: str
+    port: int
+    status: Literal["online", "suspect", "offline", "left"]
+    incarnation: int
+    creation: int = 0
+    pid: int = 0
+    version: str = ""
+    ports: Mapping[str, int] = {}
+    services: tuple[str, ...] = ()
+    started_at: float = 0.0
+    local: bool = False
+
+
+class NodeInfo(Value):
+    """One node of the cluster, with the state of this node's link to it."""
+
+    name: str
+    status: Literal["online", "suspect", "offline", "left"]
+    link: Literal["self", "up", "connecting", "down"]
+    address: str
+    ports: Mapping[str, int] = {}
+    pid: int = 0
+    version: str = ""
+    started_at: float = 0.0
+    routes: int = 0
+    """Filters that have subscribers there, as far as this node knows."""
+
+
+class Readiness(Value):
+    """Whether the node takes clients, and if not, what it waits for."""
+
+    ready: bool
+    name: str
+    members: tuple[str, ...] = ()
+    """Names of all nodes that are online, this one included, and to which its link is up."""
+    waiting: tuple[str, ...] = ()
+    """What is missing, in words."""
+
+
+class NodeStatus(Value):
+    """The node that answers, and the members as it sees them."""
+
+    name: str
+    env: str
+    version: str
+    pid: int
+    creation: int
+    uptime: float
+    state: Literal["starting", "running", "leaving", "left", "stopping"]
+    ports: Mapping[str, int]
+    connections: int = 0
+    members: tuple[MemberInfo, ...] = ()
+
+
+class RouteInfo(Value):
+    """One row of the route table: this node has a subscriber to this filter."""
+
+    filter: str
+    node: str
+
+
+class TopicInfo(Value):
+    """One filter, and all the nodes that have subscribers to it."""
+
+    filter: str
+    nodes: tuple[str, ...]
+
+
+class TopicMatch(Value):
+    """Where a message to this topic would go from here, and why."""
+
+    topic: str
+    matches: tuple[TopicInfo, ...]
+    nodes: tuple[str, ...]
+    """The nodes it goes to, each once."""
+    subscribers: int
+    """Subscribers on this node that get it."""
+
+
+class SubscriptionInfo(Value):
+    """One subscription of one session on this node."""
+
+    client: str
+    filter: str
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int | None = None
+
+
+class ClientInfo(Value):
+    """One session on this node."""
+
+    client: str
+    connected: bool
+    node: str
+    address: str = ""
+    version: Literal["", "3.1", "3.1.1", "5.0"] = ""
+    username: str = ""
+    keepalive: float = 0.0
+    clean_start: bool = True
+    session_expiry: float = 0.0
+    connected_at: float = 0.0
+    subscriptions: int = 0
+    inflight: int = 0
+    queued: int = 0
+    dropped: int = 0
+
+
+class TableInfo(Value):
+    """One replicated or local table, as held here."""
+
+    name: str
+    type: str
+    storage: str
+    replication: str
+    rows: int
+    loaded: bool
+    owners: Mapping[str, int] = {}
+    """Rows by the node that owns them."""
+
+
+class ProcessInfo(Value):
+    """One process of the supervision tree, with the processes below it."""
+
+    pid: str
+    name: str | None = None
+    label: str
+    type: str
+    status: str
+    restarts: int = 0
+    """How often its supervisor restarted it."""
+    mailbox: int = 0
+    reductions: int = 0
+    """Messages handled."""
+    memory: int = 0
+    """Bytes, an estimate."""
+    links: int = 0
+    children: tuple[ProcessInfo, ...] = ()
+    more: int = 0
+    """Children that are not shown because there are too many of a kind."""
+
+    @classmethod
+    def of(cls, node: ProcessNode, *, fold: int = 20) -> ProcessInfo:
+        """A tree of the supervisor's; of the children with one label only the first ``fold`` are kept."""
+        shown: list[ProcessNode] = []
+        seen: Counter[str] = Counter()
+        for child in node.children:
+            seen[child.label] += 1
+            if seen[child.label] <= fold:
+                shown.append(child)
+        return cls(
+            pid=str(node.pid),
+            name=node.name,
+            label=node.label,
+            type=node.type,
+            status=node.status,
+            restarts=node.restarts,
+            mailbox=node.mailbox,
+            reductions=node.reductions,
+            memory=node.memory,
+            links=node.links,
+            children=tuple(cls.of(child, fold=fold) for child in shown),
+            more=len(node.children) - len(shown),
+        )
+
+
+class Health(Value):
+    """The event loop turns."""
+
+    status: Literal["ok"] = "ok"
+    name: str
+
+
+class Page(Value, Generic[T]):
+    """Some of many; ``next`` gets the following ones as ``after``, and is null with the last."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+class JoinRequest(Value):
+    """Whom to join."""
+
+    endpoints: tuple[str, ...] = Field(min_length=1, max_length=64)
+    """Gossip endpoints, such as 10.0.0.2:7946; one that answers is enough."""
+
+
+class ForceLeaveRequest(Value):
+    """Whom to remove."""
+
+    name: str = Field(min_length=1, max_length=255)
+
+
+class Done(Value):
+    """What was done, and the members afterwards."""
+
+    done: str
+    members: tuple[MemberInfo, ...] = ()
+
+
+class Problem(Value):
+    """What went wrong (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+
+
+class Sample(Value):
+    """One number of a metric."""
+
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+class Metric(Value):
+    """One family of numbers, for ``/metrics``; the name carries its unit."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge"]
+    samples: tuple[Sample, ...]

@@ -1,0 +1,82 @@
+"""The narrow view of a node that the API works on; the node implements it, tests fake it.
+
+Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer.
+2. What can be long is an iterable that is walked within one turn of the loop.  3. Orders are awaited, and
+raise an error of the one tree when they cannot be carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from gossamer.api.model import (
+    ClientInfo,
+    ClusterInfo,
+    MemberInfo,
+    Metric,
+    NodeInfo,
+    NodeStatus,
+    ProcessInfo,
+    Readiness,
+    SubscriptionInfo,
+    TableInfo,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.config import Endpoint
+
+__all__ = ["NodeView"]
+
+
+class NodeView(Protocol):
+    """What may be asked of a node, and ordered."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    def cluster(self) -> ClusterInfo:
+        """The members that are not down, as ``GET /cluster`` shows them."""
+
+    def readiness(self) -> Readiness:
+        """Whether tables are loaded and listeners are open."""
+
+    def status(self) -> NodeStatus:
+        """This node and every member it knows of."""
+
+    def members(self) -> Sequence[MemberInfo]:
+        """Every member known, those down or gone included."""
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Every node with the state of the link to it."""
+
+    def topics(self) -> Iterable[TopicInfo]:
+        """The route table, one item a filter, in any order."""
+
+    def match(self, topic: str) -> TopicMatch:
+        """Where a message to ``topic`` would go. Raises UsageError where it is no topic name."""
+
+    def subscriptions(self) -> Iterable[SubscriptionInfo]:
+        """The subscriptions of this node's sessions, in any order."""
+
+    def clients(self) -> Iterable[ClientInfo]:
+        """The sessions of this node, in any order."""
+
+    def tables(self) -> Sequence[TableInfo]:
+        """The tables this node holds."""
+
+    def processes(self) -> Sequence[ProcessInfo]:
+        """The roots of the supervision tree."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """Every number there is."""
+
+    async def join(self, endpoints: Sequence[Endpoint]) -> None:
+        """Join the cluster that answers at one of ``endpoints``. Raises UnavailableError if none does."""
+
+    async def leave(self) -> None:
+        """Leave the cluster in order and live on alone. Raises UsageError if alone already."""
+
+    async def force_leave(self, name: str) -> None:
+        """Remove a member that is gone for good. Raises UsageError if unknown, alive, or this node."""

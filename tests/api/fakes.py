@@ -1,0 +1,167 @@
+"""A node that is not there: answers the API from what a test puts into it."""
+
+from collections.abc import Sequence
+
+from gossamer.api import (
+    ClientInfo,
+    ClusterInfo,
+    ClusterNode,
+    MemberInfo,
+    Metric,
+    NodeInfo,
+    NodeStatus,
+    ProcessInfo,
+    Readiness,
+    Sample,
+    SubscriptionInfo,
+    TableInfo,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.config import Endpoint
+from gossamer.errors import UnavailableError, UsageError
+
+
+def member(number: int, status: str = "online", api_port: int = 8091) -> MemberInfo:
+    return MemberInfo(
+        id=f"id{number}",
+        name=f"node{number}@127.0.0.1",
+        address="127.0.0.1",
+        port=7945 + number,
+        status=status,
+        incarnation=number,
+        pid=1000 + number,
+        version="0.1.0",
+        ports={"mqtt": 1882 + number, "api": api_port},
+        local=number == 1,
+    )
+
+
+class FakeView:
+    """Node 1 of three."""
+
+    def __init__(
+        self, *, name: str = "node1@127.0.0.1", filters: Sequence[str] = ("a/+", "b", "c/#")
+    ) -> None:
+        self.name = name
+        self.ready = True
+        self.orders: list[tuple[str, object]] = []
+        self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
+        self.filters = list(filters)
+        self.sessions = [
+            ClientInfo(client="sensor-1", connected=True, node=name, address="127.0.0.1:5", version="5.0"),
+            ClientInfo(client="board", connected=False, node=name, queued=3),
+        ]
+
+    def cluster(self) -> ClusterInfo:
+        nodes = tuple(
+            ClusterNode(id=row.id, address=row.address, port=row.port, pid=row.pid) for row in self.known[:3]
+        )
+        return ClusterInfo(env="Test", nodes=nodes, local="id1")
+
+    def readiness(self) -> Readiness:
+        if self.ready:
+            return Readiness(ready=True, name=self.name, members=(self.name, "node2@127.0.0.1"))
+        return Readiness(ready=False, name=self.name, waiting=("table routes",))
+
+    def status(self) -> NodeStatus:
+        return NodeStatus(
+            name=self.name,
+            env="Test",
+            version="0.1.0",
+            pid=1001,
+            creation=7,
+            uptime=62.0,
+            state="running",
+            ports={"mqtt": 1883, "api": 8091},
+            connections=1,
+            members=tuple(self.known),
+        )
+
+    def members(self):
+        return self.known
+
+    def nodes(self):
+        return [
+            NodeInfo(
+                name=row.name,
+                status=row.status,
+                link="self" if row.local else "up",
+                address=row.address,
+                ports=row.ports,
+                pid=row.pid,
+                routes=3,
+            )
+            for row in self.known
+        ]
+
+    def topics(self):
+        return [TopicInfo(filter=name, nodes=("node1@127.0.0.1", "node2@127.0.0.1")) for name in self.filters]
+
+    def match(self, topic: str) -> TopicMatch:
+        if "+" in topic or "#" in topic:
+            raise UsageError(f"topic name: got {topic!r}, expected no wildcards")
+        return TopicMatch(
+            topic=topic,
+            matches=(TopicInfo(filter="a/+", nodes=("node2@127.0.0.1",)),),
+            nodes=("node2@127.0.0.1",),
+            subscribers=0,
+        )
+
+    def subscriptions(self):
+        return [SubscriptionInfo(client="sensor-1", filter=name, qos=1) for name in self.filters]
+
+    def clients(self):
+        return self.sessions
+
+    def tables(self):
+        return [
+            TableInfo(
+                name="routes",
+                type="set",
+                storage="ram_copies",
+                replication="owned",
+                rows=3,
+                loaded=True,
+                owners={"node1@127.0.0.1": 2, "node2@127.0.0.1": 1},
+            )
+        ]
+
+    def processes(self):
+        leaf = ProcessInfo(
+            pid="<n.3>", label="GossipServer", type="worker", status="waiting", name="gossip", restarts=2
+        )
+        root = ProcessInfo(
+            pid="<n.1>",
+            label="Supervisor",
+            type="supervisor",
+            status="waiting",
+            name="node",
+            children=(leaf,),
+            more=980,
+        )
+        return [root]
+
+    def metrics(self):
+        yield Metric(
+            name="gossamer_messages_forwarded",
+            help="Messages handed to a peer.",
+            kind="counter",
+            samples=(Sample(value=5, labels={"peer": "node2"}), Sample(value=6, labels={"peer": "node3"})),
+        )
+        yield Metric(
+            name="gossamer_connections", help="Open connections.", kind="gauge", samples=(Sample(value=1),)
+        )
+
+    async def join(self, endpoints: Sequence[Endpoint]) -> None:
+        self.orders.append(("join", tuple(endpoints)))
+        if endpoints[0].port == 1:
+            raise UnavailableError("nobody answers at 127.0.0.1:1; start a seed or name another endpoint")
+
+    async def leave(self) -> None:
+        self.orders.append(("leave", None))
+
+    async def force_leave(self, name: str) -> None:
+        if name not in {row.name for row in self.known}:
+            raise UsageError(f"unknown member {name}; expected one of gossamer nodes")
+        self.orders.append(("force_leave", name))

@@ -1,0 +1,84 @@
+"""The API as a supervised process, on real sockets of this machine."""
+
+import asyncio
+import functools
+import socket
+
+import httpx
+import pytest
+
+from api.fakes import FakeView
+from gossamer.api import ApiServer, ProcessInfo
+from gossamer.config import ApiConfig
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import ChildSpec, Runtime, StartFailed, Supervisor, receive, spawn_link
+
+
+@pytest.fixture
+async def runtime():
+    runtime = Runtime(node="node1@127.0.0.1", creation=1)
+    yield runtime
+    await runtime.stop()
+
+
+def start(config):
+    return functools.partial(
+        ApiServer.start_link, FakeView(), config=config, network=SystemNetwork(), name="api"
+    )
+
+
+async def get(url):
+    async with httpx.AsyncClient() as client:
+        return await client.get(url)
+
+
+async def test_it_serves_and_stops(runtime):
+    pid = await runtime.start(ApiServer, FakeView(), config=ApiConfig(port=0), network=SystemNetwork())
+    host, port = await runtime.call(pid, "address")
+    assert (await get(f"http://{host}:{port}/cluster")).json()["local"] == "id1"
+    ended = runtime.join(pid)
+    runtime.exit(pid, "shutdown")
+    await ended
+    with pytest.raises(httpx.ConnectError):
+        await get(f"http://{host}:{port}/cluster")
+
+
+async def test_a_taken_port_names_the_key_to_change(runtime):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartFailed, match=f"127.0.0.1:{port}.*api.port"):
+            await runtime.start(ApiServer, FakeView(), config=ApiConfig(port=port), network=SystemNetwork())
+
+
+async def test_a_tree_with_many_of_a_kind_is_folded(runtime):
+    async def idle():
+        await receive()
+
+    async def parent():
+        for _ in range(30):
+            spawn_link(idle, label="Channel")
+        await receive()
+
+    runtime.spawn(parent, label="Listener")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    (root,) = (ProcessInfo.of(node, fold=5) for node in runtime.tree())
+    assert (root.label, len(root.children), root.more) == ("Listener", 5, 25)
+
+
+async def test_killed_it_comes_back_on_the_same_port(runtime):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    child = ChildSpec("api", start(ApiConfig(port=port)))
+    supervisor = await runtime.start(Supervisor, [child], strategy="one_for_one", intensity=3, period=5.0)
+    first = runtime.whereis("api")
+    url = f"http://127.0.0.1:{port}/health"
+    async with httpx.AsyncClient() as held:
+        assert (await held.get(url)).status_code == 200
+        ended = runtime.join(first)
+        runtime.exit(first, "kill")
+        async with asyncio.timeout(5):
+            await ended
+            # Answered after the restart, which the supervisor began with the exit of its child.
+            await runtime.run(Supervisor.which_children, supervisor)
+        assert (await get(url)).status_code == 200
