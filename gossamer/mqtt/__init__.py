@@ -1,0 +1,31 @@
+"""MQTT 3.1.1 and 5.0: the broker of one node.
+
+:class:`Broker` is the facade, :func:`mqtt_spec` its supervision tree. The codec stands alone and is of use
+without either.
+"""
+
+from gossamer.mqtt.auth import Authenticator, NobodyElse, PasswordFile
+from gossamer.mqtt.broker import Broker, ClientInfo
+from gossamer.mqtt.codec import Framer, decode, encode
+from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.listener import ListenError, mqtt_spec
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.reasons import ReasonCode
+
+__all__ = [
+    "Authenticator",
+    "Broker",
+    "ClientInfo",
+    "Framer",
+    "ListenError",
+    "Message",
+    "MqttProtocolError",
+    "NobodyElse",
+    "PasswordFile",
+    "Properties",
+    "ReasonCode",
+    "decode",
+    "encode",
+    "mqtt_spec",
+]

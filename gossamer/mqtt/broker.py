@@ -1,0 +1,498 @@
+"""The broker of one node: sessions, who may have them, and the way in for Python publishers.
+
+A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom.
+What is here is what spans connections: the table of sessions, takeover, wills, expiry, retained messages,
+and what peers send.
+
+Rules: 1. A session outlives its connection for its expiry interval, and the broker's restart not at all
+yet.  2. One channel a session: a second connection with the same client identifier takes the session over
+and ends the first ([MQTT-3.1.4-3]).  3. A will is published once, when its connection ends without a
+goodbye and its delay is over, unless the client is back by then ([MQTT-3.1.3-9]).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from gossamer.clock import Clock
+from gossamer.config import MqttConfig
+from gossamer.errors import UsageError
+from gossamer.mqtt.auth import Authenticator, NobodyElse
+from gossamer.mqtt.channel import Channel
+from gossamer.mqtt.decode import check_topic_name
+from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.fanout import Fanout, compile_plan
+from gossamer.mqtt.handlers import subscribed
+from gossamer.mqtt.ingest import Ingest, record_of
+from gossamer.mqtt.message import Message, strip
+from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription, Will
+from gossamer.mqtt.ports import RouterLike, SubscriptionOptions
+from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.retained import LocalRetained, Retained
+from gossamer.mqtt.session import Session
+from gossamer.mqtt.wheel import Wheel
+from gossamer.network import Network
+from gossamer.supervisor import Runtime
+
+__all__ = ["Broker", "ClientInfo"]
+
+log = structlog.get_logger(__name__)
+
+NEVER = 0xFFFFFFFF
+"""Session expiry interval of MQTT 5.0 that means: not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """What is known of one client, for people and APIs."""
+
+    client_id: str
+    connected: bool
+    version: int
+    peer: str
+    username: str | None
+    keep_alive: int
+    subscriptions: int
+    inflight: int
+    queued: int
+    expiry: int
+
+
+class Broker:
+    """See the module. ``runtime`` owns the processes; everything else is passed in for the same reason."""
+
+    def __init__(
+        self,
+        router: RouterLike,
+        *,
+        clock: Clock,
+        network: Network,
+        config: MqttConfig,
+        runtime: Runtime,
+        rng: random.Random | None = None,
+        authenticator: Authenticator | None = None,
+        retained: Retained | None = None,
+    ) -> None:
+        limits = config.limits
+        self.router = router
+        self.network = network
+        self.config = config
+        self.runtime = runtime
+        self.sessions: dict[str, Session] = {}
+        self.channels: set[Channel] = set()
+        self.ports: dict[str, int] = {}
+        self.retained: Retained = retained if retained is not None else LocalRetained()
+        self.wheel = Wheel()
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._authenticator = authenticator or NobodyElse(allow_anonymous=config.auth.allow_anonymous)
+        self.hub = Fanout(
+            call_soon=lambda callback: runtime.loop.call_soon(callback),
+            call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
+            now=clock.monotonic,
+        )
+        # Read once: a channel looks at these for every packet, and a pydantic model is slow to read.
+        self.cache_get: Callable[[bytes], Any] = router.cache.get
+        self.max_packet = limits.max_packet_size
+        self.receive_maximum = limits.max_inflight
+        self.max_queued = limits.max_queued
+        self.max_write_buffer = limits.max_write_buffer
+        self.high_water = min(limits.max_write_buffer, 256 * 1024)
+        self.topic_alias_maximum = limits.topic_alias_maximum
+        self.connect_timeout = limits.connect_timeout
+        self.max_keep_alive = int(limits.max_keepalive)
+        self.max_expiry = int(limits.max_session_expiry)
+        self.max_subscriptions = limits.max_subscriptions
+        self._ingest = Ingest(self)
+        router.on_forward(self._ingest)
+
+    # Topics and messages.
+
+    def resolve(self, topic: bytes) -> Any:
+        """The route of a topic that is not in the cache.
+
+        Raises:
+            MqttProtocolError: it is not a topic name.
+        """
+        try:
+            return self.router.resolve(topic)
+        except UsageError as error:
+            check_topic_name(topic, "topic name")
+            raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NONE,
+        on_safe: Callable[[bool], None] | None = None,
+    ) -> int:
+        """Publish from Python. Returns how many local subscribers and remote nodes get it.
+
+        ``on_safe`` is called once every remote node that must deliver it has it (at once where there is
+        none); only for ``qos`` 1 and 2.
+
+        Raises:
+            MqttProtocolError: ``topic`` is not a topic name.
+        """
+        properties = strip(properties)
+        expiry = properties.message_expiry
+        message = Message(
+            topic.encode(),
+            payload,
+            qos=qos,
+            retain=retain,
+            properties=properties,
+            expires_at=None if expiry is None else self.hub.now() + expiry,
+        )
+        return self.route(message, on_safe=on_safe)
+
+    def route(self, message: Message, *, on_safe: Callable[[bool], None] | None = None) -> int:
+        """Hand a message to every subscriber, here and on other nodes."""
+        route = self.cache_get(message.topic) or self.resolve(message.topic)
+        if message.retain:
+            self.retain(message)
+        self.hub.received += 1
+        self.hub.message(route, message)
+        plan = compile_plan(route)
+        if not plan.peers:
+            if on_safe is not None:
+                on_safe(True)
+            return len(route.deliveries)
+        record = record_of(message, self.hub.now())
+        if message.qos:
+            waiting = [len(plan.peers), True]
+
+            def safe(done: bool) -> None:
+                waiting[0] -= 1
+                waiting[1] = waiting[1] and done
+                if not waiting[0] and on_safe is not None:
+                    on_safe(bool(waiting[1]))
+
+            for peer in plan.peers:
+                peer.append_acked(record, safe)
+        else:
+            for peer in plan.peers:
+                peer.append(record)
+        return len(route.deliveries) + len(plan.peers)
+
+    def retain(self, message: Message) -> None:
+        """Keep ``message`` for later subscribers."""
+        self.retained.put(message)
+
+    def record_of(self, message: Message) -> bytes:
+        return record_of(message, self.hub.now())
+
+    # Connections.
+
+    def opened(self, channel: Channel) -> None:
+        """A connection was accepted; it has ``connect_timeout`` to say CONNECT."""
+        self.channels.add(channel)
+        self.wheel.at(self.hub.now() + self.connect_timeout, partial(self._check, channel))
+
+    def closed(self, channel: Channel, why: str) -> None:
+        self.channels.discard(channel)
+        log.debug("client_gone", client_id=channel.client_id, peer=channel.peer, why=why)
+
+    def _check(self, channel: Channel, now: float) -> float | None:
+        """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
+        if channel.is_closed:
+            return None
+        if not channel.is_up:
+            channel.finish("no CONNECT in time")
+            return None
+        if not channel.keep_alive:
+            return None
+        due = channel.seen + channel.keep_alive * 1.5
+        if channel.reading_paused:
+            # It is we who do not listen.
+            return now + channel.keep_alive
+        if due <= now:
+            channel.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
+            return None
+        return due
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        """Decide on a CONNECT; answers now or, where a password must be checked, later."""
+        properties = packet.properties
+        if properties.authentication_method is not None:
+            channel.rejected(ReasonCode.BAD_AUTHENTICATION_METHOD, "no enhanced authentication here")
+            return
+        if not packet.client_id and packet.version == V4 and not packet.clean_start:
+            # [MQTT-3.1.3-8] of 3.1.1
+            channel.rejected(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
+            )
+            return
+        answer = self._authenticator.authenticate(packet.client_id, packet.username, packet.password)
+        if isinstance(answer, ReasonCode):
+            self._decided(channel, packet, answer)
+        else:
+            self.runtime.spawn(
+                self._authenticate, channel, packet, answer, label="mqtt_authenticate", link_to=channel.pid
+            )
+
+    async def _authenticate(self, channel: Channel, packet: Connect, answer: Awaitable[ReasonCode]) -> None:
+        reason = await answer
+        if not channel.is_closed:
+            self._decided(channel, packet, reason)
+
+    def _decided(self, channel: Channel, packet: Connect, reason: ReasonCode) -> None:
+        if reason != ReasonCode.SUCCESS:
+            self.hub.dropped("refused")
+            channel.rejected(reason, f"not let in: {reason.name.lower()}")
+            return
+        self._admit(channel, packet)
+
+    def _admit(self, channel: Channel, packet: Connect) -> None:
+        version = packet.version
+        asked = packet.properties
+        client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
+        session = self.sessions.get(client_id)
+        if session is not None and session.channel is not None:
+            self._take_over(session, clean=packet.clean_start)
+            session = self.sessions.get(client_id)
+        if session is not None and packet.clean_start:
+            self._end(session)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.sessions[client_id] = Session(client_id, hub=self.hub, max_queued=self.max_queued)
+        else:
+            # Back before its will was due: the will is forgotten.
+            session.will_due = None
+        shape = session.shape
+        session.username = packet.username
+        answer: dict[str, Any] = {}
+        keep_alive = packet.keep_alive
+        if version == V5:
+            wanted = asked.session_expiry or 0
+            session.expiry = self.bounded_expiry(wanted)
+            if session.expiry != wanted:
+                answer["session_expiry"] = session.expiry
+            if self.max_keep_alive < 65535 and (not keep_alive or keep_alive > self.max_keep_alive):
+                keep_alive = answer["server_keep_alive"] = self.max_keep_alive
+            if not packet.client_id:
+                answer["assigned_client_id"] = client_id
+            answer["receive_maximum"] = self.receive_maximum
+            answer["maximum_packet_size"] = self.max_packet
+            answer["topic_alias_maximum"] = self.topic_alias_maximum or None
+            answer["shared_available"] = 0
+        else:
+            session.expiry = 0 if packet.clean_start else self.max_expiry
+        session.attach(
+            channel,
+            version=version,
+            receive_maximum=min(asked.receive_maximum or 65535, self.receive_maximum),
+            max_packet=asked.maximum_packet_size or 0,
+            alias_maximum=asked.topic_alias_maximum or 0,
+        )
+        if present and session.shape != shape:
+            self._forget_plans()
+        channel.will = packet.will
+        channel.keep_alive = keep_alive
+        connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
+        if keep_alive:
+            self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
+        channel.admitted(session, connack)
+
+    def bounded_expiry(self, wanted: int) -> int:
+        """The session expiry interval this node grants."""
+        return min(wanted, self.max_expiry)
+
+    def _take_over(self, session: Session, *, clean: bool) -> None:
+        """End the connection that has the session; its will is sent unless its delay lets the client be back."""
+        channel: Channel = session.channel
+        will = channel.will
+        delayed = will is not None and will.properties.will_delay and not clean
+        channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
+
+    def _forget_plans(self) -> None:
+        """A session changed version or limits: what was compiled with the old ones is void."""
+        for route in list(self.router.cache.values()):
+            route.plan = None
+
+    def released(self, channel: Channel, session: Session) -> None:
+        """A channel ended that had ``session``."""
+        will = channel.will
+        channel.will = None
+        if session.channel is not channel:
+            return
+        session.detach()
+        delay = will.properties.will_delay or 0 if will is not None else 0
+        if will is not None:
+            if delay and session.expiry:
+                session.will_due = will
+                self.wheel.at(
+                    self.hub.now() + min(delay, session.expiry), partial(self._will_due, session, will)
+                )
+            else:
+                self._publish_will(will)
+        if not session.expiry:
+            self._end(session)
+        elif session.expiry != NEVER:
+            session.expires_at = self.hub.now() + session.expiry
+            self.wheel.at(session.expires_at, partial(self._expire, session))
+
+    def _will_due(self, session: Session, will: Will, _now: float) -> None:
+        if session.will_due is will:
+            session.will_due = None
+            self._publish_will(will)
+
+    def _publish_will(self, will: Will) -> None:
+        properties = will.properties
+        if properties.will_delay is not None:
+            properties = msgspec.structs.replace(properties, will_delay=None)
+        expiry = properties.message_expiry
+        message = Message(
+            will.topic,
+            will.payload,
+            qos=will.qos,
+            retain=will.retain,
+            properties=NONE if properties == NONE else properties,
+            expires_at=None if expiry is None else self.hub.now() + expiry,
+        )
+        try:
+            self.route(message)
+        except MqttProtocolError as error:
+            log.warning("will_not_published", error=str(error))
+
+    def _expire(self, session: Session, now: float) -> None:
+        if session.expires_at is not None and session.expires_at <= now:
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+        session.expires_at = None
+        will, session.will_due = session.will_due, None
+        if session.subscriptions:
+            self.router.unsubscribe_all(session)
+            session.subscriptions.clear()
+        if will is not None:
+            self._publish_will(will)
+
+    # Subscriptions.
+
+    def subscribe(
+        self, session: Session, wanted: Sequence[Subscription], identifier: int | None
+    ) -> tuple[list[int], list[tuple[Message, int, tuple[int, ...]]], Any]:
+        """Subscribe ``session``; reason codes, retained messages to send, and what to wait for."""
+        reasons: list[int] = []
+        retained: list[tuple[Message, int, tuple[int, ...]]] = []
+        seq: Any = None
+        for item in wanted:
+            if item.filter.startswith("$share/"):
+                reasons.append(ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
+                continue
+            known = item.filter in session.subscriptions
+            if not known and len(session.subscriptions) >= self.max_subscriptions:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                continue
+            try:
+                done = self.router.subscribe(item.filter, session, self._options(item, identifier))
+            except UsageError as error:
+                log.info("filter_refused", client_id=session.client_id, error=str(error))
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
+                continue
+            session.subscriptions[item.filter] = (item, identifier)
+            if done.seq is not None:
+                seq = done.seq
+            reasons.append(item.qos)
+            if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
+                identifiers = () if identifier is None else (identifier,)
+                retained += [(message, item.qos, identifiers) for message in self.retained.match(item.filter)]
+        return reasons, retained, seq
+
+    def _options(self, item: Subscription, identifier: int | None) -> Any:
+        return SubscriptionOptions(
+            qos=item.qos,
+            no_local=item.no_local,
+            retain_as_published=item.retain_as_published,
+            identifier=identifier,
+        )
+
+    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
+        """Unsubscribe; a reason code each."""
+        reasons: list[int] = []
+        for topic_filter in filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self.router.unsubscribe(topic_filter, session)
+            reasons.append(ReasonCode.SUCCESS)
+        return reasons
+
+    def when_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+        """SUBACK once every live node has the routes (bounded by the router)."""
+        if seq is None or self.router.is_visible(seq):
+            subscribed(channel, suback, retained)
+        else:
+            self.runtime.spawn(
+                self._await_visible, channel, seq, suback, retained, label="mqtt_suback", link_to=channel.pid
+            )
+
+    async def _await_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+        await self.router.visible(seq)
+        if channel.is_up:
+            subscribed(channel, suback, retained)
+
+    # Looking in.
+
+    def tick(self) -> None:
+        """What is due: keep alive, connect timeouts, wills, expiry. Call it about once a second."""
+        self.wheel.turn(self.hub.now())
+
+    def clients(self) -> list[ClientInfo]:
+        """Every session, connected or not."""
+        return [self.client(session) for session in self.sessions.values()]
+
+    def client(self, session: Session) -> ClientInfo:
+        channel: Channel | None = session.channel
+        return ClientInfo(
+            client_id=session.client_id,
+            connected=channel is not None,
+            version=session.version,
+            peer=channel.peer if channel is not None else "",
+            username=session.username,
+            keep_alive=channel.keep_alive if channel is not None else 0,
+            subscriptions=len(session.subscriptions),
+            inflight=len(session.inflight),
+            queued=len(session.queue),
+            expiry=session.expiry,
+        )
+
+    def kick(self, client_id: str) -> bool:
+        """End a client's connection and session; False where there is none."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return False
+        if session.channel is not None:
+            session.channel.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
+        self._end(session)
+        return True
+
+    def stats(self) -> dict[str, int]:
+        """Counts since the start, and how many there are now."""
+        hub = self.hub
+        return {
+            "connections": len(self.channels),
+            "sessions": len(self.sessions),
+            "retained": len(self.retained),
+            "messages_received": hub.received,
+            "messages_sent": hub.sent,
+            "bytes_sent": hub.bytes_sent,
+            **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
+        }

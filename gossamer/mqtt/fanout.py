@@ -1,0 +1,355 @@
+"""From a route to the sockets: compiled plans, and the publish path's three speeds.
+
+A route says who gets a topic; a :class:`Plan` says the same in the terms of the wire, and is made once per
+route: which sessions take MQTT 3.1.1 and which 5.0, with which QoS, and who needs a message of its own. A
+route is replaced when anything about it changes, and its plan with it.
+
+1. QoS 0, no properties: packets that follow one another in a read and have one plan are *one* slice of
+bytes, appended to each subscriber of the publisher's version. Others get the slice re-encoded once. 2. QoS
+1, no properties: head and tail once per message; per subscriber a packet identifier and one join. 3.
+Everything else (QoS 2, RETAIN, properties, subscription identifiers, no local, Python subscribers, sessions
+that limit packets) becomes a :class:`Message` and is delivered one by one.
+
+Rules: 1. Nothing is written here: a session that got its first bytes in this turn is noted, and all are
+flushed together at the end of the turn, one write a socket.  2. Order per publisher and subscriber is the
+order of arrival. 3. A slice handed on is never looked into again: what makes it valid was checked when its
+topic was resolved.
+
+Rejected: a task, a queue or an object per message; a write per message; copying a packet per subscriber.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import V4
+from gossamer.mqtt.session import Session
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.ports import ForwarderLike, RouteLike
+
+__all__ = ["CONGESTED", "OWING", "V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
+
+OWING = 1
+"""Why a channel does not read: peers have not acknowledged what its client published."""
+CONGESTED = 2
+"""Why a channel does not read: a subscriber of what its client publishes is behind."""
+
+PATIENCE = 1.0
+
+V5_MARK = b"\x05"
+"""Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte (0x3.)."""
+
+
+class Plan:
+    """One route, by what the wire needs; see the module."""
+
+    __slots__ = (
+        "all4",
+        "all5",
+        "alone",
+        "peers",
+        "pure4",
+        "pure5",
+        "q0_4",
+        "q0_5",
+        "q1_4",
+        "q1_5",
+        "route",
+        "special",
+    )
+
+    def __init__(self, route: RouteLike) -> None:
+        lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (4, 5) for q in (False, True)}
+        special: list[Any] = []
+        for delivery in route.deliveries:
+            session = delivery.subscriber
+            if (
+                isinstance(session, Session)
+                and session.plain
+                and not (delivery.no_local or delivery.identifiers)
+            ):
+                lists[session.version, delivery.qos > 0].append(session)
+            else:
+                special.append(delivery)
+        self.route = route
+        self.q0_4 = tuple(lists[4, False])
+        self.q1_4 = tuple(lists[4, True])
+        self.q0_5 = tuple(lists[5, False])
+        self.q1_5 = tuple(lists[5, True])
+        self.all4 = self.q0_4 + self.q1_4
+        self.all5 = self.q0_5 + self.q1_5
+        self.special = tuple(special)
+        self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        other = bool(self.special or self.peers)
+        # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
+        self.pure4 = not (other or self.q0_4 or self.all5)
+        self.pure5 = not (other or self.q0_5 or self.all4)
+        self.alone: Plan | None = None
+
+    def local(self) -> Plan:
+        """The same plan without the peers: for what a peer sent."""
+        if not self.peers:
+            return self
+        if self.alone is None:
+            self.alone = alone = Plan(self.route)
+            alone.peers = ()
+        return self.alone
+
+    def sessions(self) -> tuple[Session, ...]:
+        """The sessions it serves without a message of their own."""
+        return self.all4 + self.all5
+
+
+def compile_plan(route: RouteLike) -> Plan:
+    """The route's plan, made now if nobody made it yet."""
+    plan = route.plan
+    if plan is None:
+        plan = route.plan = Plan(route)
+    return plan  # type: ignore[no-any-return]
+
+
+class Fanout:
+    """Hands messages to sessions, and flushes those that got any once per turn of the loop."""
+
+    __slots__ = (
+        "_call_later",
+        "_call_soon",
+        "_now",
+        "_scheduled",
+        "bytes_sent",
+        "congested",
+        "dropped_connections",
+        "drops",
+        "received",
+        "sent",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
+        now: Callable[[], float],
+    ) -> None:
+        self._call_soon = call_soon
+        self._call_later = call_later
+        self._now = now
+        self._scheduled = False
+        self.touched: list[Session] = []
+        self.congested: set[Session] = set()
+        self.drops: Counter[str] = Counter()
+        self.dropped_connections = 0
+        self.received = 0
+        self.sent = 0
+        self.bytes_sent = 0
+
+    def now(self) -> float:
+        return self._now()
+
+    def dropped(self, reason: str, count: int = 1) -> None:
+        self.drops[reason] += count
+
+    def touch(self, session: Session) -> None:
+        """``session`` has something to write; see that it is flushed this turn."""
+        self.touched.append(session)
+        if not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self.flush)
+
+    def flush(self) -> None:
+        """One join and one write for every session that got something."""
+        self._scheduled = False
+        touched = self.touched
+        self.touched = []
+        for session in touched:
+            out = session.out
+            if not out:
+                continue
+            channel = session.channel
+            if channel is None:
+                self.drops["offline"] += sum(map(_count_qos0, out))
+                out.clear()
+            else:
+                self.bytes_sent += channel.write_out(out)
+
+    # Back-pressure: publishers wait for a subscriber that is behind, for a while.
+
+    def congest(self, session: Session) -> None:
+        """``session`` cannot take more now."""
+        session.behind = True
+        self.congested.add(session)
+
+    def relieve(self, session: Session) -> None:
+        """``session`` can take more again, or is gone."""
+        session.behind = False
+        self.congested.discard(session)
+        waiting = session.waiting
+        if waiting is not None:
+            session.waiting = None
+            for channel in waiting:
+                channel.resume_reading(CONGESTED)
+
+    def hold_up(self, channel: Any, plan: Plan) -> None:
+        """Stop reading from ``channel``, which publishes to ``plan``, while a subscriber of it is behind.
+
+        A subscriber that makes no progress for :data:`PATIENCE` seconds no longer holds anybody up; what it
+        cannot take is then dropped or queued by the rules of its session.
+        """
+        for session in plan.sessions():
+            if session in self.congested:
+                if session.waiting is None:
+                    session.waiting = []
+                    self._call_later(PATIENCE, partial(self._lose_patience, session, self._progress(session)))
+                session.waiting.append(channel)
+                channel.pause_reading(CONGESTED)
+                return
+
+    def _progress(self, session: Session) -> tuple[int, int]:
+        channel = session.channel
+        return session.delivered, -1 if channel is None else channel.unwritten
+
+    def _lose_patience(self, session: Session, before: tuple[int, int]) -> None:
+        if session.waiting is None:
+            return
+        after = self._progress(session)
+        if session in self.congested and after != before:
+            self._call_later(PATIENCE, partial(self._lose_patience, session, after))
+            return
+        self.relieve(session)
+
+    # Speed 1.
+
+    def run(self, plan: Plan, chunk: bytes, count: int, version: int) -> None:
+        """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``."""
+        self.received += count
+        touch = self.touch
+        same, other = (plan.all4, plan.all5) if version == V4 else (plan.all5, plan.all4)
+        for session in same:
+            out = session.out
+            if not out:
+                touch(session)
+            out.append(chunk)
+        if other:
+            converted = _to_v5(chunk) if version == V4 else _to_v4(chunk)
+            for session in other:
+                out = session.out
+                if not out:
+                    touch(session)
+                out.append(converted)
+        self.sent += count * (len(same) + len(other))
+        if plan.peers:
+            record = chunk if version == V4 else _to_v4(chunk)
+            for peer in plan.peers:
+                peer.append(record)
+        if plan.special:
+            for topic, payload in _each(chunk, version):
+                self.hand_out(plan, Message(topic, payload))
+        elif not (same or other or plan.peers):
+            self.drops["no_subscribers"] += count
+
+    # Speed 2.
+
+    def one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: object) -> None:
+        """One QoS 1 publish without flags or properties, to the sessions of this node."""
+        length_end = 2 if head[1] < 0x80 else 3 if head[2] < 0x80 else 4 if head[3] < 0x80 else 5
+        topic = head[length_end + 2 :]
+        payload = tail if version == V4 else tail[1:]
+        for wanted, acked, fired in ((4, plan.q1_4, plan.q0_4), (5, plan.q1_5, plan.q0_5)):
+            if acked:
+                parts = (head, tail)
+                if wanted != version:
+                    parts = publish_parts(topic, payload, flags=2, version=wanted)
+                self.sent += len(acked)
+                for session in acked:
+                    if len(session.inflight) < session.window:
+                        session.send(*parts)
+                    else:
+                        session.enqueue(*parts)
+            if fired:
+                packet = b"".join(publish_parts(topic, payload, flags=0, version=wanted))
+                self.sent += len(fired)
+                for session in fired:
+                    session.push(packet)
+        if plan.special:
+            self.hand_out(plan, Message(topic, payload, qos=1, publisher=publisher))
+
+    # Speed 3.
+
+    def hand_out(self, plan: Plan, message: Message) -> None:
+        """To those that need a message of their own."""
+        self.sent += len(plan.special)
+        for delivery in plan.special:
+            delivery.subscriber.deliver(message, delivery)
+
+    def message(self, route: RouteLike, message: Message) -> None:
+        """To every subscriber of this node, whatever the message is like."""
+        deliveries = route.deliveries
+        self.sent += len(deliveries)
+        for delivery in deliveries:
+            delivery.subscriber.deliver(message, delivery)
+        if not deliveries and not route.peers:
+            self.drops["no_subscribers"] += 1
+
+
+def _count_qos0(data: bytes) -> int:
+    """QoS 0 publishes in a piece of output; pieces of anything else hold none."""
+    if data[0] & 0xF6 != 0x30:
+        return 0
+    return sum(1 for _ in _frames(data))
+
+
+def drop_qos0(out: list[bytes]) -> tuple[list[bytes], int]:
+    """What must be sent of ``out``, and how many QoS 0 publishes were left out."""
+    kept = [piece for piece in out if piece[0] & 0xF6 != 0x30]
+    return kept, sum(map(_count_qos0, out))
+
+
+def _frames(chunk: bytes) -> Any:
+    """(start of the topic length, stop) of each packet in a chunk of whole packets."""
+    pos = 0
+    end = len(chunk)
+    while pos < end:
+        at = pos + 1
+        length = chunk[at]
+        if length > 0x7F:
+            length &= 0x7F
+            shift = 7
+            while True:
+                at += 1
+                byte = chunk[at]
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+        at += 1
+        pos = at + length
+        yield at, pos
+
+
+def _each(chunk: bytes, version: int) -> Any:
+    """Topic and payload of each QoS 0 publish."""
+    skip = 2 if version == V4 else 3
+    for at, stop in _frames(chunk):
+        topic_stop = at + 2 + (chunk[at] << 8 | chunk[at + 1])
+        yield chunk[at + 2 : topic_stop], chunk[topic_stop + skip - 2 : stop]
+
+
+def _to_v5(chunk: bytes) -> bytes:
+    out: list[bytes] = []
+    for topic, payload in _each(chunk, 4):
+        out += publish_parts(topic, payload, flags=0, version=5)
+    return b"".join(out)
+
+
+def _to_v4(chunk: bytes) -> bytes:
+    out: list[bytes] = []
+    for topic, payload in _each(chunk, 5):
+        out += publish_parts(topic, payload, flags=0, version=4)
+    return b"".join(out)

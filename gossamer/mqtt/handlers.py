@@ -1,0 +1,202 @@
+"""What a channel does with the packets that are not on its fast path, one method a packet type.
+
+Apart from the channel so that each can be read alone: there bytes and back-pressure, here the standard's
+"Actions" sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.decode import decode
+from gossamer.mqtt.encode import PACKET_ID, encode
+from gossamer.mqtt.errors import MqttProtocolError, violation
+from gossamer.mqtt.fanout import compile_plan
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import (
+    V4,
+    V5,
+    Disconnect,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from gossamer.mqtt.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.channel import Channel
+
+__all__ = ["handle", "subscribed", "unexpected_ack"]
+
+
+def handle(channel: Channel, first: int, body: bytes) -> None:
+    """Take one packet.
+
+    Raises:
+        MqttProtocolError: the standard forbids it, here or at all.
+    """
+    packet = decode(first, body, channel.version)
+    method = _HANDLERS.get(type(packet))
+    if method is None:
+        raise violation(
+            "MQTT-3.1.0-2" if first >> 4 == 1 else "MQTT 4.13",
+            f"a client may not send {type(packet).__name__.upper()} now",
+        )
+    method(channel, packet)
+
+
+# Publishing.
+
+
+def _publish(channel: Channel, packet: Publish) -> None:
+    topic = _resolve_alias(channel, packet) if channel.version == V5 else packet.topic
+    session = channel.session
+    channel.hub.received += 1
+    if packet.properties.subscription_identifiers:
+        raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
+    if packet.qos == 2:
+        if packet.packet_id in session.incoming:
+            # Sent again: already passed on ([MQTT-4.3.3-10]).
+            channel.acknowledge(b"\x50\x02" + PACKET_ID[packet.packet_id or 0], 1)
+            return
+        if len(session.incoming) >= channel.broker.receive_maximum and channel.version == V5:
+            raise MqttProtocolError(
+                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                "MQTT-3.3.4-7",
+                f"more than {channel.broker.receive_maximum} publishes of QoS 2 are not released",
+            )
+    route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
+    message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
+    if packet.retain:
+        channel.broker.retain(message)
+    channel.hub.message(route, message)
+    if packet.qos == 2:
+        session.incoming[packet.packet_id or 0] = True
+    first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
+    ack = first + PACKET_ID[packet.packet_id or 0]
+    plan = compile_plan(route)
+    if plan.peers:
+        record = channel.broker.record_of(message)
+        if packet.qos:
+            channel.forward(plan, record, ack, 1)
+        else:
+            for peer in plan.peers:
+                peer.append(record)
+    elif packet.qos:
+        channel.acknowledge(ack, 1)
+
+
+def _resolve_alias(channel: Channel, packet: Publish) -> bytes:
+    alias = packet.properties.topic_alias
+    if alias is None:
+        return packet.topic
+    if alias > channel.broker.topic_alias_maximum:
+        raise MqttProtocolError(
+            ReasonCode.TOPIC_ALIAS_INVALID,
+            "MQTT-3.3.2-9",
+            f"topic alias {alias}, the maximum is {channel.broker.topic_alias_maximum}",
+        )
+    if channel.aliases is None:
+        channel.aliases = {}
+    if packet.topic:
+        channel.aliases[alias] = packet.topic
+        return packet.topic
+    topic = channel.aliases.get(alias)
+    if topic is None:
+        raise violation("MQTT-3.3.2-7", f"topic alias {alias} was not set on this connection")
+    return topic
+
+
+def _pubrel(channel: Channel, packet: Pubrel) -> None:
+    known = channel.session.incoming.pop(packet.packet_id, None) is not None
+    reason = 0 if known or channel.version == V4 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+    channel.session.push(encode(Pubcomp(packet.packet_id, reason), channel.version))
+
+
+# Being delivered to.
+
+
+def unexpected_ack(channel: Channel) -> None:
+    """PUBACK for what is not in flight; harmless, so it is only counted."""
+    channel.hub.dropped("unexpected_ack")
+
+
+def _puback(channel: Channel, packet: Puback) -> None:
+    if not channel.session.acked(packet.packet_id):
+        unexpected_ack(channel)
+
+
+def _pubrec(channel: Channel, packet: Pubrec) -> None:
+    channel.session.received(packet.packet_id, packet.reason)
+
+
+def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
+    if not channel.session.completed(packet.packet_id):
+        unexpected_ack(channel)
+
+
+# Subscribing.
+
+
+def _subscribe(channel: Channel, packet: Subscribe) -> None:
+    identifiers = packet.properties.subscription_identifiers
+    reasons, retained, seq = channel.broker.subscribe(
+        channel.session, packet.subscriptions, identifiers[0] if identifiers else None
+    )
+    if channel.version == V4:
+        reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
+    suback = encode(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), channel.version)
+    channel.broker.when_visible(channel, seq, suback, retained)
+
+
+def subscribed(channel: Channel, suback: bytes, retained: list[tuple[Message, int, tuple[int, ...]]]) -> None:
+    """The new routes are known: answer, then send what was retained."""
+    session = channel.session
+    session.push(suback)
+    for message, qos, identifiers in retained:
+        session.take(message, qos=min(qos, message.qos), retain=True, identifiers=identifiers)
+
+
+def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:
+    reasons = tuple(channel.broker.unsubscribe(channel.session, packet.filters))
+    channel.session.push(encode(Unsuback(packet_id=packet.packet_id, reasons=reasons), channel.version))
+
+
+# Staying and going.
+
+
+def _pingreq(channel: Channel, _packet: Pingreq) -> None:
+    channel.session.push(b"\xd0\0")
+
+
+def _disconnect(channel: Channel, packet: Disconnect) -> None:
+    expiry = packet.properties.session_expiry
+    if expiry is not None:
+        if expiry and not channel.session.expiry:
+            raise violation("MQTT 3.14.2.2.2", "DISCONNECT makes a session expire later that was to end now")
+        channel.session.expiry = channel.broker.bounded_expiry(expiry)
+    if packet.reason == 0:
+        # Said goodbye: no will ([MQTT-3.14.4-3]).
+        channel.will = None
+    channel.finish("disconnected by client")
+
+
+_HANDLERS: dict[type, Callable[[Any, Any], None]] = {
+    Publish: _publish,
+    Puback: _puback,
+    Pubrec: _pubrec,
+    Pubrel: _pubrel,
+    Pubcomp: _pubcomp,
+    Subscribe: _subscribe,
+    Unsubscribe: _unsubscribe,
+    Pingreq: _pingreq,
+    Disconnect: _disconnect,
+}

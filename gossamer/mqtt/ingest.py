@@ -1,0 +1,152 @@
+"""Messages between nodes: how a record is written, and how a batch of records is read and dispatched.
+
+A record is a PUBLISH packet: of MQTT 3.1.1 as it is, its identifier being meaningless; of 5.0, where it has
+properties, behind a mark byte that is no packet type. So a plain message is forwarded as the bytes it came
+in, and the reading side is the channel's loop once more, without acknowledgements and without forwarding: a
+batch goes to the sessions of this node only.
+
+Rules: 1. A record that cannot be read ends its batch, is counted and logged: it comes from an authenticated
+node, so it is a bug, not an attack to answer.  2. What is retained is kept here too when it arrives here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.errors import MqttProtocolError, malformed
+from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import V4, V5
+from gossamer.mqtt.properties import NONE
+from gossamer.mqtt.wire import MAX_VARINT
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+
+__all__ = ["Ingest", "record_of"]
+
+log = structlog.get_logger(__name__)
+
+_LIMIT = MAX_VARINT + 5
+
+
+def record_of(message: Message, now: float) -> bytes:
+    """The record of ``message``: any QoS, with its properties and the time it has left."""
+    properties = message.properties
+    if message.expires_at is not None:
+        left = max(1, math.ceil(message.expires_at - now))
+        properties = msgspec.structs.replace(properties, message_expiry=left)
+    version = V4 if properties is NONE else V5
+    head, tail = publish_parts(
+        message.topic,
+        message.payload,
+        flags=message.qos << 1 | message.retain,
+        version=version,
+        properties=properties,
+    )
+    packet = head + (b"\0\1" if message.qos else b"") + tail
+    return packet if version == V4 else V5_MARK + packet
+
+
+class Ingest:
+    """Takes what peers forward. Call it with the peer's name and a batch of records."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __call__(self, peer: str, data: bytes) -> None:
+        try:
+            self._take(data)
+        except (MqttProtocolError, IndexError) as error:
+            self._broker.hub.dropped("bad_record")
+            log.error("bad_record", peer=peer, error=str(error))
+
+    def _take(self, data: bytes) -> None:
+        broker = self._broker
+        hub = broker.hub
+        cache_get = broker.cache_get
+        end = len(data)
+        pos = 0
+        prefix = b""
+        total = 0
+        qos = 0
+        plan: Plan | None = None
+        run: Plan | None = None
+        run_start = 0
+        run_count = 0
+        try:
+            while pos < end:
+                if total and data.startswith(prefix, pos):
+                    stop = pos + total
+                    if not qos:
+                        run_count += 1
+                        pos = stop
+                        continue
+                else:
+                    first = data[pos]
+                    if first != 0x30 and first != 0x32:
+                        if run_count and run is not None:
+                            hub.run(run, data[run_start:pos], run_count, V4)
+                            run_count = 0
+                        total = 0
+                        pos = self._other(data, pos, end)
+                        continue
+                    at, stop = frame(data, pos, end, _LIMIT)
+                    if at == 0 or stop > end:
+                        raise malformed("MQTT 2.1.4", "a record is cut off")
+                    topic_end = at + 2 + (data[at] << 8 | data[at + 1])
+                    topic = data[at + 2 : topic_end]
+                    plan = compile_plan(cache_get(topic) or broker.resolve(topic)).local()
+                    qos = first & 2
+                    total = stop - pos
+                    prefix = data[pos:topic_end]
+                    if not qos:
+                        if plan is not run or not run_count:
+                            if run_count and run is not None:
+                                hub.run(run, data[run_start:pos], run_count, V4)
+                            run = plan
+                            run_start = pos
+                            run_count = 0
+                        run_count += 1
+                        pos = stop
+                        continue
+                if run_count and run is not None:
+                    hub.run(run, data[run_start:pos], run_count, V4)
+                    run_count = 0
+                if plan is not None:
+                    hub.received += 1
+                    hub.one(plan, prefix, data[pos + len(prefix) + 2 : stop], V4, None)
+                pos = stop
+        finally:
+            if run_count and run is not None:
+                hub.run(run, data[run_start:pos], run_count, V4)
+
+    def _other(self, data: bytes, pos: int, end: int) -> int:
+        """A record with properties, RETAIN or QoS 2; where the next one starts."""
+        version = V4
+        if data[pos] == V5_MARK[0]:
+            version = V5
+            pos += 1
+        at, stop = frame(data, pos, end, _LIMIT)
+        if at == 0 or stop > end:
+            raise malformed("MQTT 2.1.4", "a record is cut off")
+        first = data[pos]
+        if first >> 4 != 3:
+            raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
+        packet = decode_publish(first & 7, data[at:stop], version)
+        broker = self._broker
+        message = Message.of(packet, topic=packet.topic, publisher=None, now=broker.hub.now())
+        if message.retain:
+            broker.retain(message)
+        broker.hub.received += 1
+        broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
+        return stop

@@ -1,0 +1,59 @@
+"""What mqtt needs of the dispatcher, as protocols: :mod:`gossamer.routes` is one that fits, a test's fake another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+__all__ = ["ForwarderLike", "RouteLike", "RouterLike", "SubscriptionOptions"]
+
+
+class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How one subscriber wants one filter."""
+
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int | None = None
+
+
+class ForwarderLike(Protocol):
+    """The batch that goes to one remote node."""
+
+    def append(self, record: bytes, /) -> None: ...
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], None], /) -> None: ...
+
+
+class RouteLike(Protocol):
+    """Who gets one topic; replaced, never changed."""
+
+    plan: Any
+
+    @property
+    def deliveries(self) -> tuple[Any, ...]: ...
+
+    @property
+    def peers(self) -> tuple[Any, ...]: ...
+
+
+class RouterLike(Protocol):
+    """The dispatcher of this node."""
+
+    cache: Any
+
+    def resolve(self, topic: bytes, /) -> Any: ...
+
+    def subscribe(self, topic_filter: str, subscriber: Any, options: Any, /) -> Any: ...
+
+    def unsubscribe(self, topic_filter: str, subscriber: Any, /) -> bool: ...
+
+    def unsubscribe_all(self, subscriber: Any, /) -> Any: ...
+
+    def is_visible(self, seq: Any, /) -> bool: ...
+
+    async def visible(self, seq: Any, /) -> Any: ...
+
+    def on_forward(self, callback: Callable[[str, bytes], Any], /) -> None: ...

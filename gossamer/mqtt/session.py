@@ -1,0 +1,338 @@
+"""A session: what a server keeps of one client, whether the client is there or not (MQTT 5.0, 4.1).
+
+Pure: it decides what bytes go to the client and appends them to ``out``; who writes them is the channel's
+business. The clock is passed in where time matters.
+
+Rules: 1. ``inflight`` holds, by packet identifier and in the order of sending, the very packet to send
+again after a reconnect: a PUBLISH until it is acknowledged, then, for QoS 2, its PUBREL.  2. ``window`` is
+how many may be in flight *now*: the client's receive maximum, or 0 while nobody is connected or its socket
+is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
+anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
+oldest message goes, and is counted. 5. QoS 0 is never queued: it is for clients that are there.  6.
+Whatever is stored is free of topic aliases, which end with a connection ([MQTT-3.3.2-7]).
+
+``plain`` says whether the fan-out may hand this session packets that were encoded for all; a session that
+limits the packet size or uses topic aliases is served message by message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol
+
+from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
+from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.wire import MAX_VARINT
+
+__all__ = ["DeliveryOptions", "Hub", "Session"]
+
+
+class DeliveryOptions(Protocol):
+    """What the dispatcher says of one subscriber of a message (``gossamer.routes.Delivery``)."""
+
+    @property
+    def qos(self) -> int: ...
+    @property
+    def no_local(self) -> bool: ...
+    @property
+    def retain_as_published(self) -> bool: ...
+    @property
+    def identifiers(self) -> tuple[int, ...]: ...
+
+
+class Hub(Protocol):
+    """Whoever flushes sessions that have something to write, and counts what they drop."""
+
+    def touch(self, session: Session) -> None: ...
+    def congest(self, session: Session) -> None: ...
+    def relieve(self, session: Session) -> None: ...
+    def now(self) -> float: ...
+    def dropped(self, reason: str, count: int = 1) -> None: ...
+
+
+# An idle session has no queue of its own: an empty deque takes more room than all the rest.
+_EMPTY: deque[tuple[bytes, bytes, Message | None]] = deque(maxlen=0)
+
+
+class Session:
+    """The state of one client; see the module's rules."""
+
+    __slots__ = (
+        "__weakref__",
+        "_aliases",
+        "_next_id",
+        "alias_maximum",
+        "behind",
+        "channel",
+        "client_id",
+        "delivered",
+        "expires_at",
+        "expiry",
+        "hub",
+        "incoming",
+        "inflight",
+        "max_packet",
+        "max_queued",
+        "out",
+        "queue",
+        "receive_maximum",
+        "subscriptions",
+        "username",
+        "version",
+        "waiting",
+        "will_due",
+        "window",
+    )
+
+    def __init__(self, client_id: str, *, hub: Hub, max_queued: int = 10_000) -> None:
+        self.client_id = client_id
+        self.hub = hub
+        self.max_queued = max_queued
+        self.version = V4
+        self.username: str | None = None
+        self.channel: Any = None
+        self.expiry = 0
+        self.expires_at: float | None = None
+        self.will_due: Any = None
+        self.out: list[bytes] = []
+        self.inflight: dict[int, bytes] = {}
+        self.window = 0
+        self.receive_maximum = 0
+        self.max_packet = 0
+        self.alias_maximum = 0
+        self._aliases: dict[bytes, int] | None = None
+        self._next_id = 0
+        self.queue = _EMPTY
+        self.incoming: dict[int, bool] = {}
+        self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
+        self.delivered = 0
+        self.behind = False
+        self.waiting: list[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<session {self.client_id!r}>"
+
+    @property
+    def plain(self) -> bool:
+        return not self.max_packet and not self.alias_maximum
+
+    @property
+    def shape(self) -> tuple[int, bool]:
+        """What the fan-out's compiled plans assume of this session."""
+        return self.version, self.plain
+
+    # The connection comes and goes.
+
+    def attach(
+        self,
+        channel: object,
+        *,
+        version: int,
+        receive_maximum: int,
+        max_packet: int = 0,
+        alias_maximum: int = 0,
+    ) -> None:
+        """A connection took the session: its unacknowledged packets go out again ([MQTT-4.4.0-1])."""
+        if version != self.version and (self.inflight or self.queue):
+            self._translate(version)
+        self.version = version
+        self.channel = channel
+        self.receive_maximum = self.window = receive_maximum
+        self.max_packet = max_packet
+        self.alias_maximum = alias_maximum
+        self._aliases = {} if alias_maximum else None
+        self.expires_at = None
+        self.out.clear()
+
+    def resume(self) -> None:
+        """Send again what was in flight, then what waited; after CONNACK."""
+        for packet in list(self.inflight.values()):
+            again = packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
+            if not self.max_packet or len(again) <= self.max_packet:
+                self.push(again)
+        self.pump()
+
+    def detach(self) -> None:
+        """The connection is gone; what was not acknowledged stays in flight."""
+        self.channel = None
+        self.window = 0
+        self.out.clear()
+        self._aliases = None
+
+    def pause(self) -> None:
+        """The socket is full."""
+        self.window = 0
+
+    def unpause(self) -> None:
+        self.window = self.receive_maximum
+        self.pump()
+
+    # Outbound.
+
+    def push(self, packet: bytes) -> None:
+        """Have ``packet`` written at the end of this turn."""
+        out = self.out
+        if not out:
+            self.hub.touch(self)
+        out.append(packet)
+
+    def deliver(self, message: Message, delivery: DeliveryOptions) -> None:
+        """Take one message by one subscription; what the dispatcher calls off the hot path."""
+        if delivery.no_local and message.publisher is self:
+            return
+        self.take(
+            message,
+            qos=min(message.qos, delivery.qos),
+            retain=message.retain and delivery.retain_as_published,
+            identifiers=delivery.identifiers,
+        )
+
+    def take(self, message: Message, *, qos: int, retain: bool, identifiers: tuple[int, ...] = ()) -> None:
+        """Send ``message``, or queue it. Also the way retained messages come."""
+        if self.channel is None and not qos:
+            self.hub.dropped("offline")
+            return
+        parts = message.parts(self.version, qos << 1 | retain, identifiers, self.hub.now())
+        if parts is None:
+            self.hub.dropped("expired")
+            return
+        head, tail = parts
+        if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
+            # As if it had been sent ([MQTT-3.1.2-25]).
+            self.hub.dropped("too_large")
+            return
+        if not qos:
+            self.push(self._aliased(head, tail, None) or head + tail)
+        elif len(self.inflight) < self.window:
+            self.send(head, tail)
+        else:
+            self.enqueue(head, tail, message if message.expires_at is not None else None)
+
+    def send(self, head: bytes, tail: bytes) -> None:
+        """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
+        inflight = self.inflight
+        packet_id = self._next_id + 1
+        if packet_id > 65535:
+            packet_id = 1
+        while packet_id in inflight:
+            packet_id = packet_id + 1 if packet_id < 65535 else 1
+        self._next_id = packet_id
+        identifier = PACKET_ID[packet_id]
+        packet = inflight[packet_id] = head + identifier + tail
+        self.push(packet if self._aliases is None else self._aliased(head, tail, identifier) or packet)
+
+    def enqueue(self, head: bytes, tail: bytes, message: Message | None = None) -> None:
+        """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
+        queue = self.queue
+        if queue is _EMPTY:
+            queue = self.queue = deque()
+        if len(queue) >= self.max_queued:
+            self.hub.dropped("queue_full")
+            if not queue:
+                return
+            queue.popleft()
+        queue.append((head, tail, message))
+        if len(queue) * 2 == self.max_queued and self.channel is not None:
+            self.hub.congest(self)
+
+    def pump(self) -> None:
+        """Send from the queue while the window has room."""
+        queue = self.queue
+        self.delivered += 1
+        while queue and len(self.inflight) < self.window:
+            head, tail, message = queue.popleft()
+            if message is not None:
+                parts = message.parts(self.version, head[0] & 7, (), self.hub.now())
+                if parts is None:
+                    self.hub.dropped("expired")
+                    continue
+                head, tail = parts
+            if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
+                self.hub.dropped("too_large")
+                continue
+            self.send(head, tail)
+        if self.behind and self.window and len(queue) * 4 < self.max_queued:
+            self.hub.relieve(self)
+
+    def acked(self, packet_id: int) -> bool:
+        """PUBACK; False where no QoS 1 message with this identifier is in flight."""
+        packet = self.inflight.get(packet_id)
+        if packet is None or packet[0] & 0xF6 != 0x32:
+            return False
+        del self.inflight[packet_id]
+        self.pump()
+        return True
+
+    def received(self, packet_id: int, reason: int = 0) -> None:
+        """PUBREC: the client owns the message now; answer PUBREL ([MQTT-4.3.3-4])."""
+        packet = self.inflight.get(packet_id)
+        if packet is None or packet[0] & 0xF6 == 0x32:
+            self.push(encode(Pubrel(packet_id, 0x92 if self.version == V5 else 0), self.version))
+        elif reason >= 0x80:
+            del self.inflight[packet_id]
+            self.pump()
+        else:
+            release = self.inflight[packet_id] = b"\x62\x02" + PACKET_ID[packet_id]
+            self.push(release)
+
+    def completed(self, packet_id: int) -> bool:
+        """PUBCOMP; False where no such message waits for it."""
+        packet = self.inflight.get(packet_id)
+        if packet is None or packet[0] != 0x62:
+            return False
+        del self.inflight[packet_id]
+        self.pump()
+        return True
+
+    def _aliased(self, head: bytes, tail: bytes, packet_id: bytes | None) -> bytes | None:
+        """The packet with a topic alias ([MQTT-3.3.2-11]); None where aliases do not help."""
+        aliases = self._aliases
+        if aliases is None:
+            return None
+        publish = _read(head + (packet_id or b"") + tail, V5)
+        alias = aliases.get(publish.topic)
+        topic = b""
+        if alias is None:
+            if len(aliases) >= self.alias_maximum:
+                return None
+            alias = aliases[publish.topic] = len(aliases) + 1
+            topic = publish.topic
+        fields = {name: getattr(publish.properties, name) for name in publish.properties.__struct_fields__}
+        fields["topic_alias"] = alias
+        head, tail = publish_parts(
+            topic, publish.payload, flags=head[0] & 0x0F, version=V5, properties=Properties(**fields)
+        )
+        packet = head + (packet_id or b"") + tail
+        # Announcing an alias makes a packet longer, perhaps too long.
+        if self.max_packet and len(packet) > self.max_packet:
+            aliases.pop(publish.topic, None)
+            return None
+        return packet
+
+    def _translate(self, version: int) -> None:
+        """The client came back with the other protocol version: store its messages in that."""
+        old = self.version
+        for packet_id, packet in self.inflight.items():
+            if packet[0] != 0x62:
+                head, tail = _convert(packet, old, version)
+                self.inflight[packet_id] = head + PACKET_ID[packet_id] + tail
+        self.queue = deque(
+            (*_convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue
+        )
+
+
+def _read(packet: bytes, version: int) -> Any:
+    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
+    return decode_publish(packet[0] & 0x0F, packet[start:stop], version)
+
+
+def _convert(packet: bytes, old: int, new: int) -> tuple[bytes, bytes]:
+    publish = _read(packet, old)
+    properties = publish.properties if new == V5 else NONE
+    return publish_parts(
+        publish.topic, publish.payload, flags=packet[0] & 0x0F, version=new, properties=properties
+    )

@@ -1,0 +1,128 @@
+"""A router with the shape of gossamer.routes' and the plainest insides, and forwarders that record."""
+
+from collections.abc import Callable
+
+from gossamer.routes.topics import matches, parse_filter, parse_name
+
+
+class Delivery:
+    def __init__(self, subscriber, qos, no_local=False, retain_as_published=False, identifiers=()):
+        self.subscriber = subscriber
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.identifiers = identifiers
+
+
+class Route:
+    __slots__ = ("deliveries", "peers", "plan")
+
+    def __init__(self, deliveries, peers):
+        self.deliveries = deliveries
+        self.peers = peers
+        self.plan = None
+
+
+class Subscribed:
+    def __init__(self, existing, seq):
+        self.existing = existing
+        self.seq = seq
+
+
+class FakeForwarder:
+    """Keeps what is forwarded; ``deliver_to`` and ``settle`` play the network."""
+
+    def __init__(self):
+        self.records = []
+        self.waiting = []
+
+    def append(self, record):
+        self.records.append(record)
+
+    def append_acked(self, record, on_safe):
+        self.records.append(record)
+        self.waiting.append(on_safe)
+
+    def settle(self, done=True):
+        waiting, self.waiting = self.waiting, []
+        for on_safe in waiting:
+            on_safe(done)
+
+
+class FakeRouter:
+    def __init__(self):
+        self.cache = {}
+        self.filters = {}
+        self.remote = {}
+        self.callback: Callable | None = None
+        self.seq = 0
+        self.seen = 1 << 60
+        self.waiters = []
+
+    def _changed(self):
+        self.cache.clear()
+
+    def resolve(self, topic):
+        name = parse_name(topic)
+        merged = {}
+        for topic_filter, subscribers in self.filters.items():
+            if not matches(topic_filter, name):
+                continue
+            for subscriber, options in subscribers.items():
+                merged.setdefault(subscriber, []).append(options)
+        deliveries = tuple(
+            Delivery(
+                subscriber,
+                max(o.qos for o in options),
+                all(o.no_local for o in options),
+                any(o.retain_as_published for o in options),
+                tuple(o.identifier for o in options if o.identifier is not None),
+            )
+            for subscriber, options in merged.items()
+        )
+        peers = tuple(peer for topic_filter, peer in self.remote.items() if matches(topic_filter, name))
+        route = self.cache[bytes(topic)] = Route(deliveries, peers)
+        return route
+
+    def subscribe(self, topic_filter, subscriber, options):
+        parse_filter(topic_filter)
+        subscribers = self.filters.setdefault(topic_filter, {})
+        existing = subscriber in subscribers
+        subscribers[subscriber] = options
+        self.seq += 1
+        self._changed()
+        return Subscribed(existing, self.seq)
+
+    def unsubscribe(self, topic_filter, subscriber):
+        found = self.filters.get(topic_filter, {}).pop(subscriber, None) is not None
+        self._changed()
+        return found
+
+    def unsubscribe_all(self, subscriber):
+        for subscribers in self.filters.values():
+            subscribers.pop(subscriber, None)
+        self._changed()
+
+    def add_peer(self, topic_filter, forwarder):
+        self.remote[topic_filter] = forwarder
+        self._changed()
+
+    def is_visible(self, seq):
+        return seq <= self.seen
+
+    async def visible(self, seq):
+        import asyncio
+
+        while seq > self.seen:
+            future = asyncio.get_running_loop().create_future()
+            self.waiters.append(future)
+            await future
+
+    def show(self, seq):
+        self.seen = seq
+        for future in self.waiters:
+            future.set_result(None)
+        self.waiters.clear()
+
+    def on_forward(self, callback):
+        self.callback = callback
