@@ -1,1 +1,42 @@
 """Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
+
+from gossamer.distribution.distribution import Distribution, Event, Evidence, Receiver
+from gossamer.distribution.errors import (
+    FrameTooLargeError,
+    HandshakeError,
+    LinkLostError,
+    NotAllowedError,
+    PeerGoneError,
+    TermError,
+    WireError,
+)
+from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
+from gossamer.distribution.grpc_transport import GrpcTransport
+from gossamer.distribution.stream_transport import StreamTransport
+from gossamer.distribution.transport import LinkTransport
+from gossamer.distribution.wire import PURPOSES, Purpose
+
+__all__ = [
+    "PURPOSES",
+    "Counts",
+    "Distribution",
+    "Event",
+    "Evidence",
+    "Frame",
+    "FrameTooLargeError",
+    "Gap",
+    "GrpcTransport",
+    "HandshakeError",
+    "LinkLostError",
+    "LinkTransport",
+    "NodeDown",
+    "NodeUp",
+    "NotAllowedError",
+    "PeerGoneError",
+    "Purpose",
+    "Receiver",
+    "StreamCounts",
+    "StreamTransport",
+    "TermError",
+    "WireError",
+]

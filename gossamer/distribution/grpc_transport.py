@@ -226,7 +226,8 @@ class GrpcTransport:
 
     async def close(self) -> None:
         for channel in list(self._dialled):
-            channel.abort()
+            if not channel.closing:
+                channel.abort()
         if self._calls:
             await asyncio.wait(set(self._calls))
 

@@ -57,6 +57,11 @@ class _StreamChannel(asyncio.Protocol):
             certificate = tls.getpeercert(binary_form=True) if tls else None
         return hashlib.sha256(certificate).digest() if certificate else b""
 
+    @property
+    def closing(self) -> bool:
+        """It closes once everything is written."""
+        return self._closing
+
     # The channel, for the handler above.
 
     def wake(self) -> None:
@@ -204,4 +209,5 @@ class StreamTransport:
 
     async def close(self) -> None:
         for channel in list(self._open):
-            channel.abort()
+            if not channel.closing:
+                channel.abort()

@@ -92,7 +92,7 @@ class LinkTransport(Protocol):
         """Open a channel for ``handler``; a failure is told to ``handler.closed``."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Let go of every channel that was opened; those that are closing may write what they have."""
 
 
 def show(address: Address) -> str:

@@ -14,7 +14,7 @@ A :class:`Batch` holds *runs*: ``(first, frames)`` are reliable frames numbered 
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -28,11 +28,11 @@ __all__ = [
     "Accept",
     "Ack",
     "Batch",
-    "Bye",
     "Challenge",
     "Hello",
     "Message",
     "Proof",
+    "Purpose",
     "Refuse",
     "Skip",
     "decode_handshake",
@@ -43,7 +43,8 @@ __all__ = [
 VERSION = 1
 NONCE_SIZE = 32
 HANDSHAKE_LIMIT = 4096
-PURPOSES = ("control", "replication", "data")
+Purpose = Literal["control", "replication", "data"]
+PURPOSES: tuple[Purpose, ...] = ("control", "replication", "data")
 """The streams of a link, in the order in which they are opened."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -118,13 +119,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
     number: _Number
 
 
-class Bye(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """The node closes the link on purpose."""
-
-    reason: Annotated[str, msgspec.Meta(max_length=255)]
-
-
-Message: TypeAlias = Batch | Skip | Ack | Bye
+Message: TypeAlias = Batch | Skip | Ack
 
 _encoder = msgspec.msgpack.Encoder()
 _handshakes: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)

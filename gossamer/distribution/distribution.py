@@ -1,0 +1,478 @@
+"""The distribution of one node: frames to peers, frames from peers, who is up.
+
+Membership drives it (:meth:`Distribution.connect`, :meth:`Distribution.disconnect`); every peer gets a link
+process, every purpose a stream. The object holds what outlives its processes: sessions, streams, counts, who
+takes frames. Its methods are synchronous and never block.
+
+What a user may rely on:
+
+1. Nothing of a peer's session is handed over before its ``NodeUp`` or after its ``NodeDown``, and both ends
+   of a session see both. A link that breaks and comes back is neither.
+2. Reliable frames arrive once and in order within a session, or a :class:`~.events.Gap` names what is lost.
+   A session's end loses what is unacked, and ``NodeDown`` says so.
+3. ``acked`` counts frames that took effect: whose receiver called ``done``.
+4. A receiver that raises is reported and counted, and its frame is done: a frame that cannot be handled must
+   not come again for ever.
+
+Frames sent within one turn of the loop leave as one message per stream.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from gossamer.distribution.channels import Ending, Inbound, Outbound
+from gossamer.distribution.errors import FrameTooLargeError, HandshakeError, PeerGoneError
+from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp
+from gossamer.distribution.handshake import Acceptor, Initiator, Local, cookie_key
+from gossamer.distribution.link import Backoff, Link, retry
+from gossamer.distribution.peer import Peer
+from gossamer.distribution.session import Admission, admit
+from gossamer.distribution.transport import LinkListener, LinkTransport
+from gossamer.distribution.tree import DIALER, LOOK, children
+from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
+from gossamer.errors import UsageError
+from gossamer.network import Address
+from gossamer.supervisor import ChildSpec, Pid, Runtime, Supervisor
+
+__all__ = ["Distribution", "Event", "Evidence", "Receiver"]
+
+log = structlog.get_logger(__name__)
+
+Receiver = Pid | Callable[[Frame], None]
+"""Who takes frames: a process, as messages, or a function, in the turn in which they arrive."""
+
+Event = NodeUp | NodeDown
+Subscriber = Pid | Callable[[Event], None]
+
+Evidence = Callable[[str, str], None]
+"""Told ``(name, "ok" | "refused" | "reset")`` by the links; what the failure detector wants to know."""
+
+MIB = 1024 * 1024
+
+
+class Distribution:
+    """See the module. Sizes in bytes, times in seconds.
+
+    ``nonce`` gives fresh random bytes for handshakes; the simulator passes a seeded one.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        transport: LinkTransport,
+        *,
+        cookie: str,
+        env: str = "",
+        address: Address = ("127.0.0.1", 4370),
+        rng: random.Random | None = None,
+        nonce: Callable[[int], bytes] = secrets.token_bytes,
+        evidence: Evidence | None = None,
+        retain: int = 64 * MIB,
+        queue: int = 16 * MIB,
+        max_frame: int = 16 * MIB,
+        batch_size: int = MIB // 4,
+        handshake_timeout: float = 5.0,
+        ack_delays: Mapping[Purpose, float] | None = None,
+        backoff_initial: float = 0.05,
+        backoff_maximum: float = 5.0,
+    ) -> None:
+        if max_frame * 2 > retain:
+            raise UsageError(
+                f"retain is {retain} bytes; expected at least twice max_frame, which is {max_frame}"
+            )
+        self.runtime = runtime
+        self.transport = transport
+        self.address = address
+        """Where peers reach this node; the port is the real one once it listens."""
+        self.evidence = evidence
+        self.max_frame = max_frame
+        self.max_message = max_frame + batch_size + 4096
+        self.batch_size = batch_size
+        self.handshake_timeout = handshake_timeout
+        # Whoever waits for control traffic waits for an answer, not for an ack.
+        self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})
+        self.peers: dict[str, Peer] = {}
+        self.links: dict[str, Pid] = {}
+        self.listening: LinkListener | None = None
+        self._local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
+        self._rng = rng or random.Random()
+        self._nonce = nonce
+        self._retain = retain
+        self._queue = queue
+        self._backoff = (backoff_initial, backoff_maximum)
+        self._receivers: dict[Purpose, Receiver] = {}
+        self._ack_callbacks: dict[Purpose, list[Callable[[str, int], None]]] = {p: [] for p in PURPOSES}
+        self._gap_callbacks: dict[Purpose, list[Callable[[Gap], None]]] = {p: [] for p in PURPOSES}
+        self._subscribers: dict[Subscriber, None] = {}
+
+    def child_spec(self) -> ChildSpec:
+        """The distribution as one child of a supervisor: listener, links and what they need."""
+        start = partial(Supervisor.start_link, children(self), "rest_for_one", label="distribution")
+        return ChildSpec(id="distribution", start=start, type="supervisor")
+
+    # Membership.
+
+    def connect(self, name: str, creation: int, address: Address) -> None:
+        """``name`` is a member: keep a link to it. A newer creation ends the session with the older."""
+        if name == self.runtime.node:
+            raise UsageError(f"connect() got this node's own name {name!r}; expected the name of a peer")
+        peer = self.peers.get(name)
+        if peer is None:
+            self._begin(name, creation, address, None)
+        elif creation > peer.creation:
+            peer.address = address
+            self.renew(peer, creation, "restarted")
+        elif creation == peer.creation and address != peer.address:
+            peer.address = address
+            retry(self, name)
+
+    def disconnect(self, name: str, reason: str = "left") -> None:
+        """``name`` is no member any more; frames for it are refused from now on."""
+        peer = self.peers.get(name)
+        if peer is not None:
+            self._end(peer, reason)
+            retry(self, name)
+
+    def nodes(self) -> list[str]:
+        """The peers that are up."""
+        return [peer.name for peer in self.peers.values() if peer.up]
+
+    def creation_of(self, name: str) -> int | None:
+        """The creation of a peer, None when it is none."""
+        peer = self.peers.get(name)
+        return None if peer is None else peer.creation
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
+        self._subscribers[subscriber] = None
+        for peer in list(self.peers.values()):
+            if peer.up:
+                self._tell(subscriber, NodeUp(peer.name, peer.creation))
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """No more events for ``subscriber``."""
+        self._subscribers.pop(subscriber, None)
+
+    # Sending.
+
+    def send(self, peer: str, purpose: Purpose, frame: bytes, reliable: bool = True) -> int:
+        """Queue a frame; returns its number, 0 for an unreliable one.
+
+        Frames queue while the link is down. An unreliable frame that finds no room is dropped and counted.
+
+        Raises:
+            PeerGoneError: no such peer.
+            FrameTooLargeError: longer than ``max_frame``.
+        """
+        to = self.peers.get(peer)
+        if to is None:
+            raise PeerGoneError(peer)
+        size = len(frame)
+        if size > self.max_frame:
+            raise FrameTooLargeError(purpose=purpose, size=size, limit=self.max_frame)
+        stream = to.sends[purpose]
+        counts = to.counts.streams[purpose]
+        number = 0
+        if reliable:
+            if not stream.fits(size):
+                self._overflow(to, purpose)
+            number = stream.push(frame)
+        elif stream.fits(size, reliable=False):
+            stream.push_unreliable(frame)
+        else:
+            counts.dropped += 1
+            return 0
+        counts.frames_out += 1
+        counts.bytes_out += size
+        outbound = to.outbound.get(purpose)
+        if outbound is not None:
+            outbound.wake()
+        return number
+
+    def acked(self, peer: str, purpose: Purpose) -> int:
+        """Every frame up to this number has taken effect at ``peer``; 0 when it is no peer."""
+        to = self.peers.get(peer)
+        return 0 if to is None else to.sends[purpose].acked
+
+    def on_ack(self, purpose: Purpose, callback: Callable[[str, int], None]) -> None:
+        """Call ``callback(peer, number)`` whenever ``acked`` moves."""
+        self._ack_callbacks[purpose].append(callback)
+
+    def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
+        """Call ``callback`` whenever frames are lost within a session, at either end."""
+        self._gap_callbacks[purpose].append(callback)
+
+    # Receiving.
+
+    def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
+        """Hand over the frames of ``purpose`` to ``receiver``.
+
+        Frames wait at their senders while nobody takes them. A process that ends stops taking; whoever takes
+        over gets again what was not done.
+        """
+        if self._receivers.pop(purpose, None) is not None:
+            self._rewind(purpose)
+        if isinstance(receiver, Pid):
+            entry = self.runtime.table.get(receiver)
+            if entry is None:
+                raise UsageError(
+                    f"on_frame({purpose!r}) got {receiver}; expected a process of this node that is alive"
+                )
+            entry.on_release(lambda _: self._released(purpose, receiver))
+        self._receivers[purpose] = receiver
+        self._release(purpose)
+
+    def done(self, frame: Frame) -> None:
+        """``frame`` has taken effect; its sender will be told, cumulatively."""
+        if frame.number:
+            peer = self.peers.get(frame.peer)
+            # Frames of a session that is over are nobody's.
+            if peer is not None and peer.session == frame.session:
+                self._finish(peer, frame.purpose, frame.number)
+
+    def counts(self) -> dict[str, Counts]:
+        """What the links with each peer carried and went through."""
+        return {peer.name: peer.counts for peer in self.peers.values()}
+
+    def unacked(self, peer: str, purpose: Purpose) -> int:
+        """How many reliable frames are held for ``peer``."""
+        to = self.peers.get(peer)
+        return 0 if to is None else to.sends[purpose].unacked
+
+    # For the link processes and the ends of channels: the Hub.
+
+    def new_link(self, name: str) -> Link:
+        """The body of the link process of ``name``."""
+        initial, maximum = self._backoff
+        return Link(self, name, Backoff(self._rng, initial=initial, maximum=maximum))
+
+    def note(self, name: str, kind: str) -> None:
+        """Evidence of a link about its peer."""
+        if self.evidence is not None:
+            self.evidence(name, kind)
+
+    def renew(self, peer: Peer, creation: int, reason: str) -> None:
+        """End the session and begin another with the same peer, or with its next creation."""
+        if self.peers.get(peer.name) is peer:
+            self._end(peer, reason)
+            self._begin(peer.name, creation, peer.address, peer.counts)
+
+    def initiator(self, peer: Peer, purpose: Purpose, binding: bytes) -> Initiator:
+        return Initiator(
+            self._local,
+            to=(peer.name, peer.creation),
+            purpose=purpose,
+            session=peer.session,
+            yours=peer.theirs,
+            nonce=self._nonce(NONCE_SIZE),
+            binding=binding,
+        )
+
+    def acceptor(self, admit: Callable[[Hello], int], binding: bytes) -> Acceptor:
+        return Acceptor(self._local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
+
+    def admit(self, hello: Hello) -> Peer:
+        """Let a proved caller in. Raises HandshakeError."""
+        peer = self.peers.get(hello.name)
+        if peer is None:
+            raise self._refusal(
+                "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
+            )
+        verdict = admit(creation=peer.creation, session=peer.session, theirs=peer.theirs, hello=hello)
+        if verdict is Admission.STALE_CREATION:
+            raise self._refusal(
+                "stale_creation",
+                f"creation {peer.creation} of {hello.name}",
+                str(hello.creation),
+                "an older instance of the node still runs: stop it",
+            )
+        if verdict is Admission.STALE_SESSION:
+            raise self._refusal(
+                "stale_session", "a current session", "one that is over", "a new one is begun"
+            )
+        if verdict is Admission.RENEW:
+            reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
+            self.renew(peer, hello.creation, reason)
+            peer = self.peers[hello.name]
+        peer.theirs = hello.session
+        return peer
+
+    def left_for(self, peer: Peer, outbound: Outbound) -> None:
+        """An outgoing channel is open."""
+        if self.peers.get(peer.name) is peer:
+            peer.outbound[outbound.purpose] = outbound
+            self._progress(peer)
+        else:
+            outbound.abort()
+
+    def broke_off(self, peer: Peer, outbound: Outbound) -> None:
+        """An outgoing channel is closed."""
+        if peer.outbound.get(outbound.purpose) is outbound:
+            del peer.outbound[outbound.purpose]
+
+    def entered(self, peer: Peer, inbound: Inbound) -> None:
+        """An incoming channel is open."""
+        if self.peers.get(peer.name) is not peer:
+            inbound.abort()
+            return
+        previous = peer.inbound.get(inbound.purpose)
+        peer.inbound[inbound.purpose] = inbound
+        if previous is not None:
+            previous.abort()
+        if not peer.outbound:
+            retry(self, peer.name)
+        self._progress(peer)
+
+    def left(self, inbound: Inbound, error: Ending) -> None:
+        """An incoming channel is closed."""
+        peer = inbound.peer
+        if peer is not None and peer.inbound.get(inbound.purpose) is inbound:
+            del peer.inbound[inbound.purpose]
+        if isinstance(error, HandshakeError):
+            level = log.debug if error.code in ("unknown_node", "stale_session") else log.warning
+            level("handshake_refused", address=inbound.address, code=error.code, error=str(error))
+        elif error is not None:
+            log.debug("channel_lost", peer=peer.name if peer else None, error=str(error))
+
+    def takes(self, peer: Peer, purpose: Purpose) -> bool:
+        """May frames of ``purpose`` be handed over now?"""
+        return peer.up and purpose in self._receivers
+
+    def take(self, peer: Peer, purpose: Purpose, number: int, payload: bytes) -> None:
+        """Hand over a frame."""
+        counts = peer.counts.streams[purpose]
+        counts.frames_in += 1
+        counts.bytes_in += len(payload)
+        frame = Frame(peer.name, purpose, number, payload, peer.session)
+        receiver = self._receivers.get(purpose)
+        try:
+            if isinstance(receiver, Pid):
+                if self.runtime.send(receiver, frame):
+                    return
+                problem = "mailbox full"
+            elif receiver is not None:
+                receiver(frame)
+                return
+            else:
+                problem = "nobody takes it"
+            log.error("frame_not_taken", peer=peer.name, purpose=purpose, number=number, problem=problem)
+        except Exception:
+            log.exception("receiver_failed", peer=peer.name, purpose=purpose, number=number)
+        counts.failed += 1
+        self.done(frame)
+
+    def missed(self, peer: Peer, purpose: Purpose, first: int, last: int) -> None:
+        """The peer gave frames up."""
+        peer.counts.streams[purpose].lost_in += last - first + 1
+        self._report_gap(Gap(peer.name, purpose, first, last, "receive"))
+
+    def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None:
+        """The peer is done up to ``number``."""
+        for callback in self._ack_callbacks[purpose]:
+            try:
+                callback(peer.name, number)
+            except Exception:
+                log.exception("ack_callback_failed", peer=peer.name, purpose=purpose, number=number)
+
+    # Inside.
+
+    def _begin(self, name: str, creation: int, address: Address, counts: Counts | None) -> None:
+        session = self._rng.getrandbits(62) + 1
+        self.peers[name] = Peer(
+            name, creation, address, session=session, retain=self._retain, queue=self._queue, counts=counts
+        )
+        self.runtime.send(DIALER, LOOK)
+
+    def _end(self, peer: Peer, reason: str) -> None:
+        del self.peers[peer.name]
+        for purpose, stream in peer.sends.items():
+            peer.counts.streams[purpose].lost_out += stream.unacked
+        for stream_counts, receiving in zip(
+            peer.counts.streams.values(), peer.receives.values(), strict=True
+        ):
+            stream_counts.duplicates += receiving.duplicates
+        for outbound in list(peer.outbound.values()):
+            outbound.abort()
+        for inbound in list(peer.inbound.values()):
+            inbound.abort()
+        peer.outbound.clear()
+        peer.inbound.clear()
+        if peer.up:
+            peer.up = False
+            log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
+            self._publish(NodeDown(peer.name, peer.creation, reason))
+
+    def _progress(self, peer: Peer) -> None:
+        if not peer.up and peer.connected:
+            peer.up = True
+            log.info("node_up", peer=peer.name, creation=peer.creation)
+            self._publish(NodeUp(peer.name, peer.creation))
+        if peer.up:
+            for inbound in list(peer.inbound.values()):
+                inbound.release()
+
+    def _publish(self, event: Event) -> None:
+        for subscriber in list(self._subscribers):
+            self._tell(subscriber, event)
+
+    def _tell(self, subscriber: Subscriber, event: Event) -> None:
+        if isinstance(subscriber, Pid):
+            if not self.runtime.send(subscriber, event):
+                self._subscribers.pop(subscriber, None)
+            return
+        try:
+            subscriber(event)
+        except Exception:
+            log.exception("subscriber_failed", event_type=type(event).__name__, peer=event.name)
+
+    def _finish(self, peer: Peer, purpose: Purpose, number: int) -> None:
+        if peer.receives[purpose].finish(number):
+            inbound = peer.inbound.get(purpose)
+            if inbound is not None:
+                inbound.ack_due()
+
+    def _overflow(self, peer: Peer, purpose: Purpose) -> None:
+        lost = peer.sends[purpose].overflow()
+        if lost is not None:
+            peer.counts.streams[purpose].lost_out += lost.last - lost.first + 1
+            log.error("stream_overflow", peer=peer.name, purpose=purpose, first=lost.first, last=lost.last)
+            self._report_gap(Gap(peer.name, purpose, lost.first, lost.last, "send"))
+
+    def _report_gap(self, gap: Gap) -> None:
+        for callback in self._gap_callbacks[gap.purpose]:
+            try:
+                callback(gap)
+            except Exception:
+                log.exception("gap_callback_failed", peer=gap.peer, purpose=gap.purpose)
+
+    def _release(self, purpose: Purpose) -> None:
+        for peer in list(self.peers.values()):
+            inbound = peer.inbound.get(purpose)
+            if inbound is not None:
+                inbound.release()
+
+    def _released(self, purpose: Purpose, receiver: Pid) -> None:
+        if self._receivers.get(purpose) == receiver:
+            del self._receivers[purpose]
+            self._rewind(purpose)
+
+    def _rewind(self, purpose: Purpose) -> None:
+        """What the receiver had not done must come again, over a new connection."""
+        for peer in self.peers.values():
+            stream = peer.receives[purpose]
+            if stream.received > stream.done:
+                stream.rewind()
+                inbound = peer.inbound.get(purpose)
+                if inbound is not None:
+                    inbound.abort()
+
+    def _refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
+        return HandshakeError(
+            code=code, expected=expected, got=got, refused_by=self.runtime.node, advice=advice
+        )

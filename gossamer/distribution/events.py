@@ -1,0 +1,83 @@
+"""The values that links give to those above them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import Struct
+
+from gossamer.distribution.wire import Purpose
+
+__all__ = ["Counts", "Frame", "Gap", "NodeDown", "NodeUp", "StreamCounts"]
+
+
+class Frame(Struct, frozen=True, gc=False):
+    """A frame from a peer; give it back to ``Distribution.done`` when it has taken effect.
+
+    ``number`` is 0 for an unreliable frame. ``session`` ties the acknowledgement to the session it came in.
+    """
+
+    peer: str
+    purpose: Purpose
+    number: int
+    payload: bytes
+    session: int = 0
+
+
+class NodeUp(Struct, frozen=True):
+    """Frames flow both ways. Nothing of that session was handed over before."""
+
+    name: str
+    creation: int
+
+
+class NodeDown(Struct, frozen=True):
+    """The session is over; nothing of it is handed over after this. Unacked frames are lost."""
+
+    name: str
+    creation: int
+    reason: str
+
+
+class Gap(Struct, frozen=True):
+    """Frames ``first`` to ``last`` of a stream are lost.
+
+    ``side`` is ``"send"`` at the sender, which then fears for the whole range, and ``"receive"`` at the
+    receiver, which lacks exactly these.
+    """
+
+    peer: str
+    purpose: Purpose
+    first: int
+    last: int
+    side: Literal["send", "receive"]
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What one stream with one peer carried, over all sessions."""
+
+    frames_out: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    bytes_in: int = 0
+    dropped: int = 0
+    """Unreliable frames that found no room."""
+    lost_out: int = 0
+    """Reliable frames given up unacked: retention overflowed or the session ended."""
+    lost_in: int = 0
+    """Reliable frames that the peer gave up and that never came."""
+    duplicates: int = 0
+    failed: int = 0
+    """Frames whose receiver raised."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What links with one peer went through."""
+
+    streams: dict[str, StreamCounts] = field(default_factory=dict)
+    connects: int = 0
+    resets: int = 0
+    refusals: int = 0

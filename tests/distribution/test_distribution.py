@@ -1,0 +1,416 @@
+"""Whole nodes on virtual time: sessions, links, streams and the processes that keep them."""
+
+import asyncio
+
+import pytest
+
+from gossamer.distribution import (
+    FrameTooLargeError,
+    Gap,
+    NodeDown,
+    NodeUp,
+    PeerGoneError,
+)
+from gossamer.errors import UsageError
+from gossamer.supervisor import StartFailed, receive
+
+from .simulation import Net, simulate
+
+
+def simulated(test):
+    """Run an async test on virtual time, with a net that is stopped afterwards."""
+
+    def run():
+        async def main():
+            net = Net()
+            try:
+                await test(net)
+            finally:
+                await net.stop()
+
+        simulate(main)
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def payloads(node, purpose):
+    return [frame.payload for frame in node.frames if frame.purpose == purpose]
+
+
+@simulated
+async def test_frames_flow_both_ways_and_are_acked(net):
+    a, b = await net.pair()
+    assert [a.send("b", "data", bytes([n])) for n in range(5)] == [1, 2, 3, 4, 5]
+    b.send("a", "control", b"hello")
+    await asyncio.sleep(0.1)
+    assert payloads(b, "data") == [bytes([n]) for n in range(5)]
+    assert payloads(a, "control") == [b"hello"]
+    assert a.acked("b", "data") == 5
+    assert b.acked("a", "control") == 1
+    assert a.acks == [("data", "b", 5)]
+    assert a.events == [NodeUp("b", 1)]
+    assert a.evidence_seen == [("b", "ok")]
+
+
+@simulated
+async def test_an_ack_waits_until_the_frame_has_taken_effect(net):
+    a, b = await net.pair()
+    taken = []
+    b.on_frame("data", taken.append)
+    a.send("b", "data", b"1")
+    a.send("b", "data", b"2")
+    await asyncio.sleep(1)
+    assert a.acked("b", "data") == 0
+    b.done(taken[1])
+    await asyncio.sleep(1)
+    assert a.acked("b", "data") == 0
+    b.done(taken[0])
+    await asyncio.sleep(1)
+    assert a.acked("b", "data") == 2
+
+
+@simulated
+async def test_frames_of_one_turn_leave_as_one_message(net):
+    a, b = await net.pair()
+    writes = []
+    for pipe in net.wires.pipes:
+        if pipe.local == "a":
+            pipe.write = lambda data, write=pipe.write: (writes.append(data), write(data))
+    for n in range(1000):
+        a.send("b", "data", b"%d" % n)
+    await asyncio.sleep(0.5)
+    assert len(payloads(b, "data")) == 1000
+    assert len(writes) == 1
+
+
+@simulated
+async def test_unknown_peers_and_oversized_frames_are_errors(net):
+    a, _ = await net.pair(max_frame=1000, retain=2000)
+    with pytest.raises(PeerGoneError, match="'c' is not connected"):
+        a.send("c", "data", b"")
+    with pytest.raises(FrameTooLargeError, match="1001 bytes, expected at most 1000"):
+        a.send("b", "data", bytes(1001))
+    with pytest.raises(UsageError, match="own name"):
+        a.connect("a", 1, ("a", 4370))
+
+
+@simulated
+async def test_frames_sent_while_the_link_is_down_arrive_once_and_in_order(net):
+    a, b = await net.pair()
+    for round_ in range(20):
+        for n in range(10):
+            a.send("b", "data", b"%d.%d" % (round_, n))
+        await asyncio.sleep(net.wires.rng.uniform(0, 0.004))
+        net.wires.reset()
+        await asyncio.sleep(net.wires.rng.uniform(0, 0.2))
+    await asyncio.sleep(10)
+    assert payloads(b, "data") == [b"%d.%d" % (r, n) for r in range(20) for n in range(10)]
+    assert a.acked("b", "data") == 200
+    assert a.unacked("b", "data") == 0
+    # A link that breaks and comes back is no event.
+    assert a.events == [NodeUp("b", 1)]
+    assert a.counts()["b"].resets > 0
+    assert ("b", "reset") in a.evidence_seen
+
+
+@simulated
+async def test_a_killed_peer_is_refused_within_milliseconds(net):
+    a, b = await net.pair()
+    await asyncio.sleep(5)
+    a.evidence_seen.clear()
+    b.runtime.halt()
+    del net.wires.hosts["b"], net.nodes["b"]
+    net.wires.reset("b")
+    await asyncio.sleep(0.02)
+    assert a.evidence_seen == [("b", "reset"), ("b", "refused")]
+    # The verdict is the membership's.
+    assert a.nodes() == ["b"]
+    a.disconnect("b", "failed")
+    assert a.events[-1] == NodeDown("b", 1, "failed")
+    with pytest.raises(PeerGoneError):
+        a.send("b", "data", b"")
+
+
+@simulated
+async def test_a_restarted_peer_is_a_new_session(net):
+    a, b = await net.pair()
+    a.send("b", "data", b"before")
+    await asyncio.sleep(1)
+    b.runtime.halt()
+    del net.wires.hosts["b"]
+    net.wires.reset("b")
+    a.send("b", "data", b"lost with the old instance")
+    b = await net.start("b", 2)
+    net.take_all(b)
+    b.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(10)
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted"), NodeUp("b", 2)]
+    assert a.creation_of("b") == 2
+    assert a.send("b", "data", b"after") == 1
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"after"]
+    assert a.counts()["b"].streams["data"].lost_out == 1
+
+
+@simulated
+async def test_forgetting_is_mutual(net):
+    """One side's verdict ends the session on the other as well, and both begin anew."""
+    a, b = await net.pair()
+    a.disconnect("b", "failed")
+    await asyncio.sleep(1)
+    a.connect("b", 1, ("b", 4370))
+    await asyncio.sleep(10)
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "failed"), NodeUp("b", 1)]
+    assert [type(event) for event in b.events] == [NodeUp, NodeDown, NodeUp]
+    a.send("b", "data", b"again")
+    b.send("a", "data", b"and back")
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"again"]
+    assert payloads(a, "data") == [b"and back"]
+
+
+@simulated
+async def test_sessions_settle_after_a_split_in_which_either_may_give_up(net):
+    for _ in range(10):
+        a, b = net.nodes.values() if net.nodes else await net.pair()
+        rng = net.wires.rng
+        net.wires.cuts.add(frozenset("ab"))
+        await asyncio.sleep(rng.uniform(0, 5))
+        net.wires.reset()
+        for one, other in ((a, "b"), (b, "a")):
+            if rng.random() < 0.7:
+                one.disconnect(other, "failed")
+        net.wires.cuts.clear()
+        for one, other in ((a, "b"), (b, "a")):
+            await asyncio.sleep(rng.uniform(0, 1))
+            one.connect(other, 1, (other, 4370))
+        await asyncio.sleep(70)
+        for one, other in ((a, b), (b, a)):
+            ups = [type(event) for event in one.events]
+            assert ups == [NodeUp, NodeDown] * (len(ups) // 2) + [NodeUp]
+            assert one.peers[other.runtime.node].theirs == other.peers[one.runtime.node].session
+        a.frames.clear()
+        a_says = a.send("b", "data", b"x")
+        await asyncio.sleep(0.1)
+        assert a.acked("b", "data") == a_says
+
+
+@simulated
+async def test_nothing_is_handed_over_before_node_up(net):
+    a, b = await net.start("a"), await net.start("b")
+    order = []
+    b.subscribe(order.append)
+    b.on_frame("data", lambda frame: order.append(frame.payload))
+    a.connect("b", 1, ("b", 4370))
+    a.send("b", "data", b"early")
+    await asyncio.sleep(2)
+    assert order == []
+    b.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(8)
+    assert order == [NodeUp("a", 1), b"early"]
+
+
+@simulated
+async def test_frames_wait_for_somebody_to_take_them(net):
+    a, b = await net.start("a"), await net.start("b")
+    a.connect("b", 1, ("b", 4370))
+    b.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(5)
+    for n in range(3):
+        a.send("b", "replication", b"%d" % n)
+        await asyncio.sleep(1)
+    assert b.frames == []
+    net.take_all(b)
+    await asyncio.sleep(1)
+    assert payloads(b, "replication") == [b"0", b"1", b"2"]
+
+
+@simulated
+async def test_the_successor_of_a_process_gets_what_it_had_not_done(net):
+    a, b = await net.pair()
+    seen = []
+
+    async def taker(finish):
+        b.on_frame("data", self_of(b, "taker"))
+        for _ in range(finish):
+            frame = await receive()
+            seen.append(frame.payload)
+            b.done(frame)
+        await receive(match=lambda _: False)
+
+    def self_of(node, name):
+        return node.runtime.whereis(name)
+
+    first = b.runtime.spawn(taker, 2, name="taker")
+    await asyncio.sleep(0)
+    for n in range(4):
+        a.send("b", "data", b"%d" % n)
+    await asyncio.sleep(1)
+    assert seen == [b"0", b"1"]
+    b.runtime.exit(first, "kill")
+    await asyncio.sleep(1)
+    b.runtime.spawn(taker, 2, name="taker")
+    await asyncio.sleep(10)
+    assert seen == [b"0", b"1", b"2", b"3"]
+    assert a.acked("b", "data") == 4
+
+
+@simulated
+async def test_a_receiver_that_raises_does_not_hold_up_the_rest(net):
+    a, b = await net.pair()
+
+    def take(frame):
+        if frame.payload == b"bad":
+            raise ValueError("cannot")
+        b.frames.append(frame)
+        b.done(frame)
+
+    b.on_frame("data", take)
+    for payload in (b"good", b"bad", b"better"):
+        a.send("b", "data", payload)
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"good", b"better"]
+    assert a.acked("b", "data") == 3
+    assert b.counts()["a"].streams["data"].failed == 1
+
+
+@simulated
+async def test_overflowing_retention_is_reported_to_both_users(net):
+    a, b = await net.pair(max_frame=1000, retain=5000)
+    net.wires.cuts.add(frozenset("ab"))
+    net.wires.reset()
+    for n in range(10):
+        a.send("b", "data", bytes([n]) * 1000)
+    net.wires.cuts.clear()
+    await asyncio.sleep(70)
+    (sent,) = [gap for gap in a.gaps if gap.last == 8] or a.gaps[-1:]
+    received = b.gaps[-1]
+    assert sent.side == "send"
+    assert received == Gap("a", "data", 1, 8, "receive")
+    assert payloads(b, "data") == [bytes([8]) * 1000, bytes([9]) * 1000]
+    assert a.acked("b", "data") == 10
+
+
+@simulated
+async def test_unreliable_frames_are_dropped_and_counted_when_there_is_no_room(net):
+    a, b = await net.pair(queue=1000)
+    net.wires.cuts.add(frozenset("ab"))
+    net.wires.reset()
+    for n in range(20):
+        assert a.send("b", "data", bytes([n]) * 100, reliable=False) == 0
+    net.wires.cuts.clear()
+    await asyncio.sleep(70)
+    dropped = a.counts()["b"].streams["data"].dropped
+    assert dropped == 14
+    assert len(payloads(b, "data")) == 6
+    assert [frame.number for frame in b.frames] == [0] * 6
+
+
+@simulated
+async def test_a_killed_link_process_comes_back_and_loses_nothing(net):
+    a, b = await net.pair()
+    for n in range(5):
+        a.send("b", "data", b"%d" % n)
+        a.runtime.exit(a.links["b"], "kill")
+        await asyncio.sleep(2)
+    assert payloads(b, "data") == [b"%d" % n for n in range(5)]
+    assert a.events == [NodeUp("b", 1)]
+
+
+@simulated
+async def test_any_process_of_it_may_die(net):
+    a, b = await net.pair()
+    labels = ["_Transport", "DynamicSupervisor", "_Dialer", "Listener", "link to b"]
+    for label in labels:
+        (pid,) = [pid for pid in a.runtime.processes() if a.runtime.table[pid].label == label]
+        a.runtime.exit(pid, "kill")
+        await asyncio.sleep(10)
+        a.send("b", "data", label.encode())
+        b.send("a", "data", label.encode())
+        await asyncio.sleep(1)
+    assert payloads(a, "data") == payloads(b, "data") == [label.encode() for label in labels]
+    assert a.events == [NodeUp("b", 1)]
+
+
+@simulated
+async def test_a_killed_listener_takes_its_port_again(net):
+    a, b = await net.pair()
+    (pid,) = [pid for pid in b.runtime.processes() if b.runtime.table[pid].label == "Listener"]
+    b.runtime.exit(pid, "kill")
+    await asyncio.sleep(10)
+    a.send("b", "data", b"there")
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"there"]
+
+
+@simulated
+async def test_a_taken_port_says_what_to_do(net):
+    await net.start("a")
+    with pytest.raises(StartFailed, match=r"cannot listen for other nodes on a:4370.*choose another"):
+        await net.start("a")
+
+
+@simulated
+async def test_a_wrong_cookie_or_env_keeps_nodes_apart_and_others_unharmed(net):
+    a, b = await net.pair()
+    for name, wrong in (("c", {"cookie": "other"}), ("d", {"env": "Prod"})):
+        stranger = await net.start(name, **wrong)
+        stranger.connect("a", 1, ("a", 4370))
+        a.connect(name, 1, (name, 4370))
+        await asyncio.sleep(20)
+        assert stranger.nodes() == []
+    assert a.nodes() == ["b"]
+    a.send("b", "data", b"still")
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"still"]
+
+
+@simulated
+async def test_a_caller_that_says_nothing_is_dropped(net):
+    a, _ = await net.pair()
+    before = len(net.wires.pipes)
+
+    class Silent(asyncio.Protocol):
+        pass
+
+    await net.wires.host("x").connect(Silent, ("a", 4370))
+    assert len(net.wires.pipes) == before + 2
+    await asyncio.sleep(6)
+    assert len(net.wires.pipes) == before
+    assert a.nodes() == ["b"]
+
+
+@simulated
+async def test_an_orderly_stop_sends_what_was_queued(net):
+    a, b = await net.pair()
+    a.send("b", "data", b"last words")
+    await a.runtime.stop()
+    await asyncio.sleep(0.1)
+    assert payloads(b, "data") == [b"last words"]
+    assert a.runtime.processes() == []
+
+
+@simulated
+async def test_an_old_instance_stays_out(net):
+    a, _ = await net.pair()
+    a.connect("b", 7, ("b", 4370))
+    await asyncio.sleep(20)
+    assert a.nodes() == []
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted")]
+    a.connect("b", 3, ("b", 4370))
+    assert a.creation_of("b") == 7
+
+
+@simulated
+async def test_five_nodes_see_each_other(net):
+    names = "abcde"
+    nodes = [await net.start(name) for name in names]
+    for node in nodes:
+        net.take_all(node)
+        for name in names:
+            if name != node.runtime.node:
+                node.connect(name, 1, (name, 4370))
+    await asyncio.sleep(5)
+    for node in nodes:
+        assert sorted(node.nodes()) == [name for name in names if name != node.runtime.node]
