@@ -1,0 +1,56 @@
+"""The test bench: a virtual-time event loop, and a seeded network on which whole nodes run.
+
+Usage, with :mod:`gossamer.testing.plugin` loaded by pytest::
+
+    @seeds(5)
+    async def test_a_split_heals(sim: SimNetwork) -> None:
+        one, two = sim.host("10.0.0.1"), sim.host("10.0.0.2")
+        ...
+        sim.partition(["10.0.0.1"], ["10.0.0.2"])
+        await asyncio.sleep(3600)  # an hour passes at once
+
+A failure prints its seed; ``GOSSAMER_SEED=<seed>`` replays it, ``GOSSAMER_SEEDS=<n>`` runs n of them.
+"""
+
+from gossamer.testing.clock import SIMULATED_EPOCH, SimClock
+from gossamer.testing.host import Crash, SimHost, SimListener, SimulatedTLSError
+from gossamer.testing.links import LAN, LOSSY, PERFECT, SLOW, WAN, LinkQuality, PartitionError
+from gossamer.testing.loop import (
+    DeadlockError,
+    InlineExecutor,
+    RealInputOutputError,
+    RunawayError,
+    VirtualTimeLoop,
+)
+from gossamer.testing.network import SimNetwork, StillAliveError
+from gossamer.testing.seeds import run_simulation, seeds
+from gossamer.testing.trace import Trace, TraceEvent
+from gossamer.testing.window import StreamLimits
+
+__all__ = [
+    "LAN",
+    "LOSSY",
+    "PERFECT",
+    "SIMULATED_EPOCH",
+    "SLOW",
+    "WAN",
+    "Crash",
+    "DeadlockError",
+    "InlineExecutor",
+    "LinkQuality",
+    "PartitionError",
+    "RealInputOutputError",
+    "RunawayError",
+    "SimClock",
+    "SimHost",
+    "SimListener",
+    "SimNetwork",
+    "SimulatedTLSError",
+    "StillAliveError",
+    "StreamLimits",
+    "Trace",
+    "TraceEvent",
+    "VirtualTimeLoop",
+    "run_simulation",
+    "seeds",
+]

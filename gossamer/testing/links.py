@@ -1,0 +1,164 @@
+"""What the simulated network does to a packet: the decisions, without any I/O.
+
+A link is one direction between two hosts. Its quality says how long a packet takes and what may befall it;
+a cut says that nothing passes. Rules: 1. Every directed link draws from a generator of its own, seeded by
+the run's seed and the two names, so that traffic on one link does not shift the luck of another.  2. Cuts
+are directed; a symmetric split is two cuts.  3. A host reaches itself always, at once and without loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from gossamer.errors import UsageError
+
+__all__ = ["LAN", "LOSSY", "PERFECT", "SLOW", "WAN", "LinkQuality", "Links", "PartitionError"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuality:
+    """How one direction of a link behaves. Times in seconds, chances from 0 to 1.
+
+    A packet takes ``latency`` plus an exponential tail of mean ``jitter``, plus its size over ``bandwidth``
+    (bytes per second; 0: unlimited); with chance ``spike`` it takes ``spike_delay`` more. Datagrams are
+    lost with chance ``loss``, doubled with ``duplicate`` and held back behind later ones with ``reorder``;
+    segments of a stream are never doubled or reordered for the application, a lost one comes late. More
+    than ``queue`` seconds of packets waiting for the bandwidth: datagrams are dropped.
+    """
+
+    latency: float = 0.0005
+    jitter: float = 0.0002
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    spike: float = 0.0
+    spike_delay: float = 0.2
+    bandwidth: float = 0.0
+    queue: float = 0.5
+
+    def delay(self, rng: Random) -> float:
+        """How long one packet is on its way, apart from bandwidth."""
+        taken = self.latency
+        if self.jitter:
+            taken += rng.expovariate(1 / self.jitter)
+        if self.spike and rng.random() < self.spike:
+            taken += self.spike_delay
+        return taken
+
+
+PERFECT = LinkQuality(latency=0.0001, jitter=0.0)
+LAN = LinkQuality()
+WAN = LinkQuality(latency=0.02, jitter=0.005, loss=0.001, duplicate=0.0005, reorder=0.001)
+LOSSY = LinkQuality(latency=0.001, jitter=0.002, loss=0.1, duplicate=0.05, reorder=0.1)
+SLOW = LinkQuality(latency=0.3, jitter=0.1, loss=0.02, spike=0.02, spike_delay=1.0)
+
+_LOOPBACK = LinkQuality(latency=0.00001, jitter=0.0)
+
+
+class PartitionError(UsageError):
+    """Groups of a partition overlap."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        super().__init__(f"host {host} stands in two groups of one partition; expected it in at most one")
+
+
+class Links:
+    """The qualities and cuts of every directed link, and each link's own luck."""
+
+    def __init__(self, seed: int, default: LinkQuality) -> None:
+        self.default = default
+        self._seed = seed
+        self._qualities: dict[tuple[str, str], LinkQuality] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._luck: dict[tuple[str, str], Random] = {}
+        self._busy_until: dict[tuple[str, str], float] = {}
+
+    # -- shape ----------------------------------------------------------------------------------------
+
+    def quality(self, source: str, target: str) -> LinkQuality:
+        if source == target:
+            return _LOOPBACK
+        return self._qualities.get((source, target), self.default)
+
+    def shape(self, source: str, target: str, quality: LinkQuality | None) -> None:
+        """Give one direction a quality of its own; None takes it back to the default."""
+        if quality is None:
+            self._qualities.pop((source, target), None)
+        else:
+            self._qualities[source, target] = quality
+
+    def cut(self, source: str, target: str) -> None:
+        self._cuts.add((source, target))
+
+    def mend(self, source: str, target: str) -> None:
+        self._cuts.discard((source, target))
+
+    def mend_all(self) -> None:
+        self._cuts.clear()
+
+    def partition(self, groups: Sequence[Iterable[str]]) -> None:
+        """Cut every link between hosts of different groups. Hosts in no group keep all their links."""
+        group_of: dict[str, int] = {}
+        for index, group in enumerate(groups):
+            for host in group:
+                if group_of.setdefault(host, index) != index:
+                    raise PartitionError(host)
+        for source, here in group_of.items():
+            for target, there in group_of.items():
+                if here != there:
+                    self.cut(source, target)
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
+
+    # -- decisions ------------------------------------------------------------------------------------
+
+    def luck(self, source: str, target: str) -> Random:
+        found = self._luck.get((source, target))
+        if found is None:
+            found = self._luck[source, target] = Random(f"{self._seed}/{source}/{target}")
+        return found
+
+    def datagram(self, source: str, target: str, size: int, now: float) -> list[float]:
+        """The delays after which copies of a datagram arrive: none where it is lost, two where doubled."""
+        quality = self.quality(source, target)
+        if self.is_cut(source, target):
+            return []
+        rng = self.luck(source, target)
+        if self._backlog(source, target, now) > quality.queue:
+            return []
+        waited = self._transmit(source, target, quality, size, now)
+        if quality.loss and rng.random() < quality.loss:
+            return []
+        delay = waited + quality.delay(rng)
+        if quality.reorder and rng.random() < quality.reorder:
+            delay += rng.uniform(1, 10) * (quality.latency + quality.jitter)
+        if quality.duplicate and rng.random() < quality.duplicate:
+            return [delay, waited + quality.delay(rng)]
+        return [delay]
+
+    def segment(self, source: str, target: str, size: int, now: float, resend_after: float) -> float | None:
+        """The delay of a stream's segment, each loss adding ``resend_after``; None: the link is cut."""
+        quality = self.quality(source, target)
+        if self.is_cut(source, target) or quality.loss >= 1:
+            return None
+        rng = self.luck(source, target)
+        delay = self._transmit(source, target, quality, size, now) + quality.delay(rng)
+        while quality.loss and rng.random() < quality.loss:
+            delay += resend_after
+        return delay
+
+    def _backlog(self, source: str, target: str, now: float) -> float:
+        """Seconds that a packet sent now waits behind others for the bandwidth."""
+        return max(0.0, self._busy_until.get((source, target), now) - now)
+
+    def _transmit(self, source: str, target: str, quality: LinkQuality, size: int, now: float) -> float:
+        """Seconds until the last byte of a packet sent now has left."""
+        if not quality.bandwidth:
+            return 0.0
+        taken = self._backlog(source, target, now) + size / quality.bandwidth
+        self._busy_until[source, target] = now + taken
+        return taken

@@ -1,0 +1,220 @@
+"""An event loop on which time is a number: it jumps to the next timer when nothing else is ready.
+
+Rules: 1. No real I/O: a loop that would block on a selector has nothing to wait for, so it moves its clock.
+2. What runs, and in which order, depends on the program alone: no thread, no system clock, no descriptor.
+3. Waiting for something that cannot come is an error that names who waits and where, never a hang.
+4. A program that never lets time pass, or that lets too much of it pass, is stopped with an error.
+
+Work handed to an executor runs inline, in its turn, on the loop's own thread: disc and hashing code is
+exercised for real, and stays deterministic.
+
+Rejected: patching ``time.monotonic``, which reaches libraries that measure real time; a loop written from
+nothing, which would drift from the semantics of asyncio's own scheduling of callbacks, tasks and contexts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import socket
+import types
+from asyncio.base_events import BaseEventLoop
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeVar
+
+from gossamer.errors import UsageError
+
+__all__ = ["DeadlockError", "InlineExecutor", "RealInputOutputError", "RunawayError", "VirtualTimeLoop"]
+
+T = TypeVar("T")
+
+_LISTED = 20
+
+
+class DeadlockError(UsageError):
+    """Nothing is ready and no timer is set, yet somebody still waits."""
+
+    def __init__(self, *, at: float, waiting: Iterable[str]) -> None:
+        self.at = at
+        self.waiting = tuple(waiting)
+        shown = "".join(f"\n  {line}" for line in self.waiting[:_LISTED])
+        more = len(self.waiting) - _LISTED
+        super().__init__(
+            f"deadlock at virtual time {at:.6f} s: nothing is ready and no timer is set; expected a "
+            "callback, a timer or a message in flight. Set a timeout on the wait, or hand threaded work to "
+            f"InlineExecutor. Waiting:{shown or ' nobody'}" + (f"\n  and {more} more" if more > 0 else "")
+        )
+
+
+class RunawayError(UsageError):
+    """The program spins at one instant, or ran past the virtual time it was given."""
+
+    def __init__(self, *, at: float, limit: str, ready: Iterable[str] = ()) -> None:
+        self.at = at
+        self.limit = limit
+        self.ready = tuple(ready)
+        shown = "".join(f"\n  {line}" for line in self.ready)
+        super().__init__(
+            f"runaway at virtual time {at:.6f} s: past the limit of {limit}. Look for a loop that never "
+            f"sleeps or a test that never ends; raise the limit only if neither is there.{shown}"
+        )
+
+
+class RealInputOutputError(UsageError):
+    """Something asked the virtual loop for a socket, a name or a signal of the real system."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(
+            f"{call} on a virtual-time loop, which has no real input or output; "
+            "take a host of SimNetwork as the Network, or run this test on a system loop"
+        )
+
+
+class InlineExecutor(concurrent.futures.Executor):
+    """Runs what it is given at once, on the caller's thread: for nodes that are simulated."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  the future carries it to whoever waits
+            future.set_exception(error)
+        return future
+
+
+class _VirtualSelector:
+    """Stands where the loop keeps its selector: 'blocking' moves the clock to the next timer."""
+
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loop._advance(timeout)
+        return []
+
+
+class VirtualTimeLoop(BaseEventLoop):
+    """An asyncio loop in virtual time.
+
+    ``max_time`` bounds the virtual seconds a program may take, ``max_turns`` the turns of the loop at one
+    instant. ``time()`` starts at ``start``.
+    """
+
+    # Kept by BaseEventLoop; named here because its stubs hide them.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(
+        self, *, start: float = 0.0, max_time: float = 7 * 86_400.0, max_turns: int = 1_000_000
+    ) -> None:
+        super().__init__()
+        self._now = start
+        self._end = start + max_time
+        self._max_time = max_time
+        self._max_turns = max_turns
+        self._turns = 0
+        self._clock_resolution = 1e-9
+        self._selector = _VirtualSelector(self)
+
+    def time(self) -> float:
+        return self._now
+
+    def _advance(self, timeout: float | None) -> None:
+        if timeout == 0:
+            self._turns += 1
+            if self._turns > self._max_turns:
+                ready = [repr(handle) for handle in list(self._ready)[:_LISTED]]
+                self._turns = 0
+                raise RunawayError(
+                    at=self._now, limit=f"{self._max_turns} turns without a moment", ready=ready
+                )
+            return
+        self._turns = 0
+        if timeout is None:
+            raise DeadlockError(at=self._now, waiting=self._waiting())
+        # The loop has dropped cancelled timers from the head, so this one is due next. Taking its time as it
+        # is, and not now + timeout, keeps instants exact.
+        due = self._scheduled[0].when()
+        if due > self._end:
+            # Once only: what tidies up after the error may still need timers.
+            self._end = float("inf")
+            raise RunawayError(at=self._now, limit=f"{self._max_time:g} virtual seconds")
+        self._now = max(self._now, due)
+
+    def _waiting(self) -> list[str]:
+        return sorted(_describe(task) for task in asyncio.all_tasks(self))
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none: this loop has no descriptors."""
+
+    def _write_to_self(self) -> None:
+        """Nothing sleeps in a selector, so nothing needs waking."""
+
+    # -- what would be threads ------------------------------------------------------------------------
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run ``func`` inline, in a turn of its own, whatever the executor."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if future.done():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001  the future carries it to whoever waits
+                future.set_exception(error)
+
+        self.call_soon(run)
+        return future
+
+    # -- what would be the real system ----------------------------------------------------------------
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """Literals only: there is no resolver here."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                socket.inet_pton(family, host or "")
+            except (OSError, TypeError):
+                continue
+            return [(family, options.get("type") or socket.SOCK_STREAM, 0, "", (host, port))]
+        raise RealInputOutputError(f"getaddrinfo({host!r})")
+
+    def _refuse(self, call: str) -> NoReturn:
+        raise RealInputOutputError(call)
+
+    async def create_connection(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("create_connection()")
+
+    async def create_server(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("create_server()")
+
+    async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("create_datagram_endpoint()")
+
+    async def create_unix_connection(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("create_unix_connection()")
+
+    async def create_unix_server(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("create_unix_server()")
+
+    async def subprocess_exec(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("subprocess_exec()")
+
+    async def subprocess_shell(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("subprocess_shell()")
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """A task's name and the innermost line at which it is suspended."""
+    where: Any = task.get_coro()
+    frame: types.FrameType | None = None
+    name = getattr(where, "__qualname__", "?")
+    while where is not None:
+        frame = getattr(where, "cr_frame", None) or getattr(where, "gi_frame", None) or frame
+        where = getattr(where, "cr_await", None) or getattr(where, "gi_yieldfrom", None)
+    at = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "not started"
+    return f"{task.get_name()} in {name}, at {at}"
