@@ -21,10 +21,6 @@ def run_in_a_process(seed, hash_seed):
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[1])},
-            **os.environ,
-            "PYTHONHASHSEED": hash_seed,
-            "PYTHONPATH": os.path.dirname(os.path.dirname(__file__)),
-        },
         capture_output=True,
         text=True,
         timeout=60,
