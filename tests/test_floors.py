@@ -1,0 +1,103 @@
+"""The house has floors: a package imports only from floors below its own, whatever way it imports."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "gossamer"
+GROUND = ("errors", "clock", "network", "config")
+FLOORS = (
+    "supervisor",
+    "gossip",
+    "distribution",
+    "discovery",
+    "mnesia_like",
+    "routes",
+    "autoheal",
+    "mqtt",
+    "audit",
+    "api",
+    "node",
+    "cli",
+    "testing",
+)
+# Stands beside the house: jobs in processes of their own, which know the broker by what it writes.
+SPARK_MAY_IMPORT = "gossamer.audit.schema"
+
+
+def modules():
+    """Every module below the front door of the house itself."""
+    return sorted(
+        path for path in ROOT.rglob("*.py") if path not in (ROOT / "__init__.py", ROOT / "__main__.py")
+    )
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path):
+    """The modules of gossamer that a file imports, in functions and for types too."""
+    package = path.relative_to(ROOT.parent).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*start, *([node.module] if node.module else [])))
+            # "from gossamer import x" may name a module; anything deeper is decided by its package.
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "gossamer" else [base]
+        else:
+            continue
+        yield from ((name, node.lineno) for name in names if name.split(".")[0] == "gossamer")
+
+
+def floor(module):
+    """Its number from the ground, or None for what is on no floor (the front door, spark)."""
+    part = module.split(".")[1]
+    if part in GROUND or part == "__version__":
+        return 0
+    return FLOORS.index(part) + 1 if part in FLOORS else None
+
+
+def violation(importer, imported):
+    """Why this import is not allowed, or None."""
+    if imported.split(".")[:2] == importer.split(".")[:2]:
+        return None
+    if importer.split(".")[1] == "spark":
+        return None if imported.startswith(SPARK_MAY_IMPORT) else f"spark may import {SPARK_MAY_IMPORT} only"
+    here, there = floor(importer), floor(imported)
+    if here is None:
+        return f"{importer} stands on no floor: add its package to the list"
+    if there is None:
+        return f"{imported} stands on no floor; nothing in the house may import it"
+    if there > here or (there == here and here > 0):
+        return f"floor {here} may not import floor {there}"
+    return None
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_module_imports_only_from_floors_below(path):
+    importer = name_of(path)
+    found = [
+        f"{path}:{line} imports {imported}: {why}"
+        for imported, line in imports_of(path)
+        if (why := violation(importer, imported))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_rule_itself():
+    """It sees what it should, so that a silent pass means something."""
+    assert violation("gossamer.gossip.core", "gossamer.supervisor") is None
+    assert violation("gossamer.gossip.core", "gossamer.gossip.wire") is None
+    assert violation("gossamer.gossip.core", "gossamer.clock") is None
+    assert violation("gossamer.config.schema", "gossamer.errors") is None
+    assert violation("gossamer.supervisor.process", "gossamer.gossip")
+    assert violation("gossamer.clock", "gossamer.supervisor")
+    assert violation("gossamer.routes", "gossamer.node")
+    assert violation("gossamer.spark.jobs", "gossamer.audit")
+    assert violation("gossamer.spark.jobs", "gossamer.audit.schema") is None
+    assert violation("gossamer.other", "gossamer.errors")
