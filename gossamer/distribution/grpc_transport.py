@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -30,6 +31,9 @@ from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address
 
 __all__ = ["GrpcTransport"]
+
+# gRPC writes a line for every connection that ends with its server; the links report what matters.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"

@@ -1,0 +1,195 @@
+"""Links between nodes beside bare grpc.aio: round trips of small frames, and frames a second in batches.
+
+Both ends run in one process on one event loop, for ours and for the bare calls alike, so the figures are the
+cost of both ends together. Run: ``python bench/distribution.py [--seconds 2] [--loop uvloop|asyncio]``
+"""
+
+import argparse
+import asyncio
+import random
+import time
+
+import grpc
+import grpc.aio
+import structlog
+import uvloop
+
+from gossamer.distribution import Distribution, GrpcTransport, StreamTransport
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import Runtime, Supervisor
+
+LOCAL = ("127.0.0.1", 0)
+PAYLOAD = b"x" * 64
+
+
+async def bare_unary(seconds):
+    """Unary calls of 64 bytes, one after another."""
+
+    async def echo(request, context):
+        return request
+
+    server = grpc.aio.server()
+    handler = grpc.method_handlers_generic_handler(
+        "bare", {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+    )
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary("/bare/Echo")
+        await call(PAYLOAD)
+        rate = await repeat(lambda: call(PAYLOAD), seconds)
+    await server.stop(None)
+    return rate
+
+
+async def bare_stream(seconds):
+    """Echoes over one bidirectional stream, one after another."""
+
+    async def echo(requests, context):
+        while (message := await context.read()) is not grpc.aio.EOF:
+            await context.write(message)
+
+    server = grpc.aio.server()
+    handler = grpc.method_handlers_generic_handler(
+        "bare", {"Echo": grpc.stream_stream_rpc_method_handler(echo)}
+    )
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.stream_stream("/bare/Echo")()
+
+        async def once():
+            await call.write(PAYLOAD)
+            await call.read()
+
+        await once()
+        rate = await repeat(once, seconds)
+        call.cancel()
+    await server.stop(None)
+    return rate
+
+
+async def repeat(operation, seconds):
+    """How often a second."""
+    count, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        await operation()
+        count += 1
+    return count / (time.perf_counter() - start)
+
+
+async def pair(transport):
+    nodes = []
+    for name in ("a", "b"):
+        runtime = Runtime(name, 1)
+        node = Distribution(runtime, transport(), cookie="bench", address=LOCAL, rng=random.Random(1))
+        await runtime.start(Supervisor, [node.child_spec()])
+        nodes.append(node)
+    a, b = nodes
+    up = asyncio.Event()
+    for node in nodes:
+        node.subscribe(lambda event: up.set() if a.nodes() and b.nodes() else None)
+    a.connect("b", 1, b.address)
+    b.connect("a", 1, a.address)
+    await up.wait()
+    return a, b
+
+
+async def link_round_trip(transport, purpose, seconds):
+    """A frame there and a frame back, acked, one after another."""
+    a, b = await pair(transport)
+    arrived = None
+
+    def back(frame):
+        b.send("a", purpose, frame.payload)
+        b.done(frame)
+
+    def here(frame):
+        a.done(frame)
+        arrived.set_result(None)
+
+    b.on_frame(purpose, back)
+    a.on_frame(purpose, here)
+
+    async def once():
+        nonlocal arrived
+        arrived = asyncio.get_running_loop().create_future()
+        a.send("b", purpose, PAYLOAD)
+        await arrived
+
+    await once()
+    rate = await repeat(once, seconds)
+    await a.runtime.stop()
+    await b.runtime.stop()
+    return rate
+
+
+async def link_flood(transport, seconds, *, reliable, window=20_000, burst=200):
+    """Frames of 64 bytes as fast as the receiver acks them (or takes them, unreliable)."""
+    a, b = await pair(transport)
+    taken = 0
+    room = asyncio.Event()
+
+    def take(frame):
+        nonlocal taken
+        taken += 1
+        b.done(frame)
+        if taken % 1000 == 0:
+            room.set()
+
+    b.on_frame("data", take)
+    a.on_ack("data", lambda peer, number: room.set())
+    sent, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        for _ in range(burst):
+            a.send("b", "data", PAYLOAD, reliable)
+        sent += burst
+        while sent - taken > window:
+            room.clear()
+            await room.wait()
+        await asyncio.sleep(0)
+    while taken < sent:
+        room.clear()
+        try:
+            await asyncio.wait_for(room.wait(), 0.2)
+        except TimeoutError:
+            break
+    rate = taken / (time.perf_counter() - start)
+    await a.runtime.stop()
+    await b.runtime.stop()
+    return rate
+
+
+async def main(seconds):
+    def stream():
+        return StreamTransport(SystemNetwork())
+
+    rows = [
+        ("bare grpc.aio unary", "round trips/s", await bare_unary(seconds)),
+        ("bare grpc.aio bidi stream", "round trips/s", await bare_stream(seconds)),
+        ("link, gRPC, control", "round trips/s", await link_round_trip(GrpcTransport, "control", seconds)),
+        (
+            "link, gRPC, data (prompt acks)",
+            "round trips/s",
+            await link_round_trip(GrpcTransport, "data", seconds),
+        ),
+        ("link, framed TCP, control", "round trips/s", await link_round_trip(stream, "control", seconds)),
+        ("link, gRPC, reliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=True)),
+        ("link, gRPC, unreliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=False)),
+        ("link, framed TCP, reliable", "frames/s", await link_flood(stream, seconds, reliable=True)),
+    ]
+    for what, unit, rate in rows:
+        print(f"{what:34} {rate:12,.0f} {unit:14} {1e6 / rate:8.1f} µs")
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--loop", choices=["uvloop", "asyncio"], default="uvloop")
+    options = parser.parse_args()
+    factory = uvloop.new_event_loop if options.loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main(options.seconds))
