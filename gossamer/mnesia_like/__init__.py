@@ -1,1 +1,56 @@
-"""Replicated tables."""
+"""Replicated tables, in Mnesia's words: ``local`` to a node, or ``owned`` row by row.
+
+Reads are synchronous and from memory. See ``table`` for what a table offers, ``replication`` for how owned
+rows travel, ``disc`` for what survives a crash, ``link`` for what carries frames.
+"""
+
+from gossamer.mnesia_like.disc import Disc
+from gossamer.mnesia_like.discqueue import DiscBehindError
+from gossamer.mnesia_like.errors import (
+    BadFrameError,
+    BadKeyError,
+    BadTableError,
+    BadValueError,
+    CorruptTablesError,
+    DiscError,
+    DiscFullError,
+    DiscLockedError,
+    DiscReadOnlyError,
+    NoSuchTableError,
+    NotOwnerError,
+    TableExistsError,
+    TablesNotLoadedError,
+)
+from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
+from gossamer.mnesia_like.replica import Change
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.store import DiscProcessMissingError, Store
+from gossamer.mnesia_like.table import LocalTable, OwnedTable, Subscription, TableEvent
+
+__all__ = [
+    "BadFrameError",
+    "BadKeyError",
+    "BadTableError",
+    "BadValueError",
+    "Change",
+    "CorruptTablesError",
+    "Disc",
+    "DiscBehindError",
+    "DiscError",
+    "DiscFullError",
+    "DiscLockedError",
+    "DiscProcessMissingError",
+    "DiscReadOnlyError",
+    "LocalTable",
+    "NoSuchTableError",
+    "NotOwnerError",
+    "OwnedTable",
+    "ReplicationLink",
+    "ReplicationSink",
+    "Store",
+    "Subscription",
+    "TableDef",
+    "TableEvent",
+    "TableExistsError",
+    "TablesNotLoadedError",
+]

@@ -107,6 +107,13 @@ class Feed:
             # A request that was overtaken by a later one asks for less than is known to be there.
             self._rewind(self.acked)
 
+    def again(self) -> None:
+        """What is in flight may be lost: send it again."""
+        if self._snapshot is None:
+            self._rewind(self.acked)
+        elif self._snapshot.parts:
+            self._ack_part(self._snapshot, self._snapshot.parts[0][0] - 1, resend=True)
+
     def pump(self) -> list[bytes]:
         """The messages to send now."""
         messages: list[bytes] = []

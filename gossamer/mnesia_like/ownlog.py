@@ -19,15 +19,13 @@ from typing import Any
 from gossamer.mnesia_like.digest import Sweep
 from gossamer.mnesia_like.errors import NotOwnerError
 from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
 from gossamer.mnesia_like.wire import encode_delta
 
 __all__ = ["OwnLog"]
 
 _MISSING: Any = object()
 _BATCH = 128 * 1024
-# Equal scalars of these types are the same row; 0.0 and -0.0 are equal and not the same.
-_COMPARABLE = frozenset({str, bytes, int, bool, type(None)})
 
 
 class OwnLog:
@@ -83,8 +81,7 @@ class OwnLog:
         value = canonical(self._table, value)
         encoded = encoded_key + encode_value(self._table, value, self._max_value)
         rows = self.rows
-        old = rows.get(key, _MISSING)
-        if type(old) is type(value) and type(value) in _COMPARABLE and old == value:
+        if same(rows.get(key, _MISSING), value):
             return None
         size = len(encoded)
         if self._open_size and self._open_size + size > _BATCH:

@@ -7,7 +7,7 @@ line. The shell carries them out in order.
 How rows travel: on ``peer_up`` each side names its tables and asks to *follow* the other's, saying how far
 it got. The owner answers with its newest number and feeds deltas, or a snapshot first. The follower confirms
 what took effect, once an event, not once a delta. Lost frames show as gaps, or as a Head that the owner
-repeats while a peer stays behind; either way the follower asks again. Once a while the owner marks a position,
+repeats while a peer stays behind; either way the follower asks again. Once a while the owner marks a place,
 both sides take a digest there, and a follower that differs takes all rows again.
 
 Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
@@ -33,6 +33,7 @@ from gossamer.mnesia_like.wire import (
     Digest,
     Follow,
     Head,
+    Lapsed,
     Mark,
     Message,
     Refused,
@@ -88,6 +89,8 @@ class _Peer:
     creation: int
     # None until it has said which tables it has.
     tables: frozenset[str] | None = None
+    # It is to be told which tables we have.
+    roster_due: bool = True
     outbox: list[bytes] = field(default_factory=list)
     # Tables of the peer's to confirm when this event is done; True: ask for what is missing too.
     acks: dict[str, bool] = field(default_factory=dict)
@@ -143,21 +146,26 @@ class Replication:
         state = OwnedState(definition, log)
         state.marked_at = now
         self.tables[definition.name] = state
-        roster = encode(Roster(list(self.tables)))
         for name, peer in self._peers.items():
-            peer.outbox.append(roster)
+            peer.roster_due = True
             self._follow(name, peer, state, now)
         return state, self._done(now)
 
     def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
         """``name`` can be reached; again, where it was up already and frames may have been lost between."""
-        for state in self.tables.values():
-            if state.feeds.pop(name, None) is not None:
-                self._repin(state)
-        peer = self._peers[name] = _Peer(creation)
-        peer.outbox.append(encode(Roster(list(self.tables))))
+        peer = self._peers.get(name)
+        if peer is None or peer.creation != creation:
+            peer = self._peers[name] = _Peer(creation)
+            for state in self.tables.values():
+                if state.feeds.pop(name, None) is not None:
+                    self._repin(state)
+        peer.roster_due = True
         for state in self.tables.values():
             self._follow(name, peer, state, now)
+            feed = state.feeds.get(name)
+            if feed is not None:
+                feed.again()
+                self._pump_one(state, name, feed)
         return self._done(now)
 
     def peer_down(self, name: str, now: float, *, left: bool = False) -> list[Action]:
@@ -211,7 +219,7 @@ class Replication:
                     replica.expire(now)
                 elif not replica.answered:
                     if not replica.purging and replica.may_ask(now):
-                        peer.outbox.append(encode(Roster(list(self.tables))))
+                        peer.roster_due = True
                         self._ask(peer, replica)
                 elif replica.missing and replica.refused is None:
                     peer.acks[state.definition.name] = True
@@ -220,6 +228,15 @@ class Replication:
                 behind = feed.acked < log.last or feed.base is not None
                 if behind and now - feed.heard >= self._retry:
                     self._peers[name].outbox.append(encode(Head(state.definition.name, log.last)))
+            for name, peer in self._peers.items():
+                # It may believe that it follows us: each side sees the other go down by itself.
+                if (
+                    name not in state.feeds
+                    and log.last
+                    and peer.tables
+                    and state.definition.name in peer.tables
+                ):
+                    peer.outbox.append(encode(Head(state.definition.name, log.last)))
             if now - state.marked_at >= self._digest_interval:
                 state.marked_at = now
                 self._mark(state)
@@ -286,6 +303,9 @@ class Replication:
     # -- messages
 
     def _handle(self, name: str, peer: _Peer, message: Message, now: float) -> None:
+        # Who begins anew has forgotten what we said.
+        if isinstance(message, Follow):
+            peer.roster_due = True
         if isinstance(message, Roster):
             self._on_roster(name, peer, message, now)
             return
@@ -307,9 +327,9 @@ class Replication:
         if replica is None or replica.purging or not replica.up:
             self.counts["stray"] += 1
             return
-        self._on_rows(name, peer, replica, message)
+        self._on_rows(name, peer, replica, message, now)
 
-    def _on_rows(self, name: str, peer: _Peer, replica: Replica, message: Message) -> None:
+    def _on_rows(self, name: str, peer: _Peer, replica: Replica, message: Message, now: float) -> None:
         table = replica.definition.name
         match message:
             case Delta():
@@ -330,6 +350,12 @@ class Replication:
                     self._report(
                         "table_refused", table=table, peer=name, here=replica.definition.shape, there=shape
                     )
+            case Lapsed():
+                # Once: every Ack on its way is answered so.
+                if replica.answered:
+                    replica.answered = False
+                    replica.asked = now
+                    self._ask(peer, replica)
             case Mark(number=number):
                 replica.begin_sweep(number)
             case Digest():
@@ -365,7 +391,7 @@ class Replication:
     def _on_ack(self, name: str, state: OwnedState, message: Ack, now: float) -> None:
         feed = state.feeds.get(name)
         if feed is None:
-            self.counts["stray"] += 1
+            self._peers[name].outbox.append(encode(Lapsed(state.definition.name)))
             return
         before = feed.acked
         if message.resend:
@@ -447,6 +473,9 @@ class Replication:
                     encode(Ack(table, replica.position, replica.session, replica.index, resend))
                 )
             peer.acks.clear()
+            if peer.roster_due:
+                peer.roster_due = False
+                peer.outbox.insert(0, encode(Roster(list(self.tables))))
             if peer.outbox:
                 for frame in encode_frames(self.creation, peer.creation, peer.outbox):
                     self._actions.append(Send(name, frame))

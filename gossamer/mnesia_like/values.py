@@ -18,7 +18,7 @@ import msgspec
 
 from gossamer.mnesia_like.errors import BadKeyError, BadValueError
 
-__all__ = ["KEY_TYPES", "Key", "Value", "canonical", "decode", "encode", "encode_key", "encode_value"]
+__all__ = ["KEY_TYPES", "Key", "Value", "canonical", "decode", "encode", "encode_key", "encode_value", "same"]
 
 Key = Any
 Value = Any
@@ -26,6 +26,8 @@ Value = Any
 KEY_TYPES = frozenset({str, bytes, int, tuple})
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 _MAX_DEPTH = 32
+# Equal scalars of these types are the same value; 0.0 and -0.0 are equal and not the same.
+_COMPARABLE = frozenset({str, bytes, int, bool, type(None)})
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
@@ -76,6 +78,11 @@ def canonical(table: str, value: Value) -> Value:
     if type(value) in _SCALARS:
         return value
     return _copy(table, value, "value", _MAX_DEPTH)
+
+
+def same(old: object, new: Value) -> bool:
+    """Whether writing ``new`` over ``old`` would change nothing; False where that is costly to know."""
+    return type(old) is type(new) and type(new) in _COMPARABLE and old == new
 
 
 def _copy(table: str, value: Value, where: str, depth: int) -> Value:

@@ -26,6 +26,7 @@ __all__ = [
     "Digest",
     "Follow",
     "Head",
+    "Lapsed",
     "Mark",
     "Message",
     "Refused",
@@ -103,6 +104,12 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     resend: bool
 
 
+class Lapsed(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+    """Answer to an Ack: I do not know you as a follower (any more); follow again."""
+
+    table: str
+
+
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag="m"):
     """Now, at ``number``, take a digest of my rows."""
 
@@ -119,7 +126,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     total: int
 
 
-Message = Roster | Follow | Refused | Head | Delta | Chunk | Ack | Mark | Digest
+Message = Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
 

@@ -107,6 +107,14 @@ class Lossy:
         machine = self.machines[name]
         self.run(machine, machine.core.flush(self.now))
 
+    def blink(self, one: str, two: str) -> None:
+        """Only ``one`` sees the other go down and come back."""
+        pair = frozenset((one, two))
+        if one != two and pair not in self.cut and one in self.machines and two in self.machines:
+            machine = self.machines[one]
+            self.run(machine, machine.core.peer_down(two, self.now))
+            self._up(machine, self.machines[two])
+
     def mend(self) -> None:
         self.loss = 0.0
         for pair in sorted(self.cut, key=sorted):

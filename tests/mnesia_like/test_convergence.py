@@ -18,6 +18,7 @@ steps = st.one_of(
     st.tuples(st.just("flush"), st.sampled_from(NAMES)),
     st.tuples(st.just("partition"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
     st.tuples(st.just("heal"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("blink"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
     st.tuples(st.just("restart"), st.sampled_from(NAMES)),
     st.tuples(st.just("leave"), st.sampled_from(NAMES)),
     st.tuples(st.just("advance"), st.sampled_from([0.01, 0.3, 2.0, 30.0])),
@@ -40,6 +41,8 @@ def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
                 net.partition(one, two)
             case ("heal", str(one), str(two)):
                 net.heal(one, two)
+            case ("blink", str(one), str(two)):
+                net.blink(one, two)
             case ("restart", str(name)):
                 if name in net.machines:
                     net.crash(name)

@@ -1,0 +1,294 @@
+"""The store: all tables of one node, and the processes that keep them.
+
+A store is made before its processes run and outlives each of them; ``child_spec`` is what a supervisor
+starts. Tables without peers and without disc work before that. A table with a disc copy needs the disc
+process, since creating it reads what the disc holds.
+
+Rule: starting never hangs. ``wait_for_tables`` is bounded and says what is missing; the tables can be used
+with what they hold meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from typing import Any, Literal, overload
+
+import structlog
+
+from gossamer.clock import Clock, SystemClock
+from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.disc import Disc
+from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.errors import (
+    BadTableError,
+    DiscError,
+    NoSuchTableError,
+    TableExistsError,
+    TablesNotLoadedError,
+)
+from gossamer.mnesia_like.link import ReplicationLink
+from gossamer.mnesia_like.replication import Action, Confirmed, Replication, Report, Send
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Load, Replicator
+from gossamer.mnesia_like.table import LocalTable, OwnedTable, Table, TableOwner
+from gossamer.supervisor import ChildSpec, Pid, Supervisor
+
+__all__ = ["DiscProcessMissingError", "Store"]
+
+log = structlog.get_logger(__name__)
+
+_POLL = 0.02
+_LOAD_TIMEOUT = 300.0
+
+
+class DiscProcessMissingError(UnavailableError):
+    """A table with a disc copy was asked of a store whose disc process does not run."""
+
+    def __init__(self, table: str, *, configured: bool) -> None:
+        self.table = table
+        self.configured = configured
+        what = "start the store's child_spec() first" if configured else "make the store with disc=Disc(path)"
+        super().__init__(f"table {table!r} keeps a disc copy and no disc process runs; {what}")
+
+
+class Store(TableOwner):
+    """See the module.
+
+    ``tick`` in seconds: how often unanswered messages, purges and digests are looked after. ``executor`` runs
+    what blocks (a thread of its own where None); ``replication`` are options of :class:`Replication`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        clock: Clock | None = None,
+        link: ReplicationLink | None = None,
+        disc: Disc | None = None,
+        executor: Executor | None = None,
+        tick: float = 0.5,
+        disc_retry: float = 1.0,
+        **replication: Any,
+    ) -> None:
+        self.node = node
+        self.clock: Clock = clock or SystemClock()
+        self.link = link
+        self.tick = tick
+        self.replication = Replication(node=node, creation=creation, **replication)
+        self.queue = DiscQueue()
+        self.replicator_bell = Doorbell()
+        self.disc_bell = Doorbell()
+        self._disc = None if disc is None else DiscHandle(disc, executor=executor, retry=disc_retry)
+        self._tables: dict[str, LocalTable | OwnedTable] = {}
+        self._creating = asyncio.Lock()
+
+    # -- processes
+
+    def child_spec(self, id: str = "mnesia_like") -> ChildSpec:  # noqa: A002 - the supervisor's word
+        """The subtree that keeps the tables, for a supervisor to start."""
+        return ChildSpec(id, functools.partial(self._start_link, id), type="supervisor")
+
+    async def _start_link(self, name: str) -> Pid:
+        children = [ChildSpec("replicator", functools.partial(Replicator.start_link, self))]
+        if self._disc is not None:
+            # First, and stopped last: what the others write on their way out still reaches the disc.
+            start = functools.partial(DiscServer.start_link, self, self._disc)
+            children.insert(0, ChildSpec("disc", start))
+        return await Supervisor.start_link(children, intensity=5, period=10.0, name=name)
+
+    # -- tables
+
+    @overload
+    async def create_table(
+        self, name: str, *, replication: Literal["owned"], **options: Any
+    ) -> OwnedTable: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, replication: Literal["local"] = "local", **options: Any
+    ) -> LocalTable: ...
+
+    async def create_table(
+        self, name: str, *, replication: Literal["local", "owned"] = "local", **options: Any
+    ) -> LocalTable | OwnedTable:
+        """Create a table, or get the one there is of the same definition; see :class:`TableDef` for options.
+
+        A table with a disc copy comes back with the rows that this node had written to it before.
+
+        Raises:
+            BadTableError: a definition that cannot be.
+            TableExistsError: it exists with another definition.
+            DiscError, UnavailableError: its disc copy cannot be read; the table was not created.
+        """
+        try:
+            definition = TableDef(name=name, replication=replication, **options)
+        except TypeError as error:
+            raise BadTableError(
+                name, option="an option", got=", ".join(options), expected=", ".join(TableDef.__slots__)
+            ) from error
+        async with self._creating:
+            existing = self._tables.get(name)
+            if existing is not None:
+                if existing.definition != definition:
+                    raise TableExistsError(name, existing=str(existing.definition), asked=str(definition))
+                return existing
+            rows = await self._load(definition) if definition.storage == "disc_copies" else {}
+            table = self._make(definition)
+            self._tables[name] = table
+            table.restore(rows)
+            return table
+
+    def table(self, name: str) -> LocalTable | OwnedTable:
+        """A table that was created.
+
+        Raises:
+            NoSuchTableError: it was not.
+        """
+        try:
+            return self._tables[name]
+        except KeyError:
+            raise NoSuchTableError(name, list(self._tables)) from None
+
+    def tables(self) -> list[str]:
+        """The names of all tables, in the order of their creation."""
+        return list(self._tables)
+
+    async def wait_for_tables(
+        self, names: Iterable[str] | None = None, *, timeout: float = 10.0, peers: Iterable[str] = ()
+    ) -> None:
+        """Wait until the tables hold all rows of all peers that are up, and ``peers`` are up.
+
+        Raises:
+            NoSuchTableError: a name is not a table.
+            TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of whom.
+        """
+        wanted = [t for t in map(self.table, names or self._tables) if isinstance(t, OwnedTable)]
+        expected = list(peers)
+        start = self.clock.monotonic()
+        while True:  # bounded by the timeout
+            up = self.replication.peers()
+            missing = [f"{name} is not connected" for name in expected if name not in up]
+            for table in wanted:
+                missing += self.replication.not_loaded(table.name)
+            if not missing:
+                return
+            if self.clock.monotonic() - start >= timeout:
+                raise TablesNotLoadedError(missing, waited=timeout)
+            await asyncio.sleep(_POLL)
+
+    def table_info(self, name: str) -> dict[str, Any]:
+        """What an operator wants to know of one table.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        table = self.table(name)
+        definition = table.definition
+        info: dict[str, Any] = {
+            "name": name,
+            "type": definition.type,
+            "storage": definition.storage,
+            "replication": definition.replication,
+            "size": len(table),
+        }
+        if isinstance(table, OwnedTable):
+            state = self.replication.tables[name]
+            peers = self.replication.peers()
+            info["position"] = state.log.position
+            info["log_bytes"] = state.log.log_size
+            info["owners"] = {self.node: len(state.log.rows)} | {
+                owner: len(replica.rows) for owner, replica in state.replicas.items()
+            }
+            info["replicas"] = {
+                owner: {
+                    "up": owner in peers,
+                    "position": replica.position,
+                    "behind": max(0, replica.head - replica.position),
+                    "loaded": replica.loaded,
+                    "repairs": replica.repairs,
+                }
+                for owner, replica in state.replicas.items()
+            }
+            info["followers"] = {
+                peer: {"confirmed": feed.acked, "in_flight_bytes": feed.in_flight}
+                for peer, feed in state.feeds.items()
+            }
+        return info
+
+    def system_info(self) -> dict[str, Any]:
+        """What an operator wants to know of the store."""
+        return {
+            "node": self.node,
+            "creation": self.replication.creation,
+            "tables": self.tables(),
+            "peers": self.replication.peers(),
+            "counts": dict(self.replication.counts),
+            "disc": None
+            if self._disc is None
+            else {
+                "path": str(self._disc.disc.path),
+                "waiting": self.queue.waiting,
+                "failed": None if self.queue.failed is None else str(self.queue.failed),
+            },
+        }
+
+    # -- what tables and processes ask of the store
+
+    def written(self, table: Table) -> None:
+        """Rows of ``table`` were written in this turn."""
+        if table.definition.replication == "owned":
+            self.replicator_bell.ring()
+        if table.definition.storage == "disc_copies":
+            self.disc_bell.ring()
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out what the replication core decided, in order."""
+        link = self.link
+        for action in actions:
+            if isinstance(action, Send):
+                if link is not None:
+                    link.send(action.peer, action.frame)
+            elif isinstance(action, Confirmed):
+                self._owned(action.table).confirmed()
+            elif isinstance(action, Report):
+                log.info(action.event, **dict(action.fields))
+            else:
+                self._owned(action.table).dispatch(action)
+
+    # -- inside
+
+    def _make(self, definition: TableDef) -> LocalTable | OwnedTable:
+        if definition.replication == "local":
+            return LocalTable(definition, node=self.node, disc=self.queue, owner=self)
+        state, actions = self.replication.create(definition, self.clock.monotonic())
+        table = OwnedTable(
+            definition,
+            state,
+            node=self.node,
+            disc=self.queue,
+            owner=self,
+            visible=functools.partial(self.replication.visible, definition.name),
+        )
+        self._tables[definition.name] = table
+        self.perform(actions)
+        return table
+
+    async def _load(self, definition: TableDef) -> dict[Any, Any]:
+        process = self.disc_bell.process
+        if process is None:
+            raise DiscProcessMissingError(definition.name, configured=self._disc is not None)
+        runtime, pid = process
+        rows = await runtime.call(pid, Load(definition), timeout=_LOAD_TIMEOUT)
+        if isinstance(rows, DiscError):
+            raise rows
+        loaded: dict[Any, Any] = rows
+        return loaded
+
+    def _owned(self, name: str) -> OwnedTable:
+        table = self._tables[name]
+        assert isinstance(table, OwnedTable)  # noqa: S101
+        return table

@@ -1,0 +1,117 @@
+"""In-memory links between stores, and nodes to put stores into."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gossamer.mnesia_like import ReplicationSink, Store
+from gossamer.supervisor import Runtime, Supervisor
+
+
+class HubLink:
+    """One node's end: every frame arrives one loop turn later."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self.hub = hub
+        self.name = name
+        self.creation = 0
+        self.sink: ReplicationSink | None = None
+        self.sent = 0
+
+    def peers(self) -> dict[str, int]:
+        return {
+            n: link.creation
+            for n, link in self.hub.links.items()
+            if n != self.name and frozenset((n, self.name)) not in self.hub.cut
+        }
+
+    def send(self, peer: str, frame: bytes) -> None:
+        self.sent += 1
+        asyncio.get_running_loop().call_soon(self.hub.deliver, self.name, peer, frame)
+
+    def attach(self, sink: ReplicationSink) -> None:
+        self.sink = sink
+
+
+class Hub:
+    """All the links."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, HubLink] = {}
+        self.cut: set[frozenset[str]] = set()
+        self._creation = 0
+
+    def join(self, name: str) -> HubLink:
+        self._creation += 1
+        link = HubLink(self, name)
+        link.creation = self._creation
+        for other in self.links.values():
+            if other.sink is not None:
+                other.sink.peer_up(name, link.creation)
+        self.links[name] = link
+        return link
+
+    def part(self, name: str, *, left: bool) -> None:
+        del self.links[name]
+        for other in self.links.values():
+            if other.sink is not None:
+                other.sink.peer_down(name, left=left)
+
+    def partition(self, one: str, two: str) -> None:
+        self.cut.add(frozenset((one, two)))
+        for a, b in ((one, two), (two, one)):
+            sink = self.links[a].sink
+            assert sink is not None
+            sink.peer_down(b, left=False)
+
+    def heal(self, one: str, two: str) -> None:
+        self.cut.discard(frozenset((one, two)))
+        for a, b in ((one, two), (two, one)):
+            sink = self.links[a].sink
+            assert sink is not None
+            sink.peer_up(b, self.links[b].creation)
+
+    def deliver(self, source: str, target: str, frame: bytes) -> None:
+        link = self.links.get(target)
+        if link is not None and link.sink is not None and frozenset((source, target)) not in self.cut:
+            link.sink.frame(source, frame)
+
+
+class Host:
+    """A store and the runtime that keeps it."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self.store = store
+        self.runtime = runtime
+
+    def child(self, label: str) -> Any:
+        """The pid of the process of that class."""
+        for pid in self.runtime.processes():
+            entry = self.runtime.table[pid]
+            if entry.label == label:
+                return pid
+        raise LookupError(label)
+
+
+@contextlib.asynccontextmanager
+async def host(name: str, hub: Hub | None = None, **options: Any) -> AsyncIterator[Host]:
+    """A running store, stopped in order at the end."""
+    link = None if hub is None else hub.join(name)
+    creation = 1 if link is None else link.creation
+    store = Store(node=name, creation=creation, link=link, **options)
+    runtime = Runtime(node=name, creation=creation)
+    await runtime.start(Supervisor, [store.child_spec()], name="top")
+    try:
+        yield Host(store, runtime)
+    finally:
+        await runtime.stop()
+
+
+async def until(condition: Any, seconds: float = 5.0) -> None:
+    """Let the loop turn until ``condition()``; fails when it never comes true."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - any state of any object may be waited for
+            await asyncio.sleep(0)

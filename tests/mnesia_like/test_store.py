@@ -1,0 +1,277 @@
+"""The store: tables, their processes, and what survives which failure."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gossamer.mnesia_like import (
+    BadTableError,
+    Change,
+    NoSuchTableError,
+    OwnedTable,
+    Store,
+    TableExistsError,
+    TablesNotLoadedError,
+)
+from gossamer.supervisor import Runtime
+
+from .hub import Hub, host, until
+
+
+async def test_a_row_is_visible_on_every_peer_when_visible_says_so() -> None:
+    """Three nodes; the number of the write tells when."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
+        tables = [await h.store.create_table("routes", replication="owned") for h in (a, b, c)]
+        number = tables[0].write("a/b", 1)
+        assert not tables[0].is_visible(number)
+        assert await tables[0].visible(number)
+        assert [t.read("a/b") for t in tables] == [{"a": 1}] * 3
+        assert tables[1].owners() == ["a"]
+        assert list(tables[2].rows("a")) == [("a", "a/b", 1)]
+        assert await tables[0].visible(tables[0].delete("a/b"))
+        assert [len(t) for t in tables] == [0, 0, 0]
+
+
+async def test_writes_of_one_turn_travel_in_one_frame_a_peer() -> None:
+    """A thousand writes, one frame to each of two peers."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
+        tables = [await h.store.create_table("routes", replication="owned") for h in (a, b, c)]
+        await a.store.wait_for_tables()
+        await tables[0].visible(tables[0].write("first", 1))
+        before = hub.links["a"].sent
+        for i in range(1000):
+            number = tables[0].write(f"k{i}", i)
+        await tables[0].visible(number)
+        assert hub.links["a"].sent - before == 2
+
+
+async def test_a_peer_without_the_table_is_not_waited_for() -> None:
+    """A node that does not have the table never has to see its rows."""
+    hub = Hub()
+    async with host("a", hub) as a, host("seed", hub):
+        table = await a.store.create_table("routes", replication="owned")
+        assert await table.visible(table.write("k", 1), timeout=1.0)
+
+
+async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
+    """A silent peer costs the time limit; a dead one nothing."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        for h in (a, b):
+            await h.store.create_table("routes", replication="owned")
+        table = a.store.table("routes")
+        assert isinstance(table, OwnedTable)
+        await until(lambda: a.store.table_info("routes")["followers"])
+        hub.cut.add(frozenset("ab"))
+        number = table.write("k", 1)
+        assert not await table.visible(number, timeout=0.05)
+        waiting = asyncio.ensure_future(table.visible(number, timeout=30.0))
+        await asyncio.sleep(0)
+        hub.part("b", left=False)
+        assert await waiting
+
+
+async def test_a_table_created_late_is_filled() -> None:
+    """The peer learns of the new table and gets what there is."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        table = await a.store.create_table("routes", replication="owned")
+        for i in range(100):
+            table.write(i, i)
+        await asyncio.sleep(0)
+        late = await b.store.create_table("routes", replication="owned")
+        await b.store.wait_for_tables(["routes"], peers=["a"], timeout=2.0)
+        assert len(late) == 100
+
+
+async def test_the_restart_of_the_replicator_loses_nothing() -> None:
+    """Readers keep the rows; writes made in between reach the peers; frames missed are repaired."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
+        ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
+        await ta.visible(ta.write("before", 1))
+        victim = b.child("Replicator")
+        b.runtime.exit(victim, "kill")
+        ta.write("while down", 2)
+        tb.write("own", 3)
+        assert tb.read("before") == {"a": 1}
+        await until(lambda: ta.read("own") == {"b": 3} and tb.read("while down") == {"a": 2})
+        assert b.child("Replicator") != victim
+
+
+async def test_a_subscriber_sees_own_and_replicated_changes_in_the_writers_turn() -> None:
+    """Events carry op, owner, key and value."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
+        events: list[Any] = []
+        ta.subscribe(events.extend)
+        ta.write("x", 1)
+        assert events == [("write", "a", "x", 1)]
+        tb.write("y", 2)
+        await tb.visible(tb.delete("x"))
+        await tb.visible(tb.delete("y"))
+        assert events[1:] == [("write", "b", "y", 2), ("delete", "b", "y", None)]
+
+
+async def test_a_failing_subscriber_harms_neither_writer_nor_other_subscribers() -> None:
+    """It is logged and dropped."""
+    store = Store(node="a", creation=1)
+    table = await store.create_table("t")
+    calls: list[Change] = []
+
+    def fail(change: Change) -> None:
+        raise ValueError(change.table)
+
+    table.subscribe_batches(fail)
+    table.subscribe_batches(calls.append)
+    table.write(1, 1)
+    table.write(1, 2)
+    assert [c.written for c in calls] == [{1: 1}, {1: 2}]
+
+
+async def test_a_failing_subscriber_in_a_process_crashes_that_process_only() -> None:
+    """And a subscription ends with the process that made it."""
+    store = Store(node="a", creation=1)
+    table = await store.create_table("t")
+    runtime = Runtime(node="a", creation=1)
+
+    async def body() -> None:
+        def fail(change: Change) -> None:
+            raise ValueError("from the subscriber")
+
+        table.subscribe_batches(fail)
+        await asyncio.sleep(3600)
+
+    pid = runtime.spawn(body)
+    await asyncio.sleep(0)
+    table.write(1, 1)
+    await until(lambda: not runtime.alive(pid))
+    table.write(1, 2)
+    assert table._subscriptions == []
+    await runtime.stop()
+
+
+async def test_rows_of_a_dead_peer_stay_for_the_grace_time_then_go() -> None:
+    """And at once when it left."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02) as a:
+        ta = await a.store.create_table("routes", replication="owned", grace=0.1)
+        for name, left in (("b", False), ("c", True)):
+            async with host(name, hub) as other:
+                table = await other.store.create_table("routes", replication="owned", grace=0.1)
+                await table.visible(table.write("k", name))
+                assert ta.read("k") == {name: name}
+                hub.part(name, left=left)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert left or ta.read("k") == {name: name}
+                await until(lambda: len(ta) == 0)
+
+
+async def test_waiting_for_tables_is_bounded_and_says_of_whom() -> None:
+    """One peer is silent, another was never seen."""
+    hub = Hub()
+    async with host("a", hub) as a:
+        hub.join("mute")
+        table = await a.store.create_table("routes", replication="owned")
+        with pytest.raises(TablesNotLoadedError) as info:
+            await a.store.wait_for_tables(["routes"], timeout=0.05, peers=["ghost"])
+        assert info.value.missing == (
+            "ghost is not connected",
+            "routes: mute is up and has not answered",
+        )
+        table.write("k", 1)
+        assert table.read("k") == {"a": 1}
+
+
+async def test_tables_of_different_shapes_are_not_mixed() -> None:
+    """Both sides refuse; the diagnosis names both shapes."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta = await a.store.create_table("t", replication="owned")
+        tb = await b.store.create_table("t", replication="owned", type="bag")
+        ta.write("k", 1)
+        tb.write("k", 1)
+        await until(lambda: a.store.replication.not_loaded("t"))
+        with pytest.raises(TablesNotLoadedError, match="b has it as owned bag, here it is owned set"):
+            await a.store.wait_for_tables(["t"], timeout=0.05)
+        assert ta.read("k") == {"a": 1}
+
+
+async def test_tables_are_created_once_per_definition() -> None:
+    """The same again is the same table; another definition is refused."""
+    store = Store(node="a", creation=1)
+    one = await store.create_table("t", type="bag")
+    assert await store.create_table("t", type="bag") is one
+    with pytest.raises(TableExistsError, match="local bag in ram_copies, asked for local set"):
+        await store.create_table("t")
+    with pytest.raises(NoSuchTableError, match=r"no table 'u' on this node; it has: t"):
+        store.table("u")
+    assert store.tables() == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("", {}),
+        ("no spaces", {}),
+        ("t", {"type": "heap"}),
+        ("t", {"storage": "tape"}),
+        ("t", {"replication": "some"}),
+        ("t", {"max_key_bytes": 0}),
+        ("t", {"grace": -1}),
+        ("t", {"colour": "red"}),
+    ],
+)
+async def test_a_wrong_definition_is_refused(name: str, options: dict[str, Any]) -> None:
+    """The error names the option and what it takes; no table is made."""
+    store = Store(node="a", creation=1)
+    with pytest.raises(BadTableError, match="expected"):
+        await store.create_table(name, **options)
+    assert store.tables() == []
+
+
+async def test_bags_hold_several_values_and_replicate() -> None:
+    """Writing the same value twice changes nothing; a value can be removed alone."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta, tb = [await h.store.create_table("t", replication="owned", type="bag") for h in (a, b)]
+        for value in (1, 2, 2, 1, "1"):
+            ta.write("k", value)
+        await ta.visible(ta.delete_object("k", 2))
+        assert tb.read("k") == {"a": [1, "1"]}
+        ta.delete_object("k", 1)
+        await ta.visible(ta.delete_object("k", "1"))
+        assert len(tb) == 0
+        local = await a.store.create_table("l", type="bag")
+        assert [local.write("k", v) for v in (1, 1, 2)] == [True, False, True]
+        assert local.delete_object("k", 1)
+        assert not local.delete_object("k", 1)
+        assert local.read("k") == [2]
+        assert local.delete_object("k", 2)
+        assert "k" not in local
+
+
+async def test_info_tells_sizes_positions_and_followers() -> None:
+    """What ``gossamer tables`` shows."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta, _ = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+        await ta.visible(ta.write("k", 1))
+        info = b.store.table_info("t")
+        assert info["owners"] == {"b": 0, "a": 1}
+        assert info["replicas"]["a"] == {
+            "up": True,
+            "position": 1,
+            "behind": 0,
+            "loaded": True,
+            "repairs": 0,
+        }
+        assert a.store.table_info("t")["followers"]["b"]["confirmed"] == 1
+        assert a.store.system_info()["peers"] == {"b": 2}
