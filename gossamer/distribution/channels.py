@@ -157,17 +157,20 @@ class Inbound:
         self._handshake: Acceptor | None = None
         self._greeting: bytes | None = None
         self._ending: Ending = None
+        self.address = "unknown"
+        """Where the caller is."""
         self._held: deque[Message] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._dead = False
 
     @property
-    def address(self) -> str:
-        """Where the caller is."""
-        return self._channel.address if self._channel else "unknown"
+    def caller(self) -> str:
+        """The name that the caller gave, proved or not; blank before that."""
+        return self.peer.name if self.peer else self._handshake.caller if self._handshake else ""
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
+        self.address = channel.address
         self._handshake = self._hub.acceptor(self._admit, channel.binding)
         # A stranger that says nothing may not hold a connection.
         self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)

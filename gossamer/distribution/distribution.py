@@ -54,6 +54,7 @@ Evidence = Callable[[str, str], None]
 """Told ``(name, "ok" | "refused" | "reset")`` by the links; what the failure detector wants to know."""
 
 MIB = 1024 * 1024
+REFUSED_KEPT = 1000
 
 
 class Distribution:
@@ -110,6 +111,7 @@ class Distribution:
         self._ack_callbacks: dict[Purpose, list[Callable[[str, int], None]]] = {p: [] for p in PURPOSES}
         self._gap_callbacks: dict[Purpose, list[Callable[[Gap], None]]] = {p: [] for p in PURPOSES}
         self._subscribers: dict[Subscriber, None] = {}
+        self._refused: dict[str, str] = {}
 
     def child_spec(self) -> ChildSpec:
         """The distribution as one child of a supervisor: listener, links and what they need."""
@@ -335,8 +337,16 @@ class Distribution:
         if peer is not None and peer.inbound.get(inbound.purpose) is inbound:
             del peer.inbound[inbound.purpose]
         if isinstance(error, HandshakeError):
-            level = log.debug if error.code in ("unknown_node", "stale_session") else log.warning
-            level("handshake_refused", address=inbound.address, code=error.code, error=str(error))
+            # Callers try again for ever; what is wrong with one is said once.
+            quiet = (
+                error.code in ("unknown_node", "stale_session")
+                or self._refused.get(inbound.caller) == error.code
+            )
+            level = log.debug if quiet else log.warning
+            level("handshake_refused", caller=inbound.caller, address=inbound.address, error=str(error))
+            self._refused[inbound.caller] = error.code
+            if len(self._refused) > REFUSED_KEPT:
+                self._refused.clear()
         elif error is not None:
             log.debug("channel_lost", peer=peer.name if peer else None, error=str(error))
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -31,9 +30,6 @@ from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address
 
 __all__ = ["GrpcTransport"]
-
-# gRPC writes a line for every connection that ends with its server; the links report what matters.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"
@@ -171,7 +167,8 @@ class _GrpcListener:
     async def close(self) -> None:
         for channel in list(self._live):
             channel.abort()
-        await self._server.stop(None)
+        # The aborted calls end in the next turns; stopping at once would make gRPC complain about each.
+        await self._server.stop(_LINGER)
 
 
 class GrpcTransport:

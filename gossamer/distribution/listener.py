@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gossamer.distribution.channels import Inbound
 from gossamer.distribution.transport import show
-from gossamer.supervisor import GenServer, Port, StopInit, guarded, trap_exit
+from gossamer.supervisor import Exit, GenServer, Port, StopInit, guarded, trap_exit
 
 if TYPE_CHECKING:
     from gossamer.distribution.distribution import Distribution
@@ -82,6 +82,11 @@ class Listener(GenServer):
         # Port 0 asked for any; a restart must take the same again, since peers know it.
         hub.address = (hub.address[0], listening.address[1])
         log.info("distribution_listening", address=show(hub.address))
+
+    async def handle_info(self, message: Any) -> None:
+        # The channels are linked so that they end with this process; their own ends concern it not.
+        if not isinstance(message, Exit):
+            await super().handle_info(message)
 
     async def terminate(self, reason: Reason) -> None:
         listening, self._hub.listening = self._hub.listening, None
