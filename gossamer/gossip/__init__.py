@@ -17,18 +17,27 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
+from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata, subscribe
+from gossamer.gossip.server import GossipAddressError, GossipServer, local_host
 from gossamer.gossip.settings import GossipSettings, InvalidSettingError
 from gossamer.gossip.steps import JoinResult
 from gossamer.gossip.swim import Swim
+from gossamer.gossip.view import MembershipView
 from gossamer.gossip.wire import PacketRejected
 
 __all__ = [
+    "ForceLeave",
     "ForcedOut",
+    "GossipAddressError",
+    "GossipServer",
     "GossipSettings",
     "InvalidSettingError",
+    "Join",
     "JoinResult",
     "Keyring",
     "KeyringError",
+    "Keys",
+    "Leave",
     "LinkEvidence",
     "Member",
     "MemberAlive",
@@ -39,10 +48,15 @@ __all__ = [
     "MemberSuspect",
     "MemberUp",
     "MemberUpdated",
+    "MembershipView",
     "NameConflict",
     "PacketRejected",
     "PartitionHint",
     "Status",
+    "Subscribe",
     "Swim",
+    "UpdateMetadata",
     "cluster_key",
+    "local_host",
+    "subscribe",
 ]

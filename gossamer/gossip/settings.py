@@ -62,7 +62,7 @@ class GossipSettings:
     """A leaving member keeps gossiping for so long, so that its leave spreads."""
     lag_threshold: float = 0.15
     """A timer that fires later than this says that this process, not its peers, is slow."""
-    stream_timeout: float = 5.0
+    stream_timeout: float = 3.0
     mtu: int = 1400
     """Largest datagram, envelope included."""
     max_frame: int = 8 * 1024 * 1024

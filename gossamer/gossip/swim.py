@@ -39,7 +39,7 @@ from gossamer.gossip.steps import (
     Token,
 )
 from gossamer.gossip.syncer import Syncer
-from gossamer.gossip.table import DOWN, LEFT, Entry, MemberTable
+from gossamer.gossip.table import ALIVE, LEFT, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.verdicts import Verdicts
 from gossamer.gossip.wire import (
@@ -50,6 +50,7 @@ from gossamer.gossip.wire import (
     PacketRejected,
     Ping,
     PingRequest,
+    Record,
     Refuse,
     Stranger,
     Suspect,
@@ -156,6 +157,18 @@ class Swim:
             self._gossiping = True
             self._timers.at(now + self._rng.uniform(0, self._settings.gossip_interval), self._gossip)
         return self._outbox.drain()
+
+    def restore(self, records: list[Record], now: float) -> None:
+        """Take over what a predecessor in the same process knew, without events, and say that we are here."""
+        for record in records:
+            state = ALIVE if record.state == SUSPECT else record.state
+            entry = Entry(record.alive, state, now - record.age)
+            self.table.put(entry, now)
+            if state == ALIVE:
+                self._prober.appeared(entry)
+        if records:
+            self._verdicts.restate_self(self.table.me)
+            self._gossip_now(now)
 
     def drain(self) -> list[Action]:
         """Actions of a step that raised."""
@@ -325,9 +338,8 @@ class Swim:
             self._outbox.answer(event.token, False)
             return
         said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True)
-        if entry.state <= DOWN:
-            self._verdicts.dead(said, now)
-            self._outbox.packet(entry.address, entry=entry)
+        self._verdicts.dead(said, now)
+        self._outbox.packet(entry.address, entry=entry)
         self._outbox.answer(event.token, True)
 
     def _evidence(self, event: EvidenceSeen, now: float) -> None:

@@ -38,7 +38,10 @@ __all__ = [
 ]
 
 Id = Annotated[str, Meta(min_length=16, max_length=16)]
-Host = Annotated[str, Meta(min_length=1, max_length=255)]
+Host = Annotated[
+    str, Meta(max_length=64, pattern=r"^(\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(%\w+)?)$")
+]
+"""An IP literal: a name would make the receiver's loop wait for DNS."""
 Sequence32 = Annotated[int, Meta(ge=0, lt=2**32)]
 
 

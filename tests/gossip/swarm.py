@@ -1,7 +1,7 @@
 """A seeded network of gossip state machines: thousands of simulated seconds, no sockets, no tasks.
 
-Datagrams are lost, delayed, reordered and duplicated as told; streams are reliable but need both directions, and
-a dead process refuses them while a dead host is silent.
+Datagrams are lost, delayed, reordered and duplicated as told; streams are reliable but need both directions,
+and a dead process refuses them while a dead host is silent.
 """
 
 from __future__ import annotations

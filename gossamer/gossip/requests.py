@@ -1,0 +1,57 @@
+"""What other processes say to the gossip server."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gossamer.gossip.member import MemberMetadata
+from gossamer.network import Address
+from gossamer.supervisor import Destination, cast
+
+__all__ = ["ForceLeave", "Join", "Keys", "Leave", "Subscribe", "UpdateMetadata", "subscribe"]
+
+
+class Join(Struct, frozen=True):
+    """Call: exchange tables with these addresses. Answered with a :class:`~gossamer.gossip.JoinResult`."""
+
+    addresses: tuple[Address, ...]
+
+
+class Leave(Struct, frozen=True):
+    """Call: tell everybody and be alone. Answered with None when it has spread."""
+
+
+class ForceLeave(Struct, frozen=True):
+    """Call: remove a member for good. Answered with False where no such member is known."""
+
+    name: str
+
+
+class UpdateMetadata(Struct, frozen=True):
+    """Call: say something new about this node. Answered with None."""
+
+    metadata: MemberMetadata
+
+
+class Keys(Struct, frozen=True):
+    """Call: change the keyring of this node. Answered with the names of its keys, the one in use first.
+
+    ``key`` is 16 bytes or more for ``install``, and a key's name for ``use`` and ``remove``. Rotate without
+    downtime: install everywhere, use everywhere, remove everywhere.
+    """
+
+    action: Literal["list", "install", "use", "remove"]
+    key: bytes | str = ""
+
+
+class Subscribe(Struct, frozen=True):
+    """Cast: send membership events to ``subscriber``, beginning with a MemberUp for each live member."""
+
+    subscriber: Destination
+
+
+def subscribe(server: Destination, subscriber: Destination) -> None:
+    """Have membership events sent to a process; by registered name it survives that process's restarts."""
+    cast(server, Subscribe(subscriber))

@@ -1,0 +1,242 @@
+"""The gossip server on real loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from gossamer.clock import SystemClock
+from gossamer.gossip import (
+    ForceLeave,
+    GossipServer,
+    GossipSettings,
+    Join,
+    JoinResult,
+    Keyring,
+    Keys,
+    Leave,
+    MemberDown,
+    MemberLeft,
+    MemberMetadata,
+    MembershipView,
+    MemberUp,
+    MemberUpdated,
+    Status,
+    UpdateMetadata,
+    cluster_key,
+    subscribe,
+)
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import Pid, Runtime, StartFailed, receive, self_pid
+
+FAST = GossipSettings(
+    probe_interval=0.1, probe_timeout=0.05, suspicion_floor=0.3, reconnect_interval=0.2, leave_delay=0.2
+)
+
+
+class Peer:
+    """One node's runtime with nothing but gossip in it."""
+
+    def __init__(self, name: str, *, env: str = "test", cookie: str = "cookie") -> None:
+        self.name = name
+        self.runtime = Runtime(node=name)
+        self.view = MembershipView()
+        self.keyring = Keyring([cluster_key(cookie)], env=env)
+        self.events: list[Any] = []
+        self.pid: Pid | None = None
+        self.watcher: Pid | None = None
+
+    async def start(self, port: int = 0) -> None:
+        self.watcher = self.runtime.spawn(self._watch, name="watcher")
+        await self.restart(port)
+
+    async def restart(self, port: int = 0) -> None:
+        self.pid = await self.runtime.start(
+            GossipServer,
+            name="gossip",
+            metadata=MemberMetadata(self.name, creation=1, start_time=1.0, pid=1),
+            bind=("127.0.0.1", port),
+            keyring=self.keyring,
+            network=SystemNetwork(),
+            clock=SystemClock(),
+            view=self.view,
+            settings=FAST,
+            subscribers=("watcher",),
+        )
+
+    async def _watch(self) -> None:
+        while True:
+            self.events.append(await receive())
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.view.local.endpoint
+
+    def online(self) -> set[str]:
+        return {m.name for m in self.view.members() if m.status is Status.ONLINE}
+
+    async def call(self, request: object) -> Any:
+        return await self.runtime.call("gossip", request)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - real sockets, no event to wait for
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[Callable[..., Any]]:
+    made: list[Peer] = []
+
+    async def make(name: str, **options: Any) -> Peer:
+        peer = Peer(name, **options)
+        made.append(peer)
+        await peer.start()
+        return peer
+
+    yield make
+    for peer in made:
+        await peer.runtime.stop()
+
+
+async def test_three_servers_join_and_know_each_other(peers: Callable[..., Any]) -> None:
+    a, b, c = [await peers(name) for name in ("a", "b", "c")]
+    assert await b.call(Join((a.address,))) == JoinResult(joined=(a.address,))
+    await c.call(Join((a.address, c.address)))
+    await eventually(lambda: all(p.online() == {"a", "b", "c"} for p in (a, b, c)))
+    assert {e.member.name for e in a.events if isinstance(e, MemberUp)} == {"b", "c"}
+    member = a.view.get("b")
+    assert member is not None
+    assert member.metadata.ports == {"gossip": b.address[1]}
+    assert a.view.members()[0].name == "a"
+
+
+async def test_a_stopped_node_is_seen_down(peers: Callable[..., Any]) -> None:
+    a, b, c = [await peers(name) for name in ("a", "b", "c")]
+    for peer in (b, c):
+        await peer.call(Join((a.address,)))
+    await eventually(lambda: all(p.online() == {"a", "b", "c"} for p in (a, b, c)))
+    await c.runtime.stop()
+    for peer in (a, b):
+        await eventually(lambda: [e.member.name for e in peer.events if isinstance(e, MemberDown)] == ["c"])
+        assert peer.online() == {"a", "b"}
+
+
+async def test_a_killed_server_comes_back_as_the_same_life(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), await peers("b")
+    await b.call(Join((a.address,)))
+    await eventually(lambda: a.online() == b.online() == {"a", "b"})
+    port, life = b.address[1], b.view.local.id
+    b.runtime.exit(b.pid, "kill")
+    await eventually(lambda: b.runtime.whereis("gossip") is None)
+    await b.restart(port)
+    await eventually(lambda: (m := a.view.get("b")) is not None and m.incarnation == b.view.local.incarnation)
+    assert b.address[1] == port
+    assert b.view.local.id == life
+    assert a.online() == b.online() == {"a", "b"}
+    assert not any(isinstance(e, MemberDown) for e in a.events + b.events)
+
+
+async def test_another_env_and_another_cookie_are_dropped_and_counted(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    foreign = await peers("x", env="other")
+    stranger = await peers("y", cookie="wrong")
+    assert await foreign.call(Join((a.address,))) == JoinResult(failed={a.address: "closed"})
+    assert await stranger.call(Join((a.address,))) == JoinResult(failed={a.address: "closed"})
+    assert a.view.counters["rejected.foreign-env"] == 1
+    assert a.view.counters["rejected.unknown-key"] == 1
+    assert a.online() == {"a"}
+
+
+async def test_a_join_names_seeds_that_refuse(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+    result = await a.call(Join((address,)))
+    assert result.failed == {address: "refused"}
+
+
+async def test_leave_and_force_leave(peers: Callable[..., Any]) -> None:
+    a, b, c = [await peers(name) for name in ("a", "b", "c")]
+    for peer in (b, c):
+        await peer.call(Join((a.address,)))
+    await eventually(lambda: all(p.online() == {"a", "b", "c"} for p in (a, b, c)))
+    assert await b.call(Leave()) is None
+    await eventually(lambda: a.online() == {"a", "c"} and c.online() == {"a", "c"})
+    assert any(isinstance(e, MemberLeft) and e.member.name == "b" for e in a.events)
+    assert b.online() == {"b"}
+    assert b.view.aloof
+    assert await a.call(ForceLeave("c")) is True
+    assert await a.call(ForceLeave("nobody")) is False
+    await eventually(lambda: a.online() == {"a"} and c.view.aloof)
+
+
+async def test_new_metadata_reaches_the_others(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), await peers("b")
+    await b.call(Join((a.address,)))
+    await b.call(UpdateMetadata(MemberMetadata("b", services=("mqtt",))))
+    await eventually(lambda: (m := a.view.get("b")) is not None and m.metadata.services == ("mqtt",))
+    await eventually(lambda: any(isinstance(e, MemberUpdated) for e in a.events))
+
+
+async def test_keys_rotate_without_a_suspicion(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), await peers("b")
+    await b.call(Join((a.address,)))
+    await eventually(lambda: a.online() == b.online() == {"a", "b"})
+    fresh = bytes(range(32))
+    old, new = await a.call(Keys("install", fresh))
+    assert await b.call(Keys("install", fresh)) == [old, new]
+    for peer in (a, b):
+        assert await peer.call(Keys("use", new)) == [new, old]
+    for peer in (a, b):
+        assert await peer.call(Keys("remove", old)) == [new]
+    before = a.view.counters["packets_in"]
+    await eventually(lambda: a.view.counters["packets_in"] > before + 20)
+    assert a.online() == {"a", "b"}
+    assert a.view.counters["member_suspect"] == 0
+
+
+async def test_a_late_subscriber_hears_of_everybody_first(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), await peers("b")
+    await b.call(Join((a.address,)))
+    await eventually(lambda: a.online() == {"a", "b"})
+
+    async def late() -> Any:
+        subscribe("gossip", self_pid())
+        return await receive(timeout=2)
+
+    event = await a.runtime.run(late)
+    assert event == MemberUp(a.view.get("b"))
+
+
+async def test_a_taken_port_names_the_key_to_change() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        peer = Peer("a")
+        with pytest.raises(StartFailed, match=r"cluster\.port"):
+            await peer.start(taken.getsockname()[1])
+        await peer.runtime.stop()
+
+
+async def test_garbage_on_both_sockets_changes_nothing(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=a.address)
+    for junk in (b"", b"x", b"g1\0" * 40, bytes(1400)):
+        transport.sendto(junk)
+    transport.close()
+    for junk in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x04junk", b"\x00\x00\x00\x00"):
+        reader, writer = await asyncio.open_connection(*a.address)
+        writer.write(junk)
+        assert await reader.read() == b""
+        writer.close()
+    await eventually(lambda: a.view.counters["rejected.malformed"] == 3)
+    assert a.view.counters["rejected.version"] == 2
+    assert a.view.counters["rejected.oversized"] == 1
+    assert a.online() == {"a"}
