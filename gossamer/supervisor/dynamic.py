@@ -231,6 +231,8 @@ class DynamicSupervisor(GenServer):
             self._next += 1
             self._pending[self._next] = (spec, restarts + 1)
             self.process.runtime.cast(self.process.pid, _TryAgain(self._next))
+            # Attempts that fail at once must not hold the loop.
+            await asyncio.sleep(0)
         elif outcome is not None:
             self._children[outcome] = spec
             self._restarted[outcome] = restarts + 1

@@ -128,7 +128,7 @@ class GenServer(Behaviour):
         except Exception as error:  # noqa: BLE001 - it becomes the exit reason
             # Reported before terminate runs, which may fail as well.
             reason = reason_of(error)
-            self.process.report(reason)
+            self.process.report(reason, error)
             await self.terminate(reason)
             raise ExitProcess(reason) from None
 
@@ -145,6 +145,9 @@ class GenServer(Behaviour):
         if then is not None:
             timeout = await self._conclude(None, await self.handle_continue(then.token), "handle_continue")
         while True:
+            if process.reason is not None:
+                # A callback swallowed the cancel that was to end it.
+                raise asyncio.CancelledError
             if mailbox:
                 burst += 1
                 if burst > BURST:
@@ -162,8 +165,6 @@ class GenServer(Behaviour):
                     continue
             else:
                 mailbox.append(Timeout())
-            if process.reason is not None:
-                raise asyncio.CancelledError
             message = mailbox.popleft()
             process.reductions += 1
             kind = type(message)

@@ -16,6 +16,7 @@ The mailbox is one deque in order of arrival. Its bound counts users' messages; 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -233,7 +234,7 @@ class Process(Entry):
     def crash(self, exception: BaseException) -> None:
         if self.reason is None:
             reason = reason_of(exception)
-            self.report(reason)
+            self.report(reason, exception)
             self.faulted = True
             self.condemn(reason)
 
@@ -279,7 +280,7 @@ class Process(Entry):
         except BaseException as error:  # noqa: BLE001 - whatever ends a process becomes its exit reason
             reason = reason_of(error)
             if self.reason is None:
-                self.report(reason)
+                self.report(reason, error)
         self.end(reason if self.reason is None else self.reason)
 
     def done(self, task: asyncio.Task[None]) -> None:
@@ -300,8 +301,8 @@ class Process(Entry):
         self.behaviour = None
         self.waiting_on = None
 
-    def report(self, reason: Reason) -> None:
-        """Write the crash report."""
+    def report(self, reason: Reason, error: BaseException | None = None) -> None:
+        """Write the crash report, unless the end is an orderly one."""
         if is_clean(reason):
             return
         log.error(
@@ -313,16 +314,8 @@ class Process(Entry):
             reason=describe(reason),
             mailbox=len(self.mailbox),
             reductions=self.reductions,
-            traceback=_traceback(reason),
+            traceback="" if error is None else "".join(traceback.format_exception(error)),
         )
-
-
-def _traceback(reason: Reason) -> str:
-    if isinstance(reason, Crash):
-        return reason.traceback
-    if isinstance(reason, tuple):
-        return next(filter(None, map(_traceback, reason)), "")
-    return ""
 
 
 def _expire(waiter: asyncio.Future[None]) -> None:

@@ -23,7 +23,7 @@ from gossamer.supervisor.signals import (
     Signal,
     UnlinkSignal,
 )
-from gossamer.supervisor.values import NOCONNECTION, NOPROC, Down, Pid
+from gossamer.supervisor.values import NOCONNECTION, NOPROC, Down, Pid, reason_from_plain
 
 if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
@@ -36,7 +36,10 @@ def deliver(runtime: Runtime, signal: Signal) -> None:
     if isinstance(signal, ReplySignal):
         caller = runtime.remote_calls.get(signal.ref)
         if caller is not None:
-            (caller.fail if signal.failed else caller.answer)(signal.value)
+            if signal.failed:
+                caller.fail(reason_from_plain(signal.value))
+            else:
+                caller.answer(signal.value)
         return
     entry = runtime.table.get(signal.to) if isinstance(signal.to, Pid) else runtime.names.get(signal.to)
     if isinstance(signal, SendSignal):
@@ -55,7 +58,7 @@ def deliver(runtime: Runtime, signal: Signal) -> None:
     elif isinstance(signal, ExitSignal):
         # A link's signal counts only while the link is there: it may have crossed an unlink.
         if entry is not None and (not signal.linked or entry.untie(signal.source)):
-            entry.exit_signal(signal.source, signal.reason, linked=signal.linked)
+            entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
     elif isinstance(signal, MonitorSignal):
         if entry is not None:
             entry.watch(signal.ref, signal.source)
@@ -68,7 +71,7 @@ def deliver(runtime: Runtime, signal: Signal) -> None:
     elif (
         entry is not None and entry.watching is not None and entry.watching.pop(signal.ref, None) is not None
     ):
-        entry.deliver_signal(Down(signal.ref, signal.pid, signal.reason))
+        entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
 
 
 def _called(runtime: Runtime, entry: Entry | None, signal: CallSignal) -> None:

@@ -21,6 +21,7 @@ from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.errors import (
     AlreadyPresent,
     AlreadyStarted,
+    BadChildSpec,
     ChildNotFound,
     ChildRestarting,
     ChildRunning,
@@ -228,7 +229,10 @@ class Supervisor(GenServer):
     # The shell.
 
     async def _start_child(self, spec: ChildSpec) -> Any:
-        self.policy.flags.check(spec)
+        try:
+            self.policy.flags.check(spec)
+        except BadChildSpec as error:
+            return error
         present = self.policy.children.get(spec.id)
         if present is not None:
             return AlreadyPresent(spec.id) if present.pid is None else AlreadyStarted(spec.id, present.pid)
@@ -273,6 +277,8 @@ class Supervisor(GenServer):
                 self._report(action)
             else:
                 self.process.runtime.cast(self.process.pid, action)
+                # Attempts that fail at once must not hold the loop.
+                await asyncio.sleep(0)
 
     def _note_start(self, child: Child, outcome: object) -> None:
         if isinstance(outcome, Pid):

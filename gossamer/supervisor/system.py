@@ -141,6 +141,8 @@ async def attend(process: Process, request: SystemRequest) -> None:
     aside: deque[Any] = deque()
     while process.status == "suspended":
         while not mailbox:
+            if process.reason is not None:
+                raise asyncio.CancelledError
             waiter = process.waiter = process.loop.create_future()
             await waiter
         message = mailbox.popleft()

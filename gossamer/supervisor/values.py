@@ -34,6 +34,7 @@ __all__ = [
     "Timeout",
     "describe",
     "is_clean",
+    "reason_from_plain",
 ]
 
 NORMAL = "normal"
@@ -118,6 +119,17 @@ class Cast(Struct, frozen=True, tag="cast"):
 
 class Timeout(Struct, frozen=True, tag="timeout"):
     """No message came within the time that a server's last return value allowed."""
+
+
+def reason_from_plain(value: object) -> Reason:
+    """A reason as it was before a codec made lists of its tuples and dictionaries of its crashes."""
+    if isinstance(value, list | tuple):
+        return tuple(reason_from_plain(part) for part in value)
+    if isinstance(value, dict) and value.get("type") == "crash":
+        return Crash(
+            str(value.get("error", "")), str(value.get("message", "")), str(value.get("traceback", ""))
+        )
+    return value
 
 
 def is_clean(reason: Reason) -> bool:
