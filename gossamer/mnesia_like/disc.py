@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
@@ -136,25 +136,11 @@ class DiscFile:
             CorruptTablesError: they do not add up.
         """
         rows: dict[Key, Value] = {}
-        total = 0
         try:
-            count, expected = self._conn.execute(
-                "SELECT rows, total FROM _tables WHERE name = ?", (table,)
-            ).fetchone()
-            cursor = self._conn.execute(f"SELECT k, v, c FROM [t_{table}]")  # noqa: S608 - checked names
-            while batch := cursor.fetchmany(_LOAD):
-                pairs = [key + value for key, value, _ in batch]
-                sums = list(map(crc32, pairs))
-                if sums != [c for _, _, c in batch]:
-                    self._corrupt(f"a row of table {table!r} fails its checksum")
-                total += sum(sums)
+            for pairs in self._checked(table):
                 rows.update(decode(b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(pairs)))
         except sqlite3.Error as error:
             self._fail(error)
-        if (len(rows), total) != (count, expected):
-            self._corrupt(
-                f"table {table!r} holds {len(rows)} rows (sum {total}), expected {count} (sum {expected})"
-            )
         return rows
 
     def commit(self, batch: Batch) -> None:
@@ -214,7 +200,26 @@ class DiscFile:
         version = conn.execute("SELECT version FROM _format").fetchone()
         if version is None or version[0] != _FORMAT:
             self._corrupt(f"format {version}, expected {_FORMAT}")
+        for (table,) in conn.execute("SELECT name FROM _tables ORDER BY name").fetchall():
+            for _ in self._checked(table):
+                pass
         conn.execute("CREATE TEMP TABLE batch (k BLOB PRIMARY KEY, v BLOB, c INTEGER) WITHOUT ROWID")
+
+    def _checked(self, table: str) -> Iterator[list[bytes]]:
+        """The rows, encoded, some at a time; raises where one or all of them are not what was committed."""
+        rows = total = 0
+        cursor = self._conn.execute(f"SELECT k, v, c FROM [t_{table}]")  # noqa: S608 - names are checked
+        while batch := cursor.fetchmany(_LOAD):
+            pairs = [key + value for key, value, _ in batch]
+            sums = list(map(crc32, pairs))
+            if sums != [c for _, _, c in batch]:
+                self._corrupt(f"a row of table {table!r} fails its checksum")
+            rows += len(pairs)
+            total += sum(sums)
+            yield pairs
+        expected = self._conn.execute("SELECT rows, total FROM _tables WHERE name = ?", (table,)).fetchone()
+        if (rows, total) != expected:
+            self._corrupt(f"table {table!r} holds {rows} rows of sum {total}, expected {expected}")
 
     def _apply(self, table: str, rows: Mapping[bytes, bytes | None]) -> None:
         conn = self._conn

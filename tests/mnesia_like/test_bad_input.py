@@ -1,0 +1,177 @@
+"""Bad input: a clear error, and nothing changed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.mnesia_like import (
+    BadFrameError,
+    BadKeyError,
+    BadValueError,
+    LocalTable,
+    NotOwnerError,
+    OwnedTable,
+    Store,
+)
+from gossamer.mnesia_like.replication import Replication
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.wire import Chunk, Delta, decode_frame, encode_frames
+
+BAD_KEYS: list[Any] = [
+    None,
+    True,
+    1.5,
+    ["list"],
+    {"a": 1},
+    ("ok", 1.5),
+    "\ud800",
+    2**64,
+    "x" * 65_601,
+    object(),
+]
+DEEP: Any = []
+for _ in range(40):
+    DEEP = [DEEP]
+BAD_VALUES: list[Any] = [
+    {1, 2},
+    object(),
+    datetime.datetime.now(tz=datetime.UTC),
+    {"k": {1.5: 1}},
+    [1, [object()]],
+    "\ud800",
+    2**64,
+    b"x" * 131_073,
+    DEEP,
+    bytearray(b"x"),
+]
+
+
+async def both() -> tuple[LocalTable, OwnedTable]:
+    store = Store(node="a", creation=1)
+    return await store.create_table("l"), await store.create_table("o", replication="owned")
+
+
+@pytest.mark.parametrize("key", BAD_KEYS, ids=lambda k: type(k).__name__)
+async def test_a_bad_key_is_refused(key: Any) -> None:
+    """By write and delete, of every kind of table."""
+    for table in await both():
+        events: list[Any] = []
+        table.subscribe(events.extend)
+        for attempt in (lambda t=table: t.write(key, 1), lambda t=table: t.delete(key)):
+            with pytest.raises(BadKeyError, match="expected"):
+                attempt()
+        assert len(table) == 0
+        assert events == []
+
+
+@pytest.mark.parametrize("value", BAD_VALUES, ids=lambda v: type(v).__name__)
+async def test_a_bad_value_is_refused_and_the_old_one_stays(value: Any) -> None:
+    """The error says where in the value the trouble is."""
+    local, owned = await both()
+    local.write("k", "old")
+    number = owned.write("k", "old")
+    for table in (local, owned):
+        with pytest.raises(BadValueError, match="expected"):
+            table.write("k", value)
+    assert local.read("k") == "old"
+    assert owned.read("k") == {"a": "old"}
+    assert owned.write("k", "old") == number
+
+
+async def test_the_place_inside_a_value_is_named() -> None:
+    """A path, as one would write it."""
+    local, _ = await both()
+    with pytest.raises(BadValueError, match=r"value\['a'\]\[1\] for table 'l': got set"):
+        local.write("k", {"a": [1, {2}]})
+
+
+async def test_rows_of_another_owner_cannot_be_changed() -> None:
+    """The error says where to send the change."""
+    _, owned = await both()
+    owned.write("k", 1, owner="a")
+    for attempt in (lambda: owned.write("k", 2, owner="b"), lambda: owned.delete("k", owner="b")):
+        with pytest.raises(NotOwnerError, match="a process on 'b'"):
+            attempt()
+    assert owned.read("k") == {"a": 1}
+
+
+async def test_values_are_copied_on_the_way_in() -> None:
+    """A caller that changes its list afterwards does not change the row."""
+    local, owned = await both()
+    value = {"a": [1, (2, 3)]}
+    local.write("k", value)
+    owned.write("k", value)
+    value["a"].append(9)
+    assert local.read("k") == {"a": [1, [2, 3]]}
+    assert owned.read("k") == {"a": {"a": [1, [2, 3]]}}
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_make_the_decoder_raise_anything_else(payload: bytes) -> None:
+    """Whatever a peer sends, BadFrameError is all that leaves."""
+    with contextlib.suppress(BadFrameError):
+        decode_frame("b", payload)
+
+
+def core() -> Replication:
+    replication = Replication(node="a", creation=7)
+    replication.create(TableDef(name="t", replication="owned"), 0.0)
+    replication.peer_up("b", 3, 0.0)
+    return replication
+
+
+def frame(*messages: Any, mine: int = 3, theirs: int = 7) -> bytes:
+    (payload,) = encode_frames(mine, theirs, [msgspec.msgpack.encode(m) for m in messages])
+    return payload
+
+
+def test_a_frame_too_large_is_refused() -> None:
+    """Before it is decoded."""
+    with pytest.raises(BadFrameError, match="at most 262144"):
+        core().receive("b", bytes(262_145), 0.0)
+
+
+@pytest.mark.parametrize("key", [None, 1.5, True])
+def test_a_key_that_no_table_can_have_is_refused(key: Any) -> None:
+    """In deltas, deletions and snapshots; nothing of the frame takes effect."""
+    for bad in (
+        Delta("t", 2, {key: 1}, {}),
+        Delta("t", 2, {}, {key: None}),
+        Chunk("t", 1, 1, 0, {key: 1}),
+    ):
+        replication = core()
+        with pytest.raises(BadFrameError, match="a key that is not"):
+            replication.receive("b", frame(Delta("t", 1, {"good": 1}, {}), bad), 0.0)
+        assert replication.tables["t"].replicas["b"].rows == {}
+        assert replication.counts["bad_frames"] == 1
+
+
+def test_frames_of_and_for_old_creations_are_fenced() -> None:
+    """A peer's old incarnation cannot write, and what was meant for ours does not count."""
+    replication = core()
+    delta = Delta("t", 1, {"k": 1}, {})
+    replication.receive("b", frame(delta, mine=2), 0.0)
+    replication.receive("b", frame(delta, theirs=6), 0.0)
+    assert replication.tables["t"].replicas["b"].rows == {}
+    assert replication.counts["fenced"] == 2
+    replication.receive("b", frame(delta), 0.0)
+    assert replication.tables["t"].replicas["b"].rows == {"k": 1}
+
+
+def test_a_peer_cannot_reach_tables_or_rows_that_are_not_its_own() -> None:
+    """Unknown tables are ignored and counted; of a frame's rows the sender is the owner, whatever it says."""
+    replication = core()
+    replication.tables["t"].log.write("mine", 1)
+    replication.receive("b", frame(Delta("unknown", 1, {"k": 1}, {})), 0.0)
+    replication.receive("nobody", frame(Delta("t", 1, {"k": 1}, {})), 0.0)
+    replication.receive("b", frame(Delta("t", 1, {"mine": 2}, {})), 0.0)
+    assert replication.tables["t"].log.rows == {"mine": 1}
+    assert replication.tables["t"].replicas["b"].rows == {"mine": 2}
+    assert replication.counts["stray"] == 2

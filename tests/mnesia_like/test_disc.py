@@ -1,0 +1,284 @@
+"""Disc copies: what was acknowledged survives, what is damaged is refused, what cannot be written is said."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.mnesia_like import (
+    CorruptTablesError,
+    Disc,
+    DiscBehindError,
+    DiscFullError,
+    DiscLockedError,
+    DiscProcessMissingError,
+    DiscReadOnlyError,
+    Store,
+    TableDef,
+)
+from gossamer.mnesia_like.disc import DiscFile
+from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.values import encode
+from gossamer.supervisor import StartFailed
+
+from .hub import host, until
+
+DEFINITION = TableDef(name="t", storage="disc_copies")
+
+
+def rows_on(path: Path, table: str = "t") -> dict[Any, Any]:
+    file = Disc(path).open()
+    try:
+        return file.load(table)
+    finally:
+        file.close()
+
+
+def fill(path: Path, count: int = 1000) -> None:
+    file = Disc(path).open()
+    file.create(DEFINITION)
+    file.commit({"t": {encode(i): encode("x" * 50) for i in range(count)}})
+    file.close()
+
+
+async def test_rows_come_back_after_a_restart(tmp_path: Path) -> None:
+    """Local and owned tables, bags, keys of every type, deletions."""
+    path = tmp_path / "data" / "tables.db"
+    async with host("a", disc=Disc(path)) as a:
+        local = await a.store.create_table("l", storage="disc_copies")
+        owned = await a.store.create_table("o", storage="disc_copies", replication="owned")
+        bag = await a.store.create_table("b", storage="disc_copies", type="bag")
+        for key in ("k", b"k", 7, ("tuple", 1, (b"x",))):
+            local.write(key, {"of": [key == 7]})
+            owned.write(key, 1.5)
+        local.write("gone", 1)
+        local.delete("gone")
+        bag.write("k", 1)
+        bag.write("k", 2)
+        bag.delete_object("k", 1)
+        await local.durable()
+        owned.delete("k")
+    async with host("a", disc=Disc(path)) as a:
+        local = await a.store.create_table("l", storage="disc_copies")
+        owned = await a.store.create_table("o", storage="disc_copies", replication="owned")
+        bag = await a.store.create_table("b", storage="disc_copies", type="bag")
+        assert local.rows() == {
+            "k": {"of": [False]},
+            b"k": {"of": [False]},
+            7: {"of": [True]},
+            ("tuple", 1, (b"x",)): {"of": [False]},
+        }
+        assert set(owned.rows_of("a")) == {b"k", 7, ("tuple", 1, (b"x",))}
+        assert bag.read("k") == [2]
+
+
+async def test_the_kill_of_the_disc_process_loses_nothing(tmp_path: Path) -> None:
+    """Its successor closes the file it left open and commits what waits."""
+    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        for round_ in range(3):
+            for i in range(100):
+                table.write((round_, i), i)
+            await asyncio.sleep(0)
+            victim = a.child("DiscServer")
+            a.runtime.exit(victim, "kill")
+            await until(lambda victim=victim: not a.runtime.alive(victim))
+            await table.durable()
+    assert len(rows_on(tmp_path / "tables.db")) == 300
+
+
+_VICTIM = """
+import asyncio, random, sys
+from gossamer.mnesia_like import Disc, Store
+from gossamer.supervisor import Runtime, Supervisor
+
+async def main(path, seed):
+    rng = random.Random(seed)
+    store = Store(node="a", creation=1, disc=Disc(path))
+    runtime = Runtime(node="a", creation=1)
+    await runtime.start(Supervisor, [store.child_spec()])
+    table = await store.create_table("t", storage="disc_copies")
+    serial = 0
+    while True:
+        for _ in range(rng.randrange(1, 40)):
+            serial += 1
+            key = rng.randrange(200)
+            if rng.random() < 0.2:
+                table.delete(key)
+                print("delete", key, serial)
+            else:
+                table.write(key, serial)
+                print("write", key, serial)
+        print("asked", flush=True)
+        await table.durable()
+        print("acknowledged", flush=True)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, seed: int) -> None:
+    """The file holds the acknowledged state, or that with the one batch that was on its way."""
+    path = tmp_path / "tables.db"
+    rng = random.Random(seed)
+    victim = subprocess.Popen(
+        [sys.executable, "-c", _VICTIM, str(path), str(seed)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert victim.stdout is not None
+    lines: list[str] = []
+    stop_at = rng.randrange(100, 3000)
+    for line in victim.stdout:
+        lines.append(line.strip())
+        if len(lines) >= stop_at:
+            victim.send_signal(signal.SIGKILL)
+            break
+    # What it said before it died counts as well.
+    lines += [line.strip() for line in victim.stdout.read().splitlines()]
+    victim.wait()
+    victim.stdout.close()
+    acknowledged: dict[int, int] = {}
+    state: dict[int, int] = {}
+    for line in lines:
+        match line.split():
+            case ["write", key, serial]:
+                state[int(key)] = int(serial)
+            case ["delete", key, _]:
+                state.pop(int(key), None)
+            case ["acknowledged"]:
+                acknowledged = dict(state)
+    found = rows_on(path)
+    # Lines of a batch come before it is asked for, so the state on disc is one of these two, whole.
+    assert found in (acknowledged, state), f"seed={seed}"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"not a database at all" * 100,
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-3000] + bytes(2000) + data[-1000:],
+        lambda data: data.replace(b"x" * 50, b"x" * 49 + b"y", 1),
+    ],
+    ids=["garbage", "truncated", "zeroed", "one letter"],
+)
+async def test_a_damaged_file_is_refused_and_can_be_rebuilt(tmp_path: Path, damage: Any) -> None:
+    """It is left as it is; with on_corrupt='rebuild' it is moved aside and the tables start empty."""
+    path = tmp_path / "tables.db"
+    fill(path)
+    broken = damage(path.read_bytes())
+    path.write_bytes(broken)
+    with pytest.raises(CorruptTablesError, match="on_corrupt='rebuild'") as info:
+        rows_on(path)
+    assert info.value.path == str(path)
+    assert path.read_bytes() == broken
+    async with host("a", disc=Disc(path, on_corrupt="rebuild")) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        assert len(table) == 0
+        table.write("fresh", 1)
+        await table.durable()
+    assert rows_on(path) == {"fresh": 1}
+    assert (tmp_path / "tables.db.corrupt-1").read_bytes() == broken
+
+
+async def test_a_damaged_file_keeps_a_store_from_starting(tmp_path: Path) -> None:
+    """The refusal reaches whoever starts the node."""
+    path = tmp_path / "tables.db"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StartFailed, match="on_corrupt"):
+        async with host("a", disc=Disc(path)):
+            pass
+
+
+async def test_a_full_disc_refuses_writes_and_recovers(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, nothing refused is changed, and it goes on when there is space."""
+    async with host("a", disc=Disc(tmp_path / "tables.db"), disc_retry=0.02) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        table.write("first", "x")
+        await table.durable()
+        handle = a.store._disc
+        assert handle is not None
+        assert handle.file is not None
+        await handle.run(handle.file.limit_pages, handle.file.pages() + 1)
+        table.write("big", "x" * 100_000)
+        with pytest.raises(DiscFullError, match="free some space"):
+            await table.durable()
+        for refused in (lambda: table.write("refused", 1), lambda: table.delete("first")):
+            with pytest.raises(DiscFullError):
+                refused()
+        assert "refused" not in table
+        assert table.read("first") == "x"
+        await handle.run(handle.file.limit_pages, 0)
+        await until(lambda: a.store.queue.failed is None)
+        table.write("after", 1)
+        await table.durable()
+    assert set(rows_on(tmp_path / "tables.db")) == {"first", "big", "after"}
+
+
+def test_a_read_only_file_is_named(tmp_path: Path) -> None:
+    """Opening what cannot be opened, and writing what cannot be written."""
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(DiscReadOnlyError, match="make the file and its directory writable"):
+        Disc(tmp_path / "dir").open()
+    file = DiscFile(tmp_path / "tables.db")
+    file.create(DEFINITION)
+    file._conn.execute("PRAGMA query_only = 1")
+    with pytest.raises(DiscReadOnlyError):
+        file.commit({"t": {encode(1): encode(1)}})
+    file._conn.execute("PRAGMA query_only = 0")
+    assert file.load("t") == {}
+    file.close()
+
+
+def test_one_file_serves_one_process(tmp_path: Path) -> None:
+    """The second that opens it is told to stop."""
+    file = Disc(tmp_path / "tables.db").open()
+    with pytest.raises(DiscLockedError, match="a data directory of its own"):
+        Disc(tmp_path / "tables.db").open()
+    file.close()
+
+
+def test_commits_are_all_or_nothing(tmp_path: Path) -> None:
+    """A batch that fails half-way leaves no trace, and the sums still add up."""
+    path = tmp_path / "tables.db"
+    fill(path, 10)
+    file = Disc(path).open()
+    before = file.load("t")
+    with pytest.raises(Exception, match="no such table"):
+        file.commit({"t": {encode(1): encode("changed")}, "unknown": {encode(1): encode(1)}})
+    assert file.load("t") == before
+    file.commit({"t": {encode(1): None, encode(2): encode("new"), encode(99): None}})
+    assert file.load("t") == {k: "new" if k == 2 else v for k, v in before.items() if k != 1}
+    file.close()
+
+
+async def test_a_disc_table_needs_the_disc_process() -> None:
+    """The error says what is missing."""
+    store = Store(node="a", creation=1)
+    with pytest.raises(DiscProcessMissingError, match=r"disc=Disc\(path\)"):
+        await store.create_table("t", storage="disc_copies")
+    assert store.tables() == []
+
+
+def test_the_queue_is_bounded() -> None:
+    """A disc that is far behind refuses more, until it has caught up."""
+    queue = DiscQueue(bound=2)
+    queue.put("t", b"1", b"x")
+    queue.put("t", b"1", b"y")
+    queue.check()
+    queue.put("t", b"2", b"x")
+    with pytest.raises(DiscBehindError, match="at most 2"):
+        queue.check()
+    assert queue.take() == {"t": {b"1": b"y", b"2": b"x"}}
+    queue.succeed()
+    queue.check()
