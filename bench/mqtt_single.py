@@ -1,25 +1,22 @@
 """One broker on one port, nothing else: what load tests of the publish path run against.
 
-    taskset -c 0 python bench/mqtt_single.py --port 1883
+taskset -c 0 python bench/mqtt_single.py --port 1883
 """
 
 import argparse
 import asyncio
 import cProfile
-import pathlib
 import signal
-import sys
 
+import structlog
 import uvloop
 
 from gossamer.clock import SystemClock
 from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttServerConfig
 from gossamer.mqtt import Broker, mqtt_spec
 from gossamer.network import SystemNetwork
+from gossamer.routes import Router
 from gossamer.supervisor import Runtime, Supervisor
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from tests.mqtt.fakes import FakeRouter
 
 
 async def main(port: int) -> None:
@@ -28,11 +25,16 @@ async def main(port: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     config = MqttConfig(
-        server=MqttServerConfig(listeners=(ListenerConfig(port=port),)), auth=MqttAuthConfig(allow_anonymous=True)
+        server=MqttServerConfig(listeners=(ListenerConfig(port=port),)),
+        auth=MqttAuthConfig(allow_anonymous=True),
     )
     runtime = Runtime()
     broker = Broker(
-        FakeRouter(), clock=SystemClock(), network=SystemNetwork(), config=config, runtime=runtime
+        Router("node1@127.0.0.1"),
+        clock=SystemClock(),
+        network=SystemNetwork(),
+        config=config,
+        runtime=runtime,
     )
     await runtime.start(Supervisor, [mqtt_spec(broker)])
     print("ready", broker.ports, flush=True)
@@ -42,6 +44,7 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--profile")

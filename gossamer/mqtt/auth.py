@@ -41,7 +41,7 @@ class NobodyElse:
 
 
 class PasswordFile:
-    """User names with argon2 hashes; verified in ``executor``, since that is work of milliseconds by design."""
+    """User names with argon2 hashes; verified in ``executor``: that is slow by design."""
 
     def __init__(
         self, hashes: Mapping[str, str], *, executor: Executor | None = None, allow_anonymous: bool = False

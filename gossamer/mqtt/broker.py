@@ -33,13 +33,14 @@ from gossamer.mqtt.handlers import subscribed
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.message import Message, strip
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription, Will
-from gossamer.mqtt.ports import RouterLike, SubscriptionOptions
+from gossamer.mqtt.ports import RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.wheel import Wheel
 from gossamer.network import Network
+from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import Runtime
 
 __all__ = ["Broker", "ClientInfo"]
@@ -312,7 +313,7 @@ class Broker:
         return min(wanted, self.max_expiry)
 
     def _take_over(self, session: Session, *, clean: bool) -> None:
-        """End the connection that has the session; its will is sent unless its delay lets the client be back."""
+        """End the connection that has the session; a will that is delayed waits for the new one."""
         channel: Channel = session.channel
         will = channel.will
         delayed = will is not None and will.properties.will_delay and not clean

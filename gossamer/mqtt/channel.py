@@ -248,8 +248,8 @@ class Channel(Port, asyncio.Protocol):
                         if not qos:
                             prefix = data[pos : topic_end + skip]
                             if plan is not run or not run_count:
-                                if run_count:
-                                    hub.run(cast("Plan", run), data[run_start:pos], run_count, version)
+                                if run is not None and run_count:
+                                    hub.run(run, data[run_start:pos], run_count, version, session)
                                 run = plan
                                 run_start = pos
                                 run_count = 0
@@ -261,7 +261,7 @@ class Channel(Port, asyncio.Protocol):
                         sinks = plan.q1_5 if v5 else plan.q1_4
                     elif first == 0x40 and stop - at == 2:
                         if run_count:
-                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version)
+                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
                             run_count = 0
                         packet_id = data[at] << 8 | data[at + 1]
                         packet = inflight.get(packet_id)
@@ -274,7 +274,7 @@ class Channel(Port, asyncio.Protocol):
                         continue
                     else:
                         if run_count:
-                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version)
+                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
                             run_count = 0
                         if far:
                             self._forward(far_plan, far, far_acks)
@@ -290,7 +290,7 @@ class Channel(Port, asyncio.Protocol):
                         continue
                 # One publish of QoS 1.
                 if run_count:
-                    hub.run(cast("Plan", run), data[run_start:pos], run_count, version)
+                    hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
                     run_count = 0
                 at = pos + len(prefix)
                 identifier = data[at : at + 2]
@@ -334,7 +334,7 @@ class Channel(Port, asyncio.Protocol):
                 pos = stop
         finally:
             if run_count:
-                hub.run(cast("Plan", run), data[run_start:pos], run_count, version)
+                hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
             if far:
                 self._forward(far_plan, far, far_acks)
             if acks:
@@ -391,7 +391,7 @@ class Channel(Port, asyncio.Protocol):
                 raise MqttProtocolError(
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                     "MQTT-3.3.4-7",
-                    f"{self._unacked} publishes without acknowledgement, receive maximum {self.broker.receive_maximum}",
+                    f"{self._unacked} unacknowledged, receive maximum {self.broker.receive_maximum}",
                 )
             self.pause_reading(OWING)
 
@@ -485,7 +485,7 @@ class Channel(Port, asyncio.Protocol):
             self.hub.relieve(self.session)
             self.broker.released(self, self.session)
         self.broker.closed(self, why)
-        self.close("normal")
+        self.close(("shutdown", "connection closed"))
 
     def _flush_own(self) -> None:
         out = self.session.out

@@ -43,7 +43,7 @@ CONGESTED = 2
 PATIENCE = 1.0
 
 V5_MARK = b"\x05"
-"""Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte (0x3.)."""
+"""Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""
 
 
 class Plan:
@@ -226,7 +226,7 @@ class Fanout:
 
     # Speed 1.
 
-    def run(self, plan: Plan, chunk: bytes, count: int, version: int) -> None:
+    def run(self, plan: Plan, chunk: bytes, count: int, version: int, publisher: object = None) -> None:
         """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``."""
         self.received += count
         touch = self.touch
@@ -250,7 +250,7 @@ class Fanout:
                 peer.append(record)
         if plan.special:
             for topic, payload in _each(chunk, version):
-                self.hand_out(plan, Message(topic, payload))
+                self.hand_out(plan, Message(topic, payload, publisher=publisher))
         elif not (same or other or plan.peers):
             self.drops["no_subscribers"] += count
 

@@ -31,6 +31,7 @@ from gossamer.supervisor import (
     Pid,
     StopInit,
     Supervisor,
+    guarded,
     send_after,
 )
 
@@ -49,7 +50,7 @@ class ListenError(TransportError):
         self.port = port
         self.why = why
         super().__init__(
-            f"cannot listen for MQTT on {host or '*'}:{port}: {why}; choose another port or stop what holds it"
+            f"cannot listen for MQTT on {host or '*'}:{port}: {why}; choose another or stop what holds it"
         )
 
 
@@ -83,6 +84,8 @@ class Acceptor(GenServer):
         self._broker = broker
         self._limit = config.max_connections
         self._channels_name = f"{name}.channels"
+        # Connections come in callbacks of the event loop; what they start counts as started by this process.
+        self._as_acceptor = guarded(self._adopt)
         # A restart takes the port that clients know, also where the system chose it.
         port = broker.ports.get(name) or config.port
         try:
@@ -103,6 +106,9 @@ class Acceptor(GenServer):
 
     def adopt(self, channel: Channel) -> bool:
         """Make ``channel`` a process under this listener; False when there are too many already."""
+        return bool(self._as_acceptor(channel))
+
+    def _adopt(self, channel: Channel) -> bool:
         broker = self._broker
         supervisor = broker.runtime.whereis(self._channels_name)
         if supervisor is None or len(broker.channels) >= self._limit:

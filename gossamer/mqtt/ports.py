@@ -1,22 +1,11 @@
-"""What mqtt needs of the dispatcher, as protocols: :mod:`gossamer.routes` is one that fits, a test's fake another."""
+"""What mqtt needs of the dispatcher, as protocols: that of :mod:`gossamer.routes` fits, so does a fake."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
-__all__ = ["ForwarderLike", "RouteLike", "RouterLike", "SubscriptionOptions"]
-
-
-class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How one subscriber wants one filter."""
-
-    qos: int = 0
-    no_local: bool = False
-    retain_as_published: bool = False
-    identifier: int | None = None
+__all__ = ["ForwarderLike", "RouteLike", "RouterLike"]
 
 
 class ForwarderLike(Protocol):

@@ -39,7 +39,7 @@ class _Level:
 
 
 class LocalRetained:
-    """Retained messages of this node, in memory. ``limit`` bounds their number; beyond it new topics are refused."""
+    """Retained messages of this node, in memory; topics beyond ``limit`` are refused and counted."""
 
     def __init__(self, *, limit: int = 1_000_000) -> None:
         self._root = _Level()

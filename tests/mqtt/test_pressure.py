@@ -1,0 +1,125 @@
+"""Slow consumers: what is dropped, what is queued, and who waits."""
+
+from gossamer.mqtt import packets as p
+
+
+async def stick(client, unwritten=1 << 30):
+    """The client stops reading: its socket takes nothing more."""
+    client.transport.stuck = unwritten
+    client.channel.pause_writing()
+
+
+async def unstick(client):
+    client.transport.stuck = 0
+    client.channel.resume_writing()
+
+
+async def test_qos_0_beyond_the_write_buffer_is_dropped_and_counted(world):
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    await stick(sub)
+    pub = await world.client("p")
+    pub.send(*[p.Publish(topic=b"a", payload=b"%d" % n) for n in range(10)])
+    assert await sub.got() == []
+    assert world.broker.stats()["dropped_slow_consumer"] == 10
+
+
+async def test_answers_are_sent_however_full_the_buffer_is(world):
+    """[MQTT-3.3.4-10]"""
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    await stick(sub)
+    sub.send(p.Pingreq())
+    world.broker.publish("a", b"1")
+    assert await sub.got() == [p.Pingresp()]
+
+
+async def test_qos_1_waits_until_the_socket_takes_more(world):
+    sub = await world.client("s")
+    await sub.subscribe("a", qos=1)
+    await stick(sub)
+    for n in range(3):
+        world.broker.publish("a", b"%d" % n, qos=1)
+    assert await sub.got() == []
+    await unstick(sub)
+    assert [x.payload for x in await sub.got()] == [b"0", b"1", b"2"]
+
+
+async def test_a_publisher_waits_for_a_subscriber_that_is_behind(world):
+    sub = await world.client("s")
+    await sub.subscribe("a", qos=1)
+    pub = await world.client("p")
+    other = await world.client("o")
+    await stick(sub)
+    pub.publish("a", qos=1, packet_id=1)
+    other.publish("elsewhere", qos=1, packet_id=1)
+    assert pub.transport.paused
+    assert not other.transport.paused
+    await unstick(sub)
+    assert not pub.transport.paused
+
+
+async def test_a_publisher_does_not_wait_for_ever(world):
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    pub = await world.client("p")
+    await stick(sub)
+    pub.publish("a")
+    assert pub.transport.paused
+    session = world.broker.sessions["s"]
+    world.broker.hub._lose_patience(session, world.broker.hub._progress(session))
+    assert not pub.transport.paused
+    pub.publish("a")
+    assert not pub.transport.paused
+
+
+async def test_a_publisher_waits_on_while_its_subscriber_gets_somewhere(world):
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    pub = await world.client("p")
+    await stick(sub, 5000)
+    pub.publish("a")
+    session = world.broker.sessions["s"]
+    before = world.broker.hub._progress(session)
+    sub.transport.stuck = 4000
+    world.broker.hub._lose_patience(session, before)
+    assert pub.transport.paused
+
+
+async def test_a_subscriber_that_leaves_holds_nobody_up(world):
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    pub = await world.client("p")
+    await stick(sub)
+    pub.publish("a")
+    sub.transport.close()
+    await world.settle()
+    assert not pub.transport.paused
+
+
+async def test_a_long_queue_holds_publishers_up_until_it_shrinks(make_world):
+    world = await make_world(max_queued=8, max_inflight=1)
+    sub = await world.client("s")
+    await sub.subscribe("a", qos=1)
+    pub = await world.client("p")
+    for n in range(5):
+        pub.publish("a", b"%d" % n, qos=1, packet_id=n + 1)
+    assert pub.transport.paused
+    for n in range(5):
+        [got] = await sub.got()
+        assert got.payload == b"%d" % n
+        sub.send(p.Puback(got.packet_id))
+    assert not pub.transport.paused
+
+
+async def test_a_publisher_that_is_waiting_is_not_taken_for_dead(world):
+    sub = await world.client("s")
+    await sub.subscribe("a")
+    pub = await world.client("p", keep_alive=10)
+    await stick(sub)
+    pub.publish("a")
+    world.later(20)
+    assert not pub.closed
+    await unstick(sub)
+    world.later(30)
+    assert pub.closed
