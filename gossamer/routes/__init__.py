@@ -1,0 +1,48 @@
+"""Who wants a topic: rules, index, cache, the replicated ``routes`` table, and forwarding to other nodes.
+
+``Router`` is what the rest of a node uses; ``RouteOwner`` is the process behind it. ``topics`` holds the
+rules of names and filters, ``filters`` the index, ``cache`` what makes a publish one look-up, ``forwarder``
+what goes to a peer.
+"""
+
+from gossamer.routes.delivery import Delivery, SubscriptionOptions
+from gossamer.routes.filters import FilterIndex
+from gossamer.routes.forwarder import Forwarder
+from gossamer.routes.owner import RouteOwner, routes_child
+from gossamer.routes.router import Route, Router, Subscribed
+from gossamer.routes.topics import (
+    InvalidTopicFilter,
+    InvalidTopicName,
+    SharedFilter,
+    TopicError,
+    TopicLimits,
+    is_wildcard,
+    matches,
+    parse_filter,
+    parse_name,
+    split_shared,
+)
+from gossamer.routes.verify import Findings
+
+__all__ = [
+    "Delivery",
+    "FilterIndex",
+    "Findings",
+    "Forwarder",
+    "InvalidTopicFilter",
+    "InvalidTopicName",
+    "Route",
+    "RouteOwner",
+    "Router",
+    "SharedFilter",
+    "Subscribed",
+    "SubscriptionOptions",
+    "TopicError",
+    "TopicLimits",
+    "is_wildcard",
+    "matches",
+    "parse_filter",
+    "parse_name",
+    "routes_child",
+    "split_shared",
+]

@@ -52,7 +52,7 @@ class FilterIndex(Generic[V]):
 
     def get(self, topic_filter: str) -> V | None:
         """The value of exactly this filter."""
-        if "+" not in filter and "#" not in topic_filter:
+        if "+" not in topic_filter and "#" not in topic_filter:
             return self._literals.get(topic_filter)
         identity, words = parse_shape(topic_filter)
         found = self._tables.get(identity)
@@ -65,7 +65,7 @@ class FilterIndex(Generic[V]):
 
     def put(self, topic_filter: str, value: V) -> None:
         """Set the value of this filter."""
-        if "+" not in filter and "#" not in topic_filter:
+        if "+" not in topic_filter and "#" not in topic_filter:
             self._literals[topic_filter] = value
             return
         identity, words = parse_shape(topic_filter)
@@ -87,7 +87,7 @@ class FilterIndex(Generic[V]):
 
     def remove(self, topic_filter: str) -> bool:
         """Take this filter out; False if it was not in."""
-        if "+" not in filter and "#" not in topic_filter:
+        if "+" not in topic_filter and "#" not in topic_filter:
             return self._literals.pop(topic_filter, None) is not None
         identity, words = parse_shape(topic_filter)
         found = self._tables.get(identity)
@@ -126,6 +126,15 @@ class FilterIndex(Generic[V]):
             for key, value in table.items():
                 yield shape.render(key), value
         yield from self._trie.items()
+
+    def filters(self) -> Iterator[str]:
+        """Every filter; the index may change meanwhile, then some changes are seen and some are not."""
+        yield from list(self._literals)
+        for shape, table in list(self._tables.values()):
+            for key in list(table):
+                yield shape.render(key)
+        for topic_filter, _ in list(self._trie.items()):
+            yield topic_filter
 
     def stats(self) -> dict[str, int]:
         """How many filters each part holds, and how many shapes there are."""

@@ -25,12 +25,12 @@ class Shape:
 
     __slots__ = ("constants", "key", "leading", "levels", "open", "plus")
 
-    def __init__(self, levels: int, plus: tuple[int, ...], open: bool) -> None:
+    def __init__(self, levels: int, plus: tuple[int, ...], is_open: bool) -> None:
         self.levels = levels
         """Levels in front of ``#``, or all of them."""
         self.plus = plus
         """Where ``+`` stands."""
-        self.open = open
+        self.open = is_open
         """Whether it ends in ``#``."""
         self.constants = tuple(place for place in range(levels) if place not in plus)
         self.leading = 0 in plus or levels == 0

@@ -3,8 +3,9 @@
 Rules (MQTT 5.0 sections 1.5.4 and 4.7, the same in 3.1.1): 1. Names and filters are 1 to 65,535 bytes of
 well-formed UTF-8 without U+0000 and without surrogates; a byte order mark is an ordinary character.
 2. Levels are separated by ``/`` and may be empty.  3. ``+`` and ``#`` stand alone in their level, ``#`` only
-in the last one; ``a/#`` also matches its parent ``a``.  4. A leading wildcard does not match a name that starts
-with ``$``.  5. Names carry no wildcard.  6. Nothing is normalised: ``A`` is not ``a``, ``a/`` is not ``a``.
+in the last one; ``a/#`` also matches its parent ``a``.  4. A leading wildcard does not match a name that
+starts with ``$``.  5. Names carry no wildcard.  6. Nothing is normalised: ``A`` is not ``a``, ``a/`` is not
+``a``.
 
 :func:`matches` is the plain reading of these rules, level by level; the indexes are tested against it.
 """
@@ -18,10 +19,10 @@ from gossamer.errors import UsageError
 
 __all__ = [
     "DEFAULT_LIMITS",
-    "TopicError",
     "InvalidTopicFilter",
     "InvalidTopicName",
     "SharedFilter",
+    "TopicError",
     "TopicLimits",
     "is_wildcard",
     "matches",
@@ -47,13 +48,13 @@ class TopicError(UsageError):
         super().__init__(f"{self.kind} {shown}: expected {expected}")
 
 
-class InvalidTopicName(InvalidTopic):
+class InvalidTopicName(TopicError):  # noqa: N818 - reads as the protocol does
     """The name of a PUBLISH or a will that cannot be routed."""
 
     kind = "topic name"
 
 
-class InvalidTopicFilter(InvalidTopic):
+class InvalidTopicFilter(TopicError):  # noqa: N818 - reads as the protocol does
     """The filter of a SUBSCRIBE or UNSUBSCRIBE that cannot be routed."""
 
     kind = "topic filter"

@@ -24,7 +24,7 @@ def test_the_index_finds_exactly_the_filters_that_match(shape_limit):
             parse_filter(topic_filter)
             if keep:
                 index.put(topic_filter, topic_filter)
-                expected[topic_filter] = filter
+                expected[topic_filter] = topic_filter
             else:
                 assert index.remove(topic_filter) is (expected.pop(topic_filter, None) is not None)
             assert index.get(topic_filter) == expected.get(topic_filter)

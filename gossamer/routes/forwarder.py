@@ -1,0 +1,209 @@
+"""Forwarding: what one remote node gets of the messages published here.
+
+Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame that carries
+any acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has dispatched it, then
+``on_safe`` of its records is called, in the order of their appending. A frame of QoS 0 records alone is not
+kept.
+
+What becomes of ``on_safe``: True, the peer dispatched the record. When the peer is declared down, its
+subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
+``lost_is_safe`` is False. Where frames are lost while the peer lives (the link's retention overflowed),
+False. Every record that does not arrive is counted with its reason.
+
+A peer that falls behind by ``high_water`` unacknowledged bytes is ``congested`` until it is down to half of
+that: QoS 0 records are dropped, acknowledged ones still go, and whoever publishes them is told to slow
+down.
+
+Rules: 1. No clock; ``schedule`` runs a function at the end of the turn, ``send`` is the link.  2.
+``append`` and ``append_acked`` never call back before they return.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+import structlog
+
+from gossamer.errors import GossamerError, UnavailableError
+
+__all__ = ["Forwarder"]
+
+log = structlog.get_logger(__name__)
+
+OnSafe = Callable[[bool], None]
+
+
+class Forwarder:
+    """The batch that goes to one remote node. ``prefix`` opens every frame."""
+
+    __slots__ = (
+        "_acked_records",
+        "_callbacks",
+        "_congestion",
+        "_frame_bytes",
+        "_high_water",
+        "_lost_is_safe",
+        "_ready",
+        "_records",
+        "_schedule",
+        "_scheduled",
+        "_send",
+        "_size",
+        "_unacked",
+        "congested",
+        "counts",
+        "peer",
+        "prefix",
+        "unacked_bytes",
+        "up",
+    )
+
+    def __init__(
+        self,
+        peer: str,
+        *,
+        send: Callable[[bytes, bool], int],
+        schedule: Callable[[Callable[[], None]], object],
+        congestion: Callable[[Forwarder, bool], None] | None = None,
+        prefix: bytes = b"",
+        frame_bytes: int = 256 * 1024,
+        high_water: int = 8 * 1024 * 1024,
+        lost_is_safe: bool = True,
+    ) -> None:
+        self.peer = peer
+        self.prefix = prefix
+        self.congested = False
+        self.up = True
+        """Whether the link takes frames for this peer; what is flushed otherwise is dropped."""
+        self.unacked_bytes = 0
+        self.counts: Counter[str] = Counter()
+        """``frames`` and ``bytes`` sent, ``acked`` frames, ``dropped_<reason>`` records."""
+        self._send = send
+        self._schedule = schedule
+        self._congestion = congestion
+        self._frame_bytes = frame_bytes
+        self._high_water = high_water
+        self._lost_is_safe = lost_is_safe
+        self._scheduled = False
+        self._ready: list[tuple[list[bytes], list[OnSafe]]] = []
+        self._records: list[bytes] = []
+        self._size = 0
+        self._callbacks: list[OnSafe] = []
+        self._unacked: deque[tuple[int, int, list[OnSafe]]] = deque()
+
+    def append(self, record: bytes) -> None:
+        """Forward a record, or several in a row, of QoS 0."""
+        if self.congested:
+            self.counts["dropped_congested"] += 1
+            return
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self.flush)
+        self._records.append(record)
+        self._size += len(record)
+        if self._size >= self._frame_bytes:
+            self._cut()
+
+    def append_acked(self, record: bytes, on_safe: OnSafe) -> None:
+        """Forward a record and learn what became of it; always later, never within this call."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self.flush)
+        self._records.append(record)
+        self._callbacks.append(on_safe)
+        self._size += len(record)
+        if self._size >= self._frame_bytes:
+            self._cut()
+
+    def flush(self) -> None:
+        """Send what was appended in this turn."""
+        self._scheduled = False
+        if self._records:
+            self._cut()
+        ready, self._ready = self._ready, []
+        for records, callbacks in ready:
+            if self.up:
+                self._push(records, callbacks)
+            else:
+                self._drop(records, callbacks)
+
+    def acked(self, number: int) -> None:
+        """The peer has dispatched all frames up to this number."""
+        unacked = self._unacked
+        while unacked and unacked[0][0] <= number:
+            _, size, callbacks = unacked.popleft()
+            self.unacked_bytes -= size
+            self.counts["acked"] += 1
+            self._resolve(callbacks, True)
+        self._weigh()
+
+    def lost(self, last: int) -> None:
+        """The link gave up all frames up to this number, though the peer lives."""
+        while self._unacked and self._unacked[0][0] <= last:
+            _, size, callbacks = self._unacked.popleft()
+            self.unacked_bytes -= size
+            self.counts["dropped_gap"] += len(callbacks)
+            self._resolve(callbacks, False)
+        self._weigh()
+
+    def down(self) -> None:
+        """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
+        self.up = False
+        while self._unacked:
+            _, size, callbacks = self._unacked.popleft()
+            self.unacked_bytes -= size
+            self.counts["dropped_peer_down"] += len(callbacks)
+            self._resolve(callbacks, self._lost_is_safe)
+        self._weigh()
+
+    @property
+    def pending(self) -> int:
+        """Records that wait for the peer's acknowledgement, sent or not."""
+        waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks in self._ready)
+        return waiting + sum(len(callbacks) for _, _, callbacks in self._unacked)
+
+    def _cut(self) -> None:
+        self._ready.append((self._records, self._callbacks))
+        self._records = []
+        self._callbacks = []
+        self._size = 0
+
+    def _drop(self, records: list[bytes], callbacks: list[OnSafe]) -> None:
+        self.counts["dropped_peer_down"] += len(records)
+        self._resolve(callbacks, self._lost_is_safe)
+
+    def _push(self, records: list[bytes], callbacks: list[OnSafe]) -> None:
+        frame = b"".join([self.prefix, *records]) if self.prefix or len(records) > 1 else records[0]
+        try:
+            number = self._send(frame, bool(callbacks))
+        except UnavailableError:
+            # Not a peer any more: the same as if it had gone down a moment later.
+            self._drop(records, callbacks)
+            return
+        except GossamerError as error:
+            self.counts["dropped_refused"] += len(records)
+            log.warning("forward_refused", peer=self.peer, bytes=len(frame), error=str(error))
+            self._resolve(callbacks, False)
+            return
+        self.counts["frames"] += 1
+        self.counts["bytes"] += len(frame)
+        if callbacks:
+            self._unacked.append((number, len(frame), callbacks))
+            self.unacked_bytes += len(frame)
+            self._weigh()
+
+    def _weigh(self) -> None:
+        limit = self._high_water // 2 if self.congested else self._high_water
+        if self.congested is not (self.unacked_bytes >= limit):
+            self.congested = not self.congested
+            if self._congestion is not None:
+                self._congestion(self, self.congested)
+
+    def _resolve(self, callbacks: list[OnSafe], safe: bool) -> None:
+        for on_safe in callbacks:
+            try:
+                on_safe(safe)
+            except Exception:
+                # The others still have to be told, and in order.
+                log.exception("on_safe_failed", peer=self.peer)

@@ -1,0 +1,117 @@
+"""The route owner: the process that feeds the router from the ``routes`` table and keeps both true.
+
+The router itself is passive, as an ETS table is, and outlives this process. Whatever goes wrong while rows
+are taken in ends this process and not the one that wrote them; its successor first holds everything against
+its sources and repairs it, since events may have been missed, and no client notices. The same verification
+then runs in the background for ever.
+
+Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer :class:`Findings`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gossamer.routes.ports import DataLinks, RouteTable
+from gossamer.routes.router import Router
+from gossamer.routes.verify import Findings
+from gossamer.supervisor import (
+    Caller,
+    ChildSpec,
+    Continue,
+    GenServer,
+    NoReply,
+    Reply,
+    reply,
+    self_pid,
+    send,
+    send_after,
+)
+
+__all__ = ["RouteOwner", "routes_child"]
+
+log = structlog.get_logger(__name__)
+
+_STEP = "verify_step"
+_AGAIN = "verify_again"
+
+
+class RouteOwner(GenServer):
+    """See the module. ``pause`` is the time between background verifications, in seconds."""
+
+    async def init(
+        self, router: Router, table: RouteTable, links: DataLinks | None = None, *, pause: float = 60.0
+    ) -> Continue:
+        self._router = router
+        self._pause = pause
+        self._running: Any = None
+        self._findings = Findings()
+        self._waiting: deque[tuple[Caller, bool]] = deque()
+        self._asked: list[Caller] = []
+        # In this process, so that an exception in it ends this process and so does the subscription.
+        table.subscribe_batches(router.apply)
+        router.attach(table, links)
+        return Continue()
+
+    async def handle_continue(self, token: Any) -> None:
+        # Before anything else is served, and in one go: routes that are wrong now would lose messages.
+        findings = self._router.verify()
+        self._report(findings, "start")
+        send_after(self._pause, self_pid(), _AGAIN)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        if request not in ("verify", "check"):
+            return await super().handle_call(request, caller)  # type: ignore[return-value]
+        self._waiting.append((caller, request == "verify"))
+        if self._running is None:
+            self._begin()
+        return NoReply()
+
+    async def handle_info(self, message: Any) -> None:
+        if message == _STEP and self._running is not None:
+            if next(self._running, self) is self:
+                self._end()
+            else:
+                send(self_pid(), _STEP)
+        elif message == _AGAIN:
+            if self._running is None:
+                self._begin()
+        elif message != _STEP:
+            await super().handle_info(message)
+
+    def _begin(self) -> None:
+        repair = self._waiting[0][1] if self._waiting else True
+        self._asked = [caller for caller, wanted in self._waiting if wanted is repair]
+        self._waiting = deque(item for item in self._waiting if item[1] is not repair)
+        self._findings = Findings()
+        self._running = self._router.verify_steps(self._findings, repair=repair)
+        send(self_pid(), _STEP)
+
+    def _end(self) -> None:
+        self._running = None
+        self._report(self._findings, "asked" if self._asked else "background")
+        for caller in self._asked:
+            reply(caller, self._findings)
+        self._asked = []
+        if self._waiting:
+            self._begin()
+        else:
+            send_after(self._pause, self_pid(), _AGAIN)
+
+    def _report(self, findings: Findings, why: str) -> None:
+        self._router.counts["verified"] += findings.checked
+        self._router.counts["found_wrong"] += findings.wrong
+        if findings.wrong and why != "start":
+            log.warning("routes_differed", why=why, findings=str(findings))
+
+
+def routes_child(
+    router: Router, table: RouteTable, links: DataLinks | None = None, *, pause: float = 60.0
+) -> ChildSpec:
+    """The route owner as a child of a supervisor."""
+    start = partial(RouteOwner.start_link, router, table, links, pause=pause, name="routes")
+    return ChildSpec("routes", start)

@@ -1,0 +1,55 @@
+"""What routing needs of the table and of the links, and no more: the real ones fit, and so do small fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+__all__ = ["DataLinks", "RouteChange", "RouteTable"]
+
+
+class RouteChange(Protocol):
+    """Rows of one owner that were written and deleted."""
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def written(self) -> Mapping[Any, Any]: ...
+
+    @property
+    def deleted(self) -> Iterable[Any]: ...
+
+
+class RouteTable(Protocol):
+    """The ``routes`` table: key the filter, one row for each node that has a subscriber of it."""
+
+    def write(self, key: Any, value: Any, /) -> int: ...
+
+    def delete(self, key: Any, /) -> int: ...
+
+    def rows_of(self, owner: str, /) -> Mapping[Any, Any]: ...
+
+    def owners(self) -> list[str]: ...
+
+    def is_visible(self, number: int, /) -> bool: ...
+
+    async def visible(self, number: int, /, timeout: float = ...) -> bool: ...
+
+    def subscribe_batches(self, callback: Callable[[Any], None], /) -> Any: ...
+
+
+class DataLinks(Protocol):
+    """The links to other nodes."""
+
+    def send(self, peer: str, purpose: Any, frame: bytes, reliable: bool = True, /) -> int: ...
+
+    def done(self, frame: Any, /) -> None: ...
+
+    def on_frame(self, purpose: Any, receiver: Any, /) -> None: ...
+
+    def on_ack(self, purpose: Any, callback: Callable[[str, int], None], /) -> None: ...
+
+    def on_gap(self, purpose: Any, callback: Callable[[Any], None], /) -> None: ...
+
+    def subscribe(self, subscriber: Any, /) -> None: ...

@@ -1,0 +1,135 @@
+"""Small stand-ins for what routing stands on: a subscriber, the ``routes`` table, the links, the turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.distribution import Frame, NodeDown, NodeUp, PeerGoneError
+
+
+class Client:
+    """A subscriber that remembers what it was given."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.got: list[Any] = []
+
+    def deliver(self, message: Any, delivery: Any) -> None:
+        self.got.append((message, delivery))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Turn:
+    """The end of the loop's turn, run by hand."""
+
+    def __init__(self) -> None:
+        self._due: list[Any] = []
+
+    def __call__(self, function: Any) -> None:
+        self._due.append(function)
+
+    def end(self) -> None:
+        while self._due:
+            due, self._due = self._due, []
+            for function in due:
+                function()
+
+
+@dataclass
+class Change:
+    owner: str
+    written: dict[str, Any] = field(default_factory=dict)
+    deleted: list[str] = field(default_factory=list)
+
+
+class Table:
+    """One node's copy of the table; other nodes' rows are put in by hand."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.owned: dict[str, dict[str, Any]] = {node: {}}
+        self.number = 0
+        self.reached = 0
+        self.callbacks: list[Any] = []
+        self.fail: Exception | None = None
+
+    def write(self, key: str, value: Any) -> int:
+        if self.fail is not None:
+            raise self.fail
+        self.number += 1
+        self.put(self.node, {key: value})
+        return self.number
+
+    def delete(self, key: str) -> int:
+        self.number += 1
+        self.put(self.node, {}, [key])
+        return self.number
+
+    def put(self, owner: str, written: dict[str, Any], deleted: list[str] | None = None) -> None:
+        rows = self.owned.setdefault(owner, {})
+        rows.update(written)
+        for key in deleted or []:
+            rows.pop(key, None)
+        for callback in self.callbacks:
+            callback(Change(owner, written, deleted or []))
+
+    def rows_of(self, owner: str) -> dict[str, Any]:
+        return self.owned.get(owner, {})
+
+    def owners(self) -> list[str]:
+        return [owner for owner, rows in self.owned.items() if rows]
+
+    def is_visible(self, number: int) -> bool:
+        return number <= self.reached
+
+    async def visible(self, number: int, timeout: float = 5.0) -> bool:
+        return self.is_visible(number)
+
+    def subscribe_batches(self, callback: Any) -> None:
+        self.callbacks.append(callback)
+
+
+class Links:
+    """Links that keep what was sent until told what became of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes, bool]] = []
+        self.finished: list[Frame] = []
+        self.gone: set[str] = set()
+        self.receiver: Any = None
+        self._numbers: dict[str, int] = {}
+
+    def send(self, peer: str, purpose: str, frame: bytes, reliable: bool = True) -> int:
+        assert purpose == "data"
+        if peer in self.gone:
+            raise PeerGoneError(peer)
+        self.sent.append((peer, frame, reliable))
+        if not reliable:
+            return 0
+        self._numbers[peer] = self._numbers.get(peer, 0) + 1
+        return self._numbers[peer]
+
+    def done(self, frame: Frame) -> None:
+        self.finished.append(frame)
+
+    def on_frame(self, purpose: str, receiver: Any) -> None:
+        self.receiver = receiver
+
+    def on_ack(self, purpose: str, callback: Any) -> None:
+        self.ack = callback
+
+    def on_gap(self, purpose: str, callback: Any) -> None:
+        self.gap = callback
+
+    def subscribe(self, subscriber: Any) -> None:
+        self.tell = subscriber
+
+    def up(self, name: str) -> None:
+        self.tell(NodeUp(name, 1))
+
+    def down(self, name: str) -> None:
+        self._numbers.pop(name, None)
+        self.tell(NodeDown(name, 1, "left"))
