@@ -1,0 +1,64 @@
+"""The ``gossamer`` command: run nodes, ask them, order them about.
+
+Exit codes are those of :mod:`gossamer.cli.exits`, and every command takes ``--json``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Annotated
+
+import typer
+
+from gossamer import __version__
+from gossamer.cli import cluster, configuration, look
+from gossamer.cli.exits import ExitCode, exit_code_of
+from gossamer.cli.output import print_error
+from gossamer.cli.start import start
+from gossamer.cli.up import up
+from gossamer.errors import GossamerError
+
+__all__ = ["ExitCode", "app", "main"]
+
+app = typer.Typer(
+    name="gossamer",
+    help="A clustered MQTT message router.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(start)
+app.command()(up)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(configuration.app, name="config")
+look.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gossamer {__version__} (Python {platform.python_version()}, {platform.system()})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit; never shows a traceback for what is somebody's mistake."""
+    try:
+        app()
+    except GossamerError as error:
+        print_error(str(error), as_json="--json" in sys.argv)
+        sys.exit(exit_code_of(error))
+    except BrokenPipeError:
+        # ``gossamer routes | head``: the reader has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.DONE)

@@ -1,0 +1,5 @@
+"""``python -m gossamer.cli``."""
+
+from gossamer.cli import main
+
+main()

@@ -1,0 +1,185 @@
+"""The command's side of the HTTP API: ask one node, or every node of its cluster.
+
+Rules: 1. Every request is bounded in time.  2. An answer that is a problem becomes an error of the one tree,
+with the node's own words.  3. Asking all nodes gives what there is and names who did not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+
+__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "NodeUnreachableError"]
+
+DEFAULT_API = "http://127.0.0.1:8091"
+_PAGE = 5000
+
+
+class NodeUnreachableError(TransportError):
+    """No node answers at an API address."""
+
+    def __init__(self, *, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(
+            f"no node answers at {url}: {reason}; start one with `gossamer up`, or name another with --api"
+        )
+
+
+class RefusedError(UsageError):
+    """The node says that the request is wrong."""
+
+
+class NotNowError(UnavailableError):
+    """The node says that it cannot do this now."""
+
+
+class BadAnswerError(TransportError):
+    """What answers is not a gossamer node, or not a healthy one."""
+
+
+class UnknownNodeError(UsageError):
+    """No member has this name."""
+
+    def __init__(self, *, name: str, known: list[str]) -> None:
+        self.name = name
+        self.known = known
+        super().__init__(f"node: got {name}, expected one of {', '.join(known) or 'none'}")
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What several nodes answered, and who did not."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+class ApiClient:
+    """One node's API."""
+
+    def __init__(
+        self, url: str, *, timeout: float = 10.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.url = url if "://" in url else f"http://{url}"
+        self._timeout = timeout
+        self._transport = transport
+        try:
+            # trust_env off: a proxy of the environment has no business between this machine and itself.
+            self._http = httpx.Client(
+                base_url=self.url,
+                timeout=timeout,
+                transport=transport,
+                trust_env=False,
+                follow_redirects=False,
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise NodeUnreachableError(url=url, reason=f"not a URL ({error})") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> Any:
+        """The answer to a GET, decoded."""
+        return self._request("GET", path, params=dict(params or {}))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The answer to a POST, decoded."""
+        return self._request("POST", path, json=dict(body or {}))
+
+    def pages(
+        self, path: str, params: Mapping[str, str | int | bool] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Every item of a long list."""
+        wanted: dict[str, str | int | bool] = {"limit": _PAGE, **(params or {})}
+        while True:
+            page = self.get(path, wanted)
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            wanted["after"] = page["next"]
+
+    def node(self, name: str) -> ApiClient:
+        """The API of the node called ``name``, as this node knows it."""
+        nodes = self.get("/api/v1/nodes")
+        for row in nodes:
+            if row["name"] == name:
+                return self._of(row)
+        raise UnknownNodeError(name=name, known=[row["name"] for row in nodes])
+
+    def gather(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> Gathered:
+        """Every item of a long list on every node that is not gone, each with the ``node`` it came from."""
+        gathered = Gathered()
+        for row in self.get("/api/v1/nodes"):
+            if row["status"] == "left":
+                continue
+            name = row["name"]
+            if row["status"] == "offline":
+                gathered.missing[name] = "it is offline"
+                continue
+            try:
+                if row["link"] == "self":
+                    items = list(self.pages(path, params))
+                else:
+                    with self._of(row) as peer:
+                        items = list(peer.pages(path, params))
+            except GossamerError as error:
+                gathered.missing[name] = str(error)
+            else:
+                gathered.items += [{**item, "node": name} for item in items]
+        return gathered
+
+    def _of(self, row: Mapping[str, Any]) -> ApiClient:
+        port = row["ports"].get("api")
+        if not port:
+            raise NotNowError(f"{row['name']} serves no API (api.enable is off there)")
+        host = f"[{row['address']}]" if ":" in row["address"] else row["address"]
+        return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, **options)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise NodeUnreachableError(url=self.url, reason=_reason(error)) from error
+        try:
+            body = answer.json()
+        except ValueError:
+            raise self._bad_answer(answer) from None
+        if answer.is_success:
+            return body
+        if not isinstance(body, dict) or "detail" not in body:
+            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and isinstance(body, dict):
+                # /ready answers with what is missing.
+                return body
+            raise self._bad_answer(answer)
+        detail = str(body["detail"])
+        if answer.is_client_error:
+            raise RefusedError(detail)
+        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            raise BadAnswerError(f"{self.url}: {detail}")
+        raise NotNowError(detail)
+
+    def _bad_answer(self, answer: httpx.Response) -> BadAnswerError:
+        return BadAnswerError(
+            f"{self.url}{answer.request.url.path}: got HTTP {answer.status_code}, expected JSON of a "
+            "gossamer node; check --api, and the node's log"
+        )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
+        return "no answer in time"
+    if isinstance(error, httpx.ConnectError):
+        return "nothing listens there" if "refused" in str(error).lower() else str(error)
+    return str(error) or type(error).__name__

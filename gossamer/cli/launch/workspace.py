@@ -1,0 +1,101 @@
+"""The data directory of a cluster: lock, cookie, configuration files, and ``cluster.json`` for scripts.
+
+Rules: 1. One launcher a directory; the lock goes with the process that holds it.  2. All nodes get the same
+cookie, each in a file that only its owner reads.  3. ``cluster.json`` is there exactly while the cluster is
+ready, and never half written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from gossamer.cli.launch.plan import ClusterPlan, node_tree
+from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
+from gossamer.errors import UnavailableError, UsageError
+
+__all__ = ["DirectoryTakenError", "Workspace", "cluster_facts"]
+
+
+class DirectoryTakenError(UnavailableError):
+    """Another launcher runs in the directory."""
+
+    def __init__(self, *, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} belongs to a cluster that is running; stop it, or give another --data-dir"
+        )
+
+
+class BadDirectoryError(UsageError):
+    """The directory cannot be used."""
+
+    def __init__(self, *, directory: Path, reason: str) -> None:
+        self.directory = directory
+        super().__init__(f"--data-dir: got {directory} ({reason}), expected a directory that can be written")
+
+
+class Workspace:
+    """The directory, held while the cluster runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (directory / "up.lock").open("a")
+        except OSError as error:
+            raise BadDirectoryError(directory=directory, reason=error.strerror or str(error)) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise DirectoryTakenError(directory=directory) from None
+        self.facts_file = directory / "cluster.json"
+        self.facts_file.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.facts_file.unlink(missing_ok=True)
+        self._lock.close()
+
+    def prepare(self, plan: ClusterPlan) -> None:
+        """Write what each node reads at start."""
+        cookie = cookie_of(NodeConfig(data_dir=self.directory)).get_secret_value()
+        for node in plan.nodes:
+            node.directory.mkdir(exist_ok=True)
+            mine = node.directory / COOKIE_FILE
+            mine.unlink(missing_ok=True)
+            write_cookie(mine, cookie)
+            text = yaml.safe_dump(node_tree(plan, node), sort_keys=False)
+            node.config_file.write_text(
+                f"# Written by gossamer up; changes are lost.\n{text}", encoding="utf-8"
+            )
+
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write ``cluster.json``."""
+        aside = self.facts_file.with_name(f".cluster.json.{secrets.token_hex(4)}")
+        aside.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        aside.replace(self.facts_file)
+
+
+def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, Any]:
+    """What ``cluster.json`` holds."""
+    facts: dict[str, Any] = {
+        "nodes": [
+            {"name": node.name, "pid": pids[node.name], "ports": dict(node.ports)} for node in plan.nodes
+        ]
+    }
+    if plan.shared_port is not None:
+        facts["shared_port"] = plan.shared_port
+    return facts

@@ -1,0 +1,46 @@
+"""Where a node's log goes and how it looks: standard error, for people on a terminal, JSON otherwise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+from gossamer.config import LogConfig
+
+__all__ = ["set_up_logging"]
+
+
+def set_up_logging(config: LogConfig) -> None:
+    """Point structlog, and libraries that use the standard library's logging, at standard error."""
+    level = getattr(logging, config.level.upper())
+    for_people = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if for_people
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[*shared, *([] if for_people else [structlog.processors.format_exc_info]), renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    # Libraries have little to say that a node does not say better.
+    root.setLevel(max(level, logging.WARNING))

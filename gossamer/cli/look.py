@@ -1,0 +1,260 @@
+"""Commands that look: nodes, routes, topics, subscriptions, clients, tables, ps.
+
+Rules: 1. What is replicated is asked of one node; what each node keeps for itself (clients, subscriptions) is
+asked of all, and who does not answer is named.  2. ``--json`` prints ``{"items": […]}`` with the API's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.options import Api, Json, Limit, OnNode
+from gossamer.cli.output import ago, emit_json, note, ports_text, print_lines, print_table
+from gossamer.config import format_duration, format_size
+
+__all__ = ["register"]
+
+Items = Iterable[dict[str, Any]]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    for command in (nodes, routes, topics, subscriptions, clients, tables, ps):
+        app.command()(command)
+
+
+def nodes(api: Api = DEFAULT_API, json: Json = False) -> None:
+    """List the nodes of the cluster and this node's links to them."""
+    with ApiClient(api) as client:
+        items = client.get("/api/v1/nodes")
+    if json:
+        emit_json({"items": items})
+        return
+    print_table(
+        ["NAME", "STATUS", "LINK", "ROUTES", "UP", "PID", "PORTS"],
+        (
+            [
+                row["name"],
+                row["status"],
+                row["link"],
+                row["routes"],
+                ago(row["started_at"]),
+                row["pid"] or "",
+                ports_text(row["ports"]),
+            ]
+            for row in items
+        ),
+        empty="no nodes",
+    )
+
+
+def routes(
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+    limit: Limit = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="Only routes to this node.")] = None,
+    filter: Annotated[str | None, typer.Option("--filter", help="Only routes of this filter.")] = None,
+) -> None:
+    """List the route table: which node has subscribers to which filter."""
+    with _ask(api, node) as client:
+        items = list(islice(client.pages("/api/v1/routes", _given(node=to, filter=filter)), limit))
+    if json:
+        emit_json({"items": items})
+        return
+    print_table(
+        ["FILTER", "NODE"],
+        ([row["filter"], row["node"]] for row in items),
+        empty="no routes: nobody subscribes",
+    )
+
+
+def topics(
+    topic: Annotated[str | None, typer.Argument(help="Tell where a message to this topic would go.")] = None,
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+    limit: Limit = None,
+) -> None:
+    """List the filters that have subscribers, or tell where a message to TOPIC would go, and why."""
+    with _ask(api, node) as client:
+        if topic is not None:
+            _print_match(client.get("/api/v1/topics/match", {"topic": topic}), as_json=json)
+            return
+        items = list(islice(client.pages("/api/v1/topics"), limit))
+    if json:
+        emit_json({"items": items})
+        return
+    print_table(
+        ["FILTER", "NODES"],
+        ([row["filter"], " ".join(row["nodes"])] for row in items),
+        empty="no topics: nobody subscribes",
+    )
+
+
+def _print_match(match: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        emit_json(match)
+        return
+    print_table(
+        ["MATCHING FILTER", "NODES"],
+        ([row["filter"], " ".join(row["nodes"])] for row in match["matches"]),
+        empty=f"no filter matches {match['topic']}: a message to it is dropped",
+    )
+
+
+def subscriptions(
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+    limit: Limit = None,
+    client: Annotated[str | None, typer.Option("--client", help="Only those of this client.")] = None,
+    filter: Annotated[str | None, typer.Option("--filter", help="Only those to this filter.")] = None,
+) -> None:
+    """List subscriptions on all nodes."""
+    gathered = _gather(api, node, "/api/v1/subscriptions", _given(client=client, filter=filter), limit)
+    if json:
+        _emit_gathered(gathered)
+        return
+    print_table(
+        ["CLIENT", "FILTER", "QOS", "NODE"],
+        ([row["client"], row["filter"], row["qos"], row["node"]] for row in gathered.items),
+        empty="no subscriptions",
+    )
+    _tell_missing(gathered)
+
+
+def clients(
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+    limit: Limit = None,
+    client: Annotated[str | None, typer.Option("--client", help="Only this client.")] = None,
+    connected: Annotated[
+        bool | None, typer.Option("--connected/--disconnected", help="Only those that are, or are not.")
+    ] = None,
+) -> None:
+    """List clients and their sessions on all nodes."""
+    gathered = _gather(api, node, "/api/v1/clients", _given(client=client, connected=connected), limit)
+    if json:
+        _emit_gathered(gathered)
+        return
+    print_table(
+        ["CLIENT", "NODE", "STATE", "ADDRESS", "MQTT", "KEEPALIVE", "SUBSCRIPTIONS", "INFLIGHT", "QUEUED"],
+        (
+            [
+                row["client"],
+                row["node"],
+                "connected" if row["connected"] else "away",
+                row["address"],
+                row["version"],
+                format_duration(row["keepalive"]) if row["keepalive"] else "",
+                row["subscriptions"],
+                row["inflight"],
+                row["queued"],
+            ]
+            for row in gathered.items
+        ),
+        empty="no clients",
+    )
+    _tell_missing(gathered)
+
+
+def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+    """List the tables a node holds, and who owns the rows."""
+    with _ask(api, node) as client:
+        items = client.get("/api/v1/tables")
+    if json:
+        emit_json({"items": items})
+        return
+    print_table(
+        ["TABLE", "TYPE", "STORAGE", "REPLICATION", "LOADED", "ROWS", "OWNERS"],
+        (
+            [
+                row["name"],
+                row["type"],
+                row["storage"],
+                row["replication"],
+                "yes" if row["loaded"] else "no",
+                row["rows"],
+                " ".join(f"{owner}={rows}" for owner, rows in row["owners"].items()),
+            ]
+            for row in items
+        ),
+        empty="no tables",
+    )
+
+
+def ps(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+    """Draw a node's supervision tree: processes, their state, how often they were restarted."""
+    with _ask(api, node) as client:
+        items = client.get("/api/v1/processes")
+        name = client.get("/health")["name"]
+    if json:
+        emit_json({"node": name, "items": items})
+        return
+    root = Tree(Text(name, style="bold"), guide_style="dim")
+    for item in items:
+        _grow(root, item)
+    print_lines(root)
+
+
+def _grow(tree: Tree, item: Mapping[str, Any]) -> None:
+    line = Text(item["name"] or item["label"], style="bold" if item["type"] == "supervisor" else "")
+    if item["name"]:
+        line.append(f" {item['label']}", style="dim")
+    line.append(f" {item['pid']}", style="dim")
+    line.append(f" {item['status']}", style="dim")
+    line.append(f" restarts={item['restarts']}", style="yellow" if item["restarts"] else "dim")
+    if item["mailbox"]:
+        line.append(f" mailbox={item['mailbox']}")
+    line.append(f" memory={format_size(item['memory'])}", style="dim")
+    branch = tree.add(line)
+    for child in item["children"]:
+        _grow(branch, child)
+    if item["more"]:
+        branch.add(Text(f"… and {item['more']} more", style="dim"))
+
+
+def _ask(api: str, node: str | None) -> ApiClient:
+    if node is None:
+        return ApiClient(api)
+    with ApiClient(api) as client:
+        return client.node(node)
+
+
+def _given(**params: str | bool | None) -> dict[str, str | int | bool]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _gather(
+    api: str, node: str | None, path: str, params: Mapping[str, str | int | bool], limit: int | None
+) -> Gathered:
+    with _ask(api, node) as client:
+        if node is None:
+            gathered = client.gather(path, params)
+        else:
+            gathered = Gathered(items=[{**item, "node": node} for item in client.pages(path, params)])
+    del gathered.items[limit if limit is not None else len(gathered.items) :]
+    return gathered
+
+
+def _emit_gathered(gathered: Gathered) -> None:
+    emit_json({"items": gathered.items, "missing": gathered.missing})
+    if gathered.missing:
+        raise typer.Exit(ExitCode.UNAVAILABLE)
+
+
+def _tell_missing(gathered: Gathered) -> None:
+    for name, reason in gathered.missing.items():
+        note(f"incomplete: {name} did not answer: {reason}")
+    if gathered.missing:
+        raise typer.Exit(ExitCode.UNAVAILABLE)

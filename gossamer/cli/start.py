@@ -1,0 +1,143 @@
+"""``gossamer start``: one node in this process, until a signal or its own end.
+
+Rules: 1. One ``ready`` line on standard output once the listeners are open; everything else goes to the log.
+2. SIGINT and SIGTERM stop the node in order; a second one, or a stop that takes too long, ends it at once.
+3. A node whose supervision tree gave up ends the process with a code of its own, so that whoever supervises
+the process can start it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json as jsonlib
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.logs import set_up_logging
+from gossamer.cli.options import ConfigFile, Json
+from gossamer.cli.output import note, ports_text, print_error
+from gossamer.config import Config, cookie_of, load_config
+
+if TYPE_CHECKING:
+    from gossamer.node import Node
+
+__all__ = ["start"]
+
+STOP_LIMIT = 15.0
+"""Seconds a node may take to stop in order."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def start(
+    config: ConfigFile = None,
+    json: Json = False,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Run one node in the foreground."""
+    if parent is not None:
+        _end_with(parent)
+    loaded = load_config(config, environ=os.environ)
+    set_up_logging(loaded.log)
+    _remark(loaded)
+    raise typer.Exit(_run_to_its_end(loaded, as_json=json))
+
+
+def _run_to_its_end(config: Config, *, as_json: bool) -> ExitCode:
+    # Here, so that the rest of the command starts without loading a broker.
+    from gossamer.node import DataDir, Node
+
+    cookie = cookie_of(config.node).get_secret_value()
+    directory = DataDir(config.node.data_dir, wall=time.time())
+
+    async def run() -> ExitCode:
+        node = Node(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        return await _run(node, as_json=as_json)
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(run())
+    finally:
+        directory.close()
+
+
+def _remark(config: Config) -> None:
+    if config.mqtt.server.enable and not config.mqtt.auth.allow_anonymous:
+        note(
+            "mqtt.auth.allow_anonymous is off, so clients without credentials are refused; "
+            "GOSSAMER_MQTT__AUTH__ALLOW_ANONYMOUS=on lets them in"
+        )
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process when the launcher dies, however it dies (Linux)."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    # It may have died before the line above.
+    if os.getppid() != parent:
+        raise typer.Exit(ExitCode.NODE_ENDED)
+
+
+async def _run(node: Node, *, as_json: bool) -> ExitCode:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            os._exit(ExitCode.NODE_ENDED)
+        stopping.set()
+        loop.call_later(STOP_LIMIT, os._exit, ExitCode.NODE_ENDED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+
+    starting = asyncio.create_task(node.start(), name="node start")
+    stopped = asyncio.create_task(stopping.wait(), name="stop signal")
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        await node.stop()
+        return ExitCode.DONE
+    try:
+        starting.result()
+    except BaseException:
+        stopped.cancel()
+        await node.stop()
+        raise
+    _print_ready(node.name, node.ports(), as_json=as_json)
+    ended = asyncio.create_task(node.ended(), name="node end")
+    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    failure = ended.result() if ended.done() else None
+    ended.cancel()
+    stopped.cancel()
+    await node.stop()
+    if failure is None:
+        return ExitCode.DONE
+    print_error(str(failure), as_json=as_json)
+    return ExitCode.NODE_ENDED
+
+
+def _print_ready(name: str, ports: dict[str, int], *, as_json: bool) -> None:
+    if as_json:
+        line = jsonlib.dumps({"ready": True, "name": name, "pid": os.getpid(), "ports": ports})
+    else:
+        line = f"ready {name} pid={os.getpid()} {ports_text(ports)}"
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

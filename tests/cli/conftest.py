@@ -1,0 +1,75 @@
+"""The command line, run in this process against an API that is really there."""
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+from api.fakes import FakeView
+
+from gossamer.api import ApiServer
+from gossamer.cli import main
+from gossamer.config import ApiConfig
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import Runtime
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """``run("nodes", "--json")`` gives the exit code and what was printed."""
+    for name in ("GOSSAMER_API", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["gossamer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@dataclass
+class Served:
+    view: FakeView
+    url: str = ""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@pytest.fixture
+def served():
+    """A faked node whose API listens on a port of this machine, in a thread of its own."""
+    served = Served(FakeView())
+    started = threading.Event()
+
+    async def serve():
+        runtime = Runtime(node=served.view.name)
+        pid = await runtime.start(
+            ApiServer, served.view, config=ApiConfig(port=0), network=SystemNetwork(), name="api"
+        )
+        host, port = await runtime.call(pid, "address")
+        served.url = f"http://{host}:{port}"
+        served.loop = asyncio.get_running_loop()
+        started.set()
+        await served.stop.wait()
+        await runtime.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    yield served
+    served.loop.call_soon_threadsafe(served.stop.set)
+    thread.join(10)

@@ -1,0 +1,215 @@
+"""What each command prints and how it ends."""
+
+import socket
+
+import pytest
+
+from gossamer import __version__
+from gossamer.cli import ExitCode
+
+
+@pytest.fixture
+def ask(run, served):
+    return lambda *arguments: run(*arguments, "--api", served.url)
+
+
+def test_version(run):
+    outcome = run("--version")
+    assert outcome.code == 0
+    assert outcome.out.startswith(f"gossamer {__version__} ")
+
+
+def test_no_arguments_shows_help(run):
+    outcome = run()
+    assert outcome.code == ExitCode.USAGE
+    assert "cluster" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("arguments", [["nodez"], ["up", "--nodes", "0"], ["up", "--nodes", "many"]])
+def test_a_wrong_command_line_is_code_2(run, arguments):
+    assert run(*arguments).code == ExitCode.USAGE
+
+
+def test_nodes(ask):
+    assert ask("nodes").out.splitlines()[1].split()[:3] == ["node1@127.0.0.1", "online", "self"]
+    assert next(row["name"] for row in ask("nodes", "--json").json["items"]) == "node1@127.0.0.1"
+
+
+def test_routes(ask):
+    lines = [line.split() for line in ask("routes").out.splitlines()]
+    assert lines[:2] == [["FILTER", "NODE"], ["a/+", "node1@127.0.0.1"]]
+    assert len(lines) == 7
+    only = ask("routes", "--filter", "b", "--to", "node2@127.0.0.1", "--json").json
+    assert only == {"items": [{"filter": "b", "node": "node2@127.0.0.1"}]}
+    assert len(ask("routes", "--limit", "2", "--json").json["items"]) == 2
+
+
+def test_long_lists_are_fetched_page_by_page(ask, served):
+    served.view.filters = [f"t/{number}" for number in range(6000)]
+    assert len(ask("topics", "--json").json["items"]) == 6000
+
+
+def test_an_empty_list_says_so_and_prints_nothing(ask, served):
+    served.view.filters = []
+    outcome = ask("topics")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "nobody subscribes" in outcome.err
+
+
+def test_topics_tells_where_a_topic_goes(ask):
+    assert "a/+" in ask("topics", "a/b").out
+    assert ask("topics", "a/b", "--json").json["nodes"] == ["node2@127.0.0.1"]
+    refused = ask("topics", "a/#")
+    assert refused.code == ExitCode.REFUSED
+    assert "no wildcards" in refused.err
+
+
+def test_what_every_node_keeps_names_who_did_not_answer(ask, served):
+    port = int(served.url.rpartition(":")[2])
+    # Node 2 is asked at a port where nobody listens, node 3 at the faked node again, node 4 has left.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = free.getsockname()[1]
+    ports = [port, nobody, port, port]
+    served.view.known = [
+        row.model_copy(update={"ports": {"api": ports[index]}}) for index, row in enumerate(served.view.known)
+    ]
+    outcome = ask("clients", "--json")
+    assert outcome.code == ExitCode.UNAVAILABLE
+    assert {row["node"] for row in outcome.json["items"]} == {"node1@127.0.0.1", "node3@127.0.0.1"}
+    assert list(outcome.json["missing"]) == ["node2@127.0.0.1"]
+    people = ask("subscriptions")
+    assert people.code == ExitCode.UNAVAILABLE
+    assert "node2@127.0.0.1 did not answer" in people.err
+
+
+def test_one_node_can_be_asked(ask, served):
+    outcome = ask("clients", "--node", "node1@127.0.0.1", "--disconnected", "--json")
+    # The faked node 1 says that its API is at 8091, where nobody listens.
+    assert outcome.code == ExitCode.UNREACHABLE
+    port = int(served.url.rpartition(":")[2])
+    served.view.known = [row.model_copy(update={"ports": {"api": port}}) for row in served.view.known]
+    outcome = ask("clients", "--node", "node1@127.0.0.1", "--disconnected", "--json")
+    assert [row["client"] for row in outcome.json["items"]] == ["board"]
+    assert ask("clients", "--node", "who", "--json").code == ExitCode.REFUSED
+
+
+def test_tables(ask):
+    assert ask("tables").out.splitlines()[1].split()[:6] == [
+        "routes",
+        "set",
+        "ram_copies",
+        "owned",
+        "yes",
+        "3",
+    ]
+
+
+def test_ps_draws_the_tree_with_restart_counts(ask):
+    lines = ask("ps").out.splitlines()
+    assert lines[0] == "node1@127.0.0.1"
+    assert "node Supervisor" in lines[1]
+    assert "gossip GossipServer" in lines[2]
+    assert "restarts=2" in lines[2]
+    assert "980 more" in lines[3]
+    assert ask("ps", "--json").json["items"][0]["children"][0]["restarts"] == 2
+
+
+def test_cluster_status(ask):
+    outcome = ask("cluster", "status")
+    assert outcome.out.startswith("node1@127.0.0.1 is running in cluster Test, up 62s, 1 connections")
+    assert "node3@127.0.0.1" in outcome.out
+    assert ask("cluster", "status", "--json").json["env"] == "Test"
+
+
+def test_cluster_orders(ask, served):
+    assert "node1@127.0.0.1 joined" in ask("cluster", "join", "10.0.0.2:7946").out
+    assert ask("cluster", "leave", "--json").json["done"] == "node1@127.0.0.1 left"
+    assert ask("cluster", "force-leave", "node4@127.0.0.1").code == 0
+    assert [order for order, _ in served.view.orders] == ["join", "leave", "force_leave"]
+
+
+def test_a_refusal_is_told_in_the_nodes_words(ask):
+    outcome = ask("cluster", "join", "127.0.0.1:1")
+    assert outcome.code == ExitCode.UNAVAILABLE
+    assert outcome.err == ("error: nobody answers at 127.0.0.1:1; start a seed or name another endpoint\n")
+    outcome = ask("cluster", "force-leave", "who", "--json")
+    assert outcome.code == ExitCode.REFUSED
+    assert outcome.err.startswith('{"error": "unknown member who')
+
+
+def test_no_node_says_what_to_do(run):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    outcome = run("nodes", "--api", f"http://127.0.0.1:{port}")
+    assert outcome.code == ExitCode.UNREACHABLE
+    assert "nothing listens there" in outcome.err
+    assert "gossamer up" in outcome.err
+
+
+def test_something_else_that_answers_is_not_taken_for_a_node(run, tmp_path):
+    import http.server
+    import threading
+
+    class Other(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        outcome = run("nodes", "--api", f"http://127.0.0.1:{server.server_port}")
+        thread.join(5)
+    assert outcome.code == ExitCode.UNREACHABLE
+    assert "expected JSON of a gossamer node" in outcome.err
+
+
+def test_control_characters_of_a_client_do_not_reach_the_terminal(ask, served):
+    served.view.filters = ["a\x1b[31m", "[red]b[/red]"]
+    out = ask("topics").out
+    assert "\x1b" not in out
+    assert "[red]b[/red]" in out
+
+
+class TestConfig:
+    def test_a_right_file_is_ok(self, run, tmp_path):
+        file = tmp_path / "node.yaml"
+        file.write_text("cluster: {autoheal: on}\n")
+        assert run("config", "check", file).out == f"{file}: ok\n"
+        assert run("config", "check", "-c", file, "--json").json["ok"] is True
+
+    def test_every_mistake_is_listed(self, run, tmp_path):
+        file = tmp_path / "node.yaml"
+        file.write_text("clustr: {}\napi: {port: x}\n")
+        outcome = run("config", "check", file)
+        assert outcome.code == ExitCode.CONFIG
+        assert "2 problems" in outcome.err
+        found = run("config", "check", file, "--json")
+        assert found.code == ExitCode.CONFIG
+        assert {row["key"] for row in found.json["problems"]} == {"clustr", "api.port"}
+
+    def test_the_environment_is_checked_too(self, run, monkeypatch):
+        monkeypatch.setenv("GOSSAMER_CLUSTER__AUTOHEEL", "on")
+        outcome = run("config", "check")
+        assert outcome.code == ExitCode.CONFIG
+        assert "GOSSAMER_CLUSTER__AUTOHEEL" in outcome.err
+
+    def test_schema_is_json(self, run):
+        assert run("config", "schema").json["properties"]["cluster"]
+
+    def test_show_hides_secrets(self, run, monkeypatch):
+        monkeypatch.setenv("GOSSAMER_NODE__COOKIE", "hunter2")
+        outcome = run("config", "show", "--changed")
+        assert "hunter2" not in outcome.out
+        assert "cookie: '**********'" in outcome.out
+
+    def test_start_with_a_wrong_file_is_code_3(self, run, tmp_path):
+        file = tmp_path / "node.yaml"
+        file.write_text("mqtt: {serve: {}}\n")
+        outcome = run("start", "-c", file)
+        assert outcome.code == ExitCode.CONFIG
+        assert "'server', perhaps" in outcome.err

@@ -1,0 +1,164 @@
+"""The parts of ``gossamer up`` that need no node: plan, ports, directory, readiness."""
+
+import itertools
+import json
+import socket
+
+import pytest
+import yaml
+
+from gossamer.cli.launch import PortSpec, Workspace, chooser, make_plan, taken_ports
+from gossamer.cli.launch.child import describe_exit
+from gossamer.cli.launch.plan import BadPortsError, node_tree
+from gossamer.cli.launch.readiness import missing_of
+from gossamer.cli.launch.workspace import DirectoryTakenError, cluster_facts
+from gossamer.config import config_from, load_config
+from gossamer.errors import UsageError
+
+OPTIONS = {"mqtt": "--mqtt-port", "api": "--api-port", "gossip": "--gossip-port", "distribution": "--d-port"}
+DEFAULTS = {"mqtt": "1883", "api": "8091", "gossip": "7946", "distribution": "4370"}
+
+
+def plan(directory, *, nodes=3, shared_port=None, choose=None, **texts):
+    specs = {service: PortSpec(OPTIONS[service], text) for service, text in {**DEFAULTS, **texts}.items()}
+    counter = itertools.count(20_000)
+    return make_plan(
+        nodes=nodes,
+        directory=directory,
+        env="Test",
+        specs=specs,
+        shared_port=shared_port,
+        choose=choose or (lambda: next(counter)),
+    )
+
+
+def test_ports_count_up_from_those_of_node_1(tmp_path):
+    nodes = plan(tmp_path).nodes
+    assert nodes[0].ports == {"mqtt": 1883, "api": 8091, "gossip": 7946, "distribution": 4370}
+    assert nodes[2].ports == {"mqtt": 1885, "api": 8093, "gossip": 7948, "distribution": 4372}
+    assert [node.name for node in nodes] == ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"]
+
+
+def test_ports_can_be_listed_and_chosen(tmp_path):
+    nodes = plan(tmp_path, mqtt="1883, 2883,0", api="0").nodes
+    assert [node.ports["mqtt"] for node in nodes] == [1883, 2883, 20_000]
+    assert [node.ports["api"] for node in nodes] == [20_001, 20_002, 20_003]
+
+
+@pytest.mark.parametrize("text", ["x", "", "-1", "1,2", "65535", "1883,1883,1884", "70000"])
+def test_ports_that_do_not_fit_name_the_option(tmp_path, text):
+    with pytest.raises(BadPortsError, match="--mqtt-port: got"):
+        plan(tmp_path, mqtt=text)
+
+
+def test_one_port_for_two_things_is_refused(tmp_path):
+    with pytest.raises(BadPortsError, match="it is mqtt of node2 already"):
+        plan(tmp_path, api="1884")
+    with pytest.raises(BadPortsError, match="--shared-port already"):
+        plan(tmp_path, shared_port=1884)
+
+
+def test_the_written_file_is_a_configuration(tmp_path):
+    cluster = plan(tmp_path, shared_port=1000)
+    config = config_from(node_tree(cluster, cluster.nodes[1]))
+    assert config.node.name == "node2@127.0.0.1"
+    assert [seed.port for seed in config.cluster.seed_endpoints] == [7946, 7947, 7948]
+    assert [(row.port, row.reuse_port) for row in config.mqtt.server.listeners] == [
+        (1884, False),
+        (1000, True),
+    ]
+    assert config.mqtt.auth.allow_anonymous
+
+
+def test_taken_ports_are_all_named(tmp_path):
+    choose = chooser()
+    cluster = plan(tmp_path, mqtt="0", api="0", gossip="0", distribution="0", choose=choose)
+    assert taken_ports(cluster, OPTIONS) == []
+    mqtt, gossip = cluster.nodes[0].ports["mqtt"], cluster.nodes[2].ports["gossip"]
+    with (
+        socket.create_server(("127.0.0.1", mqtt)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+    ):
+        datagrams.bind(("127.0.0.1", gossip))
+        assert taken_ports(cluster, OPTIONS) == [
+            (mqtt, "mqtt of node1@127.0.0.1", "--mqtt-port"),
+            (gossip, "gossip of node3@127.0.0.1", "--gossip-port"),
+        ]
+
+
+def test_chosen_ports_are_free_and_never_the_same():
+    choose = chooser()
+    ports = [choose() for _ in range(20)]
+    assert len(set(ports)) == 20
+
+
+class TestWorkspace:
+    def test_one_launcher_a_directory(self, tmp_path):
+        with Workspace(tmp_path), pytest.raises(DirectoryTakenError, match="another --data-dir"):
+            Workspace(tmp_path)
+        with Workspace(tmp_path):
+            pass
+
+    def test_nodes_share_a_cookie_in_files_of_their_own(self, tmp_path):
+        cluster = plan(tmp_path, nodes=2)
+        with Workspace(tmp_path) as workspace:
+            workspace.prepare(cluster)
+            cookies = {(node.directory / ".cookie").read_text() for node in cluster.nodes}
+            assert len(cookies) == 1
+            for node in cluster.nodes:
+                assert (node.directory / ".cookie").stat().st_mode & 0o077 == 0
+                assert load_config(node.config_file).node.name == node.name
+                assert cookies.isdisjoint(node.config_file.read_text().split())
+            # Again, as a second start does, keeps the cookie.
+            workspace.prepare(cluster)
+            assert {(node.directory / ".cookie").read_text() for node in cluster.nodes} == cookies
+
+    def test_facts_are_there_while_ready(self, tmp_path):
+        cluster = plan(tmp_path, nodes=1, shared_port=999)
+        (tmp_path / "cluster.json").write_text("stale")
+        with Workspace(tmp_path) as workspace:
+            assert not workspace.facts_file.exists()
+            workspace.write_facts(cluster_facts(cluster, {"node1@127.0.0.1": 42}))
+            assert json.loads(workspace.facts_file.read_text()) == {
+                "nodes": [
+                    {
+                        "name": "node1@127.0.0.1",
+                        "pid": 42,
+                        "ports": {"mqtt": 1883, "api": 8091, "gossip": 7946, "distribution": 4370},
+                    }
+                ],
+                "shared_port": 999,
+            }
+        assert not workspace.facts_file.exists()
+
+    def test_a_directory_that_cannot_be_made_is_named(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(UsageError, match="--data-dir"):
+            Workspace(tmp_path / "file" / "data")
+
+    def test_the_written_file_says_who_wrote_it(self, tmp_path):
+        cluster = plan(tmp_path, nodes=1)
+        with Workspace(tmp_path) as workspace:
+            workspace.prepare(cluster)
+        text = cluster.nodes[0].config_file.read_text()
+        assert text.startswith("# Written by gossamer up")
+        assert yaml.safe_load(text)["cluster"]["env"] == "Test"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lack"),
+    [
+        (None, "does not answer yet"),
+        ({"ready": False, "waiting": ["table routes"]}, "table routes"),
+        ({"ready": False}, "not ready"),
+        ({"ready": True, "members": ["a"]}, "does not see b"),
+        ({"ready": True, "members": ["a", "b", "c"]}, ""),
+    ],
+)
+def test_a_node_is_ready_when_it_says_so_and_sees_all(answer, lack):
+    assert missing_of(answer, {"a", "b"}) == lack
+
+
+def test_an_end_is_told_in_words():
+    assert describe_exit(-9) == "killed by SIGKILL"
+    assert describe_exit(3) == "exit code 3"
