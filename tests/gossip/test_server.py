@@ -123,7 +123,9 @@ async def test_a_stopped_node_is_seen_down(peers: Callable[..., Any]) -> None:
     await eventually(lambda: all(p.online() == {"a", "b", "c"} for p in (a, b, c)))
     await c.runtime.stop()
     for peer in (a, b):
-        await eventually(lambda: [e.member.name for e in peer.events if isinstance(e, MemberDown)] == ["c"])
+        await eventually(
+            lambda peer=peer: [e.member.name for e in peer.events if isinstance(e, MemberDown)] == ["c"]
+        )
         assert peer.online() == {"a", "b"}
 
 

@@ -1,0 +1,113 @@
+"""The autocluster loop: discover, join, and again for as long as the node lives."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import structlog
+
+from gossamer.discovery.plan import Plan, advice
+from gossamer.discovery.strategy import Discovered, Strategy
+from gossamer.gossip import Join, JoinResult, MembershipView, Status
+from gossamer.supervisor import (
+    CallFailed,
+    Destination,
+    GenServer,
+    NoReply,
+    Reply,
+    call,
+    reply,
+    self_pid,
+    send_after,
+)
+from gossamer.supervisor.calls import Caller
+
+__all__ = ["Autocluster"]
+
+log = structlog.get_logger(__name__)
+
+_JOIN_TIMEOUT = 10.0
+_TRY = "try"
+
+
+class Autocluster(GenServer):
+    """Drives one strategy. Call ``"settled"`` (without a time limit) to wait for the first success."""
+
+    async def init(
+        self,
+        *,
+        strategy: Strategy,
+        view: MembershipView,
+        gossip: Destination = "gossip",
+        rng: random.Random | None = None,
+        retry_interval: float = 5.0,
+    ) -> None:
+        self._strategy = strategy
+        self._view = view
+        self._gossip = gossip
+        self._plan = Plan(rng=rng or random.Random(), longest=retry_interval)
+        self._waiting: list[Caller] = []
+        send_after(0, self_pid(), _TRY)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        if request != "settled":
+            return await super().handle_call(request, caller)  # type: ignore[return-value]
+        if self._plan.settled:
+            return Reply(None)
+        self._waiting.append(caller)
+        return NoReply()
+
+    async def handle_info(self, message: Any) -> None:
+        if message != _TRY:
+            return
+        pause = await self._try()
+        if self._plan.settled:
+            for caller in self._waiting:
+                reply(caller, None)
+            self._waiting.clear()
+        send_after(pause, self_pid(), _TRY)
+
+    async def _try(self) -> float:
+        """One round; gives back how long to wait for the next."""
+        plan, view = self._plan, self._view
+        if view.aloof:
+            return plan.rest()
+        members = view.members()
+        if not members:
+            # Gossip is starting.
+            return plan.pause()
+        local = members[0].endpoint
+        found = await self._strategy.discover(local)
+        live = {member.endpoint for member in members[1:] if member.status is not Status.OFFLINE}
+        targets = plan.targets(found, local=local, live=live)
+        if not targets and not found.problems:
+            return plan.rest()
+        result = await self._join(targets) if targets else JoinResult()
+        self._tell(found, result)
+        return plan.pause()
+
+    async def _join(self, targets: tuple[tuple[str, int], ...]) -> JoinResult:
+        if self._view.aloof:
+            # Left while names were looked up.
+            return JoinResult()
+        try:
+            result: JoinResult = await call(self._gossip, Join(targets), timeout=_JOIN_TIMEOUT)
+        except CallFailed:
+            return JoinResult(failed=dict.fromkeys(targets, "unanswered"))
+        return result
+
+    def _tell(self, found: Discovered, result: JoinResult) -> None:
+        for notice in self._plan.tried(found, result):
+            if notice.news == "joined":
+                log.info("joined_seed", seed=notice.target, strategy=self._strategy.name)
+            elif notice.target in found.problems:
+                log.warning("seed_not_resolved", host=notice.target, problem=notice.news, retried="for ever")
+            else:
+                log.warning(
+                    "seed_not_joined",
+                    seed=notice.target,
+                    reason=notice.news,
+                    advice=advice(notice.news),
+                    retried="for ever",
+                )

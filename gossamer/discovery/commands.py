@@ -1,0 +1,111 @@
+"""What an operator does by hand: join, leave, force-leave, with exact errors.
+
+Joining oneself is ignored, as EMQX does. Leaving is final: the node does not join back by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from gossamer.discovery.plan import advice
+from gossamer.errors import UnavailableError, UsageError
+from gossamer.gossip import ForceLeave, Join, JoinResult, Leave, MembershipView, Status
+from gossamer.network import Address
+
+__all__ = [
+    "AlreadyInClusterError",
+    "ClusterCommands",
+    "IllegalTargetError",
+    "NotInClusterError",
+    "SeedsUnreachableError",
+]
+
+
+class AlreadyInClusterError(UsageError):
+    """Every address to join is a member already."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self.addresses = tuple(addresses)
+        shown = ", ".join(f"{host}:{port}" for host, port in addresses)
+        super().__init__(f"{shown}: already in this cluster; nothing to join")
+
+
+class NotInClusterError(UsageError):
+    """The node to remove is no member, or this node has nobody to leave."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {problem}")
+
+
+class IllegalTargetError(UsageError):
+    """A member that must not be removed this way."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {problem}")
+
+
+class SeedsUnreachableError(UnavailableError):
+    """No address to join let this node in."""
+
+    def __init__(self, failed: Mapping[Address, str]) -> None:
+        self.failed = dict(failed)
+        lines = "; ".join(f"{host}:{port}: {why} ({advice(why)})" for (host, port), why in failed.items())
+        super().__init__(f"no seed joined: {lines}")
+
+
+class ClusterCommands:
+    """``call`` sends one request to this node's gossip server and returns its answer."""
+
+    def __init__(self, call: Callable[[object], Awaitable[Any]], view: MembershipView) -> None:
+        self._call = call
+        self._view = view
+
+    async def join(self, addresses: Sequence[Address]) -> JoinResult:
+        """Join through the first that answers.
+
+        Raises:
+            AlreadyInClusterError: all of them are live members.
+            SeedsUnreachableError: none let this node in; says why for each.
+        """
+        wanted = [(host, port) for host, port in addresses]
+        others = [address for address in wanted if address != self._view.local.endpoint]
+        if not others:
+            return JoinResult()
+        live = {m.endpoint for m in self._view.members()[1:] if m.status is Status.ONLINE}
+        fresh = [address for address in others if address not in live]
+        if not fresh:
+            raise AlreadyInClusterError(others)
+        result: JoinResult = await self._call(Join(tuple(fresh)))
+        if not result.joined:
+            raise SeedsUnreachableError(result.failed)
+        return result
+
+    async def leave(self) -> None:
+        """Leave; returns once it had time to spread.
+
+        Raises:
+            NotInClusterError: this node is alone.
+        """
+        if len(self._view.members()) < 2:
+            raise NotInClusterError(self._view.local.name, "is alone, there is no cluster to leave")
+        await self._call(Leave())
+
+    async def force_leave(self, name: str) -> None:
+        """Remove a member that is gone for good.
+
+        Raises:
+            IllegalTargetError: it is this node, or it is alive.
+            NotInClusterError: no such member is known.
+        """
+        if name == self._view.local.name:
+            raise IllegalTargetError(name, "is this node; use leave")
+        member = self._view.get(name)
+        if member is None or member.left:
+            raise NotInClusterError(name, "no member of that name; `gossamer cluster status` lists them")
+        if member.status is not Status.OFFLINE:
+            raise IllegalTargetError(name, "is alive; run leave on that node, or stop it first")
+        if not await self._call(ForceLeave(name)):
+            raise NotInClusterError(name, "no member of that name; `gossamer cluster status` lists them")

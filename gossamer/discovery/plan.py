@@ -1,0 +1,93 @@
+"""The plan of the autocluster loop: whom to join next, when to try again, and what is worth a log line. Pure.
+
+Rules: 1. Every discovered address that is not a live member is tried, dead ones for ever: two islands that
+each found half of the seeds must still become one.  2. Waits double from ``first`` to ``longest`` with
+jitter, and start over when anything changes.  3. A notice is given when the news about an address differs
+from the last about it, never once a try.  4. A node that left on its operator's word tries nothing.  5. The
+loop has settled once there is nobody to look for, or one of those looked for is a live member.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from gossamer.discovery.strategy import Discovered
+from gossamer.gossip import JoinResult
+from gossamer.network import Address
+
+__all__ = ["Notice", "Plan", "advice"]
+
+_ADVICE = {
+    "refused": "nothing listens there; is the node started, is the port cluster.port?",
+    "timeout": "no answer; is a firewall in between?",
+    "unreachable": "no route to that address",
+    "closed": "it hung up; do both nodes have the same cluster.env and node.cookie?",
+    "name-taken": "a living member has this node's name; give each node a node.name of its own",
+    "left": "that node left its cluster and stays alone until it is told to join",
+    "unanswered": "this node's gossip did not answer; it is restarting or overloaded",
+}
+
+
+def advice(reason: str) -> str:
+    """What an operator can do about a join that failed for ``reason``."""
+    return _ADVICE.get(reason, "check cluster.env, node.cookie and the clocks of both nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A change that is worth a log line. ``news``: ``joined``, or why not."""
+
+    target: str
+    news: str
+
+
+class Plan:
+    """What the loop knows between two tries."""
+
+    def __init__(self, *, rng: random.Random, first: float = 0.25, longest: float = 5.0) -> None:
+        self._rng = rng
+        self._first = min(first, longest)
+        self._longest = longest
+        self._wait = self._first
+        self._told: dict[str, str] = {}
+        self.settled = False
+
+    def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
+        """Whom to join now."""
+        others = [address for address in found.addresses if address != local]
+        if (not others and not found.problems) or any(address in live for address in others):
+            self.settled = True
+        return tuple(address for address in others if address not in live)
+
+    def tried(self, found: Discovered, result: JoinResult) -> list[Notice]:
+        """Take in the outcome of a try; gives back what is new."""
+        news = {_text(address): "joined" for address in result.joined}
+        news |= {_text(address): reason for address, reason in result.failed.items()}
+        news |= found.problems
+        notices = self._news(news.items())
+        if result.joined:
+            self.settled = True
+        self._wait = self._first if notices else min(self._wait * 2, self._longest)
+        return notices
+
+    def pause(self) -> float:
+        """Seconds until the next try."""
+        return self._wait * self._rng.uniform(0.8, 1.2)
+
+    def rest(self) -> float:
+        """Seconds until the next look when nobody had to be joined."""
+        self._wait = self._first
+        return self._longest * self._rng.uniform(0.8, 1.2)
+
+    def _news(self, items: Iterable[tuple[str, str]]) -> list[Notice]:
+        notices = [Notice(target, news) for target, news in items if self._told.get(target) != news]
+        for notice in notices:
+            self._told[notice.target] = notice.news
+        return notices
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,151 @@
+"""Whole gossip servers and autocluster loops on the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from gossamer.discovery import Autocluster, Manual, Static, Strategy
+from gossamer.gossip import (
+    GossipServer,
+    Join,
+    Keyring,
+    Leave,
+    MemberMetadata,
+    MembershipView,
+    Status,
+    cluster_key,
+)
+from gossamer.network import Address
+from gossamer.supervisor import Runtime
+from gossamer.testing import LOSSY, SimClock, SimNetwork, seeds
+
+PORT = 7946
+
+
+class SimNode:
+    """Gossip and discovery of one node on a simulated host."""
+
+    def __init__(self, sim: SimNetwork, number: int, strategy: Strategy) -> None:
+        self.sim = sim
+        self.address: Address = (f"10.0.0.{number}", PORT)
+        self.name = f"node{number}"
+        self.strategy = strategy
+        self.view = MembershipView()
+        self.runtime = Runtime(node=self.name)
+
+    async def start(self) -> SimNode:
+        host = self.sim.host(self.address[0])
+        self.host = host
+        clock = SimClock(asyncio.get_running_loop())
+        await self.runtime.start(
+            GossipServer,
+            name="gossip",
+            metadata=MemberMetadata(self.name, creation=1, start_time=clock.wall()),
+            bind=self.address,
+            keyring=Keyring([cluster_key("cookie")], env="sim"),
+            network=host,
+            clock=clock,
+            view=self.view,
+            rng=host.rng,
+        )
+        await self.runtime.start(
+            Autocluster, name="discovery", strategy=self.strategy, view=self.view, rng=host.rng
+        )
+        return self
+
+    def online(self) -> set[str]:
+        return {m.name for m in self.view.members() if m.status is Status.ONLINE}
+
+
+def seeds_of(*numbers: int) -> Static:
+    return Static([(f"10.0.0.{number}", PORT) for number in numbers])
+
+
+async def within(seconds: float, condition: Callable[[], bool]) -> float:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    while not condition():
+        assert loop.time() - start < seconds, f"not within {seconds} s"
+        await asyncio.sleep(0.05)
+    return loop.time() - start
+
+
+def whole(*nodes: SimNode) -> Callable[[], bool]:
+    names = {node.name for node in nodes}
+    return lambda: all(node.online() == names for node in nodes)
+
+
+async def stop(*nodes: SimNode) -> None:
+    for node in nodes:
+        await node.runtime.stop()
+
+
+@seeds(3)
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1)])
+async def test_static_seeds_work_in_any_start_order(sim: SimNetwork, order: tuple[int, ...]) -> None:
+    """The first node is blank, the others list the ones before it."""
+    sim.weather(LOSSY)
+    strategies = {1: seeds_of(), 2: seeds_of(1), 3: seeds_of(1, 2)}
+    nodes = []
+    for number in order:
+        nodes.append(await SimNode(sim, number, strategies[number]).start())
+        await asyncio.sleep(7)
+    await within(15, whole(*nodes))
+    await stop(*nodes)
+
+
+@seeds(3)
+async def test_static_seeds_work_all_at_once(sim: SimNetwork) -> None:
+    nodes = [await SimNode(sim, number, seeds_of(1, 2, 3, 4, 5)).start() for number in range(1, 6)]
+    for node in nodes:
+        await node.runtime.call("discovery", "settled", timeout=5)
+    assert await within(3, whole(*nodes)) < 3
+    await stop(*nodes)
+
+
+async def test_two_islands_become_one_when_a_seed_they_share_appears(sim: SimNetwork) -> None:
+    left = [await SimNode(sim, n, seeds_of(1, 9)).start() for n in (1, 2)]
+    right = [await SimNode(sim, n, seeds_of(3, 9)).start() for n in (3, 4)]
+    await within(5, whole(*left))
+    await within(5, whole(*right))
+    await asyncio.sleep(60)
+    bridge = await SimNode(sim, 9, seeds_of()).start()
+    await within(10, whole(bridge, *left, *right))
+    await stop(bridge, *left, *right)
+
+
+async def test_after_a_leave_nobody_brings_it_back(sim: SimNetwork) -> None:
+    nodes = [await SimNode(sim, n, seeds_of(1, 2, 3)).start() for n in (1, 2, 3)]
+    await within(5, whole(*nodes))
+    await nodes[1].runtime.call("gossip", Leave())
+    await asyncio.sleep(120)
+    assert nodes[1].online() == {"node2"}
+    assert nodes[0].online() == {"node1", "node3"}
+    await nodes[1].runtime.call("gossip", Join((nodes[0].address,)))
+    await within(5, whole(*nodes))
+    await stop(*nodes)
+
+
+async def test_a_blank_first_node_that_was_stopped_in_order_is_found_again(sim: SimNetwork) -> None:
+    first = await SimNode(sim, 1, seeds_of()).start()
+    others = [await SimNode(sim, n, seeds_of(1)).start() for n in (2, 3)]
+    await within(5, whole(first, *others))
+    await first.runtime.call("gossip", Leave())
+    await first.runtime.stop()
+    await asyncio.sleep(30)
+    again = await SimNode(sim, 1, seeds_of()).start()
+    await within(10, whole(again, *others))
+    await stop(again, *others)
+
+
+async def test_manual_looks_for_nobody(sim: SimNetwork) -> None:
+    nodes = [await SimNode(sim, n, Manual()).start() for n in (1, 2)]
+    await nodes[0].runtime.call("discovery", "settled", timeout=2)
+    await asyncio.sleep(60)
+    assert nodes[0].online() == {"node1"}
+    await nodes[0].runtime.call("gossip", Join((nodes[1].address,)))
+    await within(3, whole(*nodes))
+    await stop(*nodes)
