@@ -140,11 +140,8 @@ class DiscHandle:
         """Call in the writer's thread."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="gossamer-disc")
-        future = self._executor.submit(function, *args)
-        if future.done():
-            # An executor that runs things at once, as the simulator's does.
-            return future.result()
-        return await asyncio.wrap_future(future)
+        # Through the loop, so that one on virtual time can run it at once.
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
     def release(self) -> None:
         """Let the thread end."""

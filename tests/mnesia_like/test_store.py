@@ -10,6 +10,7 @@ import pytest
 from gossamer.mnesia_like import (
     BadTableError,
     Change,
+    Disc,
     NoSuchTableError,
     OwnedTable,
     Store,
@@ -17,6 +18,7 @@ from gossamer.mnesia_like import (
     TablesNotLoadedError,
 )
 from gossamer.supervisor import Runtime
+from gossamer.testing import InlineExecutor, SimNetwork, seeds
 
 from .hub import Hub, host, until
 
@@ -275,3 +277,24 @@ async def test_info_tells_sizes_positions_and_followers() -> None:
         }
         assert a.store.table_info("t")["followers"]["b"]["confirmed"] == 1
         assert a.store.system_info()["peers"] == {"b": 2}
+
+
+@seeds(2)
+async def test_everything_runs_on_virtual_time(
+    sim: SimNetwork, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Disc and all: the grace time passes at once, and the disc is written in the loop's own thread."""
+    hub = Hub()
+    path = tmp_path_factory.mktemp("sim") / "tables.db"
+    async with host("a", hub, disc=Disc(path), executor=InlineExecutor()) as a:
+        ta = await a.store.create_table("routes", replication="owned", storage="disc_copies")
+        async with host("b", hub) as b:
+            tb = await b.store.create_table("routes", replication="owned")
+            assert await ta.visible(ta.write("mine", sim.seed))
+            assert await tb.visible(tb.write("yours", 1))
+            await ta.durable()
+            hub.part("b", left=False)
+            await asyncio.sleep(29.0)
+            assert ta.owners() == ["a", "b"]
+            await asyncio.sleep(2.0)
+            assert ta.owners() == ["a"]

@@ -1,0 +1,200 @@
+"""Rates of replicated tables: ``python bench/tables.py [--rows N]`` prints one table.
+
+Everything runs in this one process and on its one core: rates "applied" are of the follower alone, frames of
+the owner having been made before. Rows are routes: a filter and None.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+from gossamer.mnesia_like import Disc, OwnedTable, Store
+from gossamer.mnesia_like.disc import DiscFile
+from gossamer.mnesia_like.replication import Action, Replication, Send
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.values import encode
+
+ROUTES = TableDef(name="routes", replication="owned")
+
+
+def filters(count: int) -> list[str]:
+    """As many filters, in the shape that the route benchmarks use."""
+    return [f"site/{i % 1000}/dev/{i // 1000}/metric/{i}" for i in range(count)]
+
+
+def pair(rows: int) -> tuple[Replication, Replication]:
+    """An owner with so many rows, and a follower that has none."""
+    owner, follower = Replication(node="a", creation=1), Replication(node="b", creation=2)
+    for core in (owner, follower):
+        core.create(ROUTES, 0.0)
+    write = owner.tables["routes"].log.write
+    for key in filters(rows):
+        write(key, None)
+    owner.flush(0.0)
+    return owner, follower
+
+
+def frames(actions: list[Action]) -> list[bytes]:
+    return [action.frame for action in actions if isinstance(action, Send)]
+
+
+def exchange(
+    owner: Replication, follower: Replication, to_owner: list[bytes], to_follower: list[bytes]
+) -> int:
+    """Hand frames to and fro until silence; how many bytes went to the follower."""
+    total = 0
+    while to_owner or to_follower:
+        answers: list[bytes] = []
+        for frame in to_follower:
+            total += len(frame)
+            answers += frames(follower.receive("a", frame, 0.0))
+        to_follower = []
+        for frame in to_owner + answers:
+            to_follower += frames(owner.receive("b", frame, 0.0))
+        to_owner = []
+    return total
+
+
+def connect(owner: Replication, follower: Replication) -> int:
+    up = frames(owner.peer_up("b", 2, 0.0))
+    return exchange(owner, follower, frames(follower.peer_up("a", 1, 0.0)), up)
+
+
+def timed(work: Callable[[], object]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def bench_core(rows: int) -> None:
+    keys = filters(rows)
+    log = Replication(node="a", creation=1).create(ROUTES, 0.0)[0].log
+    seconds = timed(lambda: [log.write(key, None) for key in keys])
+    show("write, pure core", rows, seconds)
+
+    owner, follower = pair(rows)
+    wire = 0
+
+    def load() -> None:
+        nonlocal wire
+        wire = connect(owner, follower)
+
+    seconds = timed(load)
+    assert len(follower.tables["routes"].replicas["a"].rows) == rows
+    show("snapshot, both ends", rows, seconds, f"{wire / rows:.0f} B a row on the wire")
+
+    # Live deltas of 1,000 changes a turn, half of them deletions.
+    write, delete = owner.tables["routes"].log.write, owner.tables["routes"].log.delete
+    turns: list[list[bytes]] = []
+    acks: list[bytes] = []
+    applying = 0.0
+    changes = 0
+    for turn in range(200):
+        for i in range(500):
+            write(f"live/{turn}/{i}", None)
+            if turn:
+                delete(f"live/{turn - 1}/{i}")
+            changes += 2 if turn else 1
+        turns.append(frames(owner.flush(0.0)))
+        start = time.perf_counter()
+        for frame in turns[-1]:
+            acks += frames(follower.receive("a", frame, 0.0))
+        applying += time.perf_counter() - start
+        for frame in acks:
+            owner.receive("b", frame, 0.0)
+        acks.clear()
+    show("apply, batches of 1,000", changes, applying)
+
+    sweep = timed(lambda: _digest(owner, follower))
+    show("digest, both ends", rows, sweep)
+
+
+def _digest(owner: Replication, follower: Replication) -> None:
+    to_follower = frames(owner.tick(61.0))
+    while owner.busy or follower.busy or to_follower:
+        for frame in to_follower:
+            follower.receive("a", frame, 61.0)
+        to_follower = frames(owner.work(61.0))
+        follower.work(61.0)
+    assert follower.counts["digest_mismatches"] == 0
+
+
+def bench_memory(rows: int) -> None:
+    owner, follower = pair(rows)
+    messages: list[bytes] = []
+    to_follower = frames(owner.peer_up("b", 2, 0.0))
+    gc.collect()
+    tracemalloc.start()
+    exchange(owner, follower, frames(follower.peer_up("a", 1, 0.0)), to_follower)
+    del owner, messages, to_follower
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    keys = sum(len(k) for k in follower.tables["routes"].replicas["a"].rows) / rows
+    print(
+        f"{'memory at a follower':28}{held / rows:>14.0f} B a row, of which {keys:.0f} B are the filter's text"
+    )
+
+
+async def bench_store(rows: int) -> None:
+    store = Store(node="a", creation=1)
+    table = await store.create_table("routes", replication="owned")
+    assert isinstance(table, OwnedTable)
+    keys = filters(rows)
+    seconds = timed(lambda: [table.write(key, None) for key in keys])
+    show("table.write", rows, seconds)
+    seconds = timed(lambda: [table.read(key) for key in keys])
+    show("table.read", rows, seconds)
+    local = await store.create_table("local")
+    seconds = timed(lambda: [local.write(key, 1) for key in keys])
+    show("local table.write", rows, seconds)
+
+
+def bench_disc(rows: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "tables.db"
+        file: DiscFile = Disc(path).open()
+        file.create(TableDef(name="t", storage="disc_copies"))
+        batch = {encode(key): encode(1) for key in filters(rows)}
+        items = list(batch.items())
+        seconds = timed(lambda: file.commit({"t": batch}))
+        show("disc commit, one batch", rows, seconds)
+        small = [dict(items[i : i + 100]) for i in range(0, min(rows, 20_000), 100)]
+        seconds = timed(lambda: [file.commit({"t": part}) for part in small])
+        show("disc commit, 100 a batch", len(small) * 100, seconds)
+        file.close()
+        seconds = timed(lambda: rows_of(path))
+        show("disc open, check and load", rows, seconds)
+
+
+def rows_of(path: Path) -> int:
+    file = Disc(path).open()
+    count = len(file.load("t"))
+    file.close()
+    return count
+
+
+def show(what: str, count: int, seconds: float, remark: str = "") -> None:
+    print(f"{what:28}{count / seconds:>14,.0f} rows/s{count:>12,} rows in {seconds:6.2f} s  {remark}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    rows = parser.parse_args().rows
+    bench_core(rows)
+    asyncio.run(bench_store(min(rows, 300_000)))
+    bench_memory(min(rows, 200_000))
+    bench_disc(min(rows, 200_000))
+
+
+if __name__ == "__main__":
+    main()
