@@ -5,6 +5,7 @@ names too. See ``process`` for exit signals, ``policy`` for what a supervisor de
 connections.
 """
 
+from gossamer.supervisor.application import Application, Applications
 from gossamer.supervisor.behaviour import Behaviour
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.dynamic import DynamicSupervisor
@@ -57,6 +58,18 @@ from gossamer.supervisor.registry import Registry
 from gossamer.supervisor.runtime import Runtime
 from gossamer.supervisor.signals import RemoteRouter
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec
+from gossamer.supervisor.statem import (
+    CallEvent,
+    Enter,
+    EventTimeout,
+    Info,
+    Internal,
+    Keep,
+    NamedTimeout,
+    Next,
+    StateMachine,
+    StateTimeout,
+)
 from gossamer.supervisor.supervisor import Supervisor
 from gossamer.supervisor.system import (
     Statistics,
@@ -85,10 +98,13 @@ from gossamer.supervisor.values import (
 __all__ = [
     "AlreadyPresent",
     "AlreadyStarted",
+    "Application",
+    "Applications",
     "BadChildSpec",
     "BadDestination",
     "BadReturn",
     "Behaviour",
+    "CallEvent",
     "CallFailed",
     "CallTimeout",
     "Caller",
@@ -105,13 +121,20 @@ __all__ = [
     "Destination",
     "Down",
     "DynamicSupervisor",
+    "Enter",
+    "EventTimeout",
     "Exit",
     "ExitProcess",
     "GenServer",
     "Ignore",
+    "Info",
+    "Internal",
+    "Keep",
     "MailboxFull",
     "MaxChildren",
     "NameTaken",
+    "NamedTimeout",
+    "Next",
     "NoReply",
     "NoSuchCallback",
     "NotInProcess",
@@ -125,6 +148,8 @@ __all__ = [
     "Reply",
     "Runtime",
     "StartFailed",
+    "StateMachine",
+    "StateTimeout",
     "Statistics",
     "Stop",
     "StopInit",

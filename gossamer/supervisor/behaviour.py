@@ -8,17 +8,22 @@ process is registered, linked and ready.  2. When ``init`` fails, the process is
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from gossamer.supervisor.entry import current
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotInProcess, StopInit
-from gossamer.supervisor.process import Process
-from gossamer.supervisor.values import Pid
+from gossamer.supervisor.process import Process, reason_of
+from gossamer.supervisor.values import Pid, Reason
 
 if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
 
-__all__ = ["Behaviour"]
+__all__ = ["Behaviour", "Stopped"]
+
+
+class Stopped(ExitProcess):
+    """The order to end, after ``terminate`` has run."""
 
 
 class Behaviour:
@@ -27,8 +32,13 @@ class Behaviour:
     kind = "worker"
     """What ``gossamer ps`` shows as type."""
 
-    process: Process
-    """The process that runs this instance; set before ``init``."""
+    # Names that start so are the framework's; all others are free for who subclasses a behaviour.
+    _otp_process: Process
+
+    @property
+    def process(self) -> Process:
+        """The process that runs this instance; there from ``init`` on."""
+        return self._otp_process
 
     @classmethod
     async def start(cls, *args: Any, **options: Any) -> Pid:
@@ -42,7 +52,7 @@ class Behaviour:
         me = current.get(None)
         if me is None:
             raise NotInProcess(f"{cls.__name__}.start")
-        return await cls.launch(me.runtime, None, args, options)
+        return await cls._otp_launch(me.runtime, None, args, options)
 
     @classmethod
     async def start_link(cls, *args: Any, **options: Any) -> Pid:
@@ -50,10 +60,10 @@ class Behaviour:
         me = current.get(None)
         if me is None:
             raise NotInProcess(f"{cls.__name__}.start_link")
-        return await cls.launch(me.runtime, me.pid, args, options)
+        return await cls._otp_launch(me.runtime, me.pid, args, options)
 
     @classmethod
-    async def launch(
+    async def _otp_launch(
         cls, runtime: Runtime, link_to: Pid | None, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Pid:
         """Start in ``runtime``, linked to ``link_to`` if given."""
@@ -61,7 +71,7 @@ class Behaviour:
         label = options.pop("label", None) or cls.__qualname__
         parent = current.get(None)
         process = runtime.make(
-            cls._enter,
+            cls._otp_enter,
             (args, options),
             name=name,
             label=label,
@@ -76,13 +86,13 @@ class Behaviour:
         return process.pid
 
     @classmethod
-    async def _enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    async def _otp_enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         process = cast("Process", current.get())
         server = cls()
-        server.process = process
+        server._otp_process = process
         process.behaviour = server
         try:
-            then = await server.setup(args, options)
+            then = await server._otp_begin(args, options)
         except Ignore:
             process.status = "ignored"
             return
@@ -92,12 +102,41 @@ class Behaviour:
         process.started = None
         if started is not None and not started.done():
             started.set_result(None)
-        await server.serve(then)
+        try:
+            await server._otp_live(then)
+        except asyncio.CancelledError:
+            if process.faulted:
+                # A guarded callback of this process raised: as if a callback of the server had.
+                await server.terminate(process.reason)
+            raise
+        except Stopped:
+            raise
+        except ExitProcess as order:
+            await server.terminate(order.reason)
+            raise
+        except Exception as error:  # noqa: BLE001 - it becomes the exit reason
+            # Reported before terminate runs, which may fail as well.
+            reason = reason_of(error)
+            process.report(reason, error)
+            await server.terminate(reason)
+            raise ExitProcess(reason) from None
 
-    async def setup(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Everything before the starter is told; what it gives back goes to ``serve``."""
+    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Everything before the starter is told; what it gives back goes to ``_otp_live``."""
         raise NotImplementedError
 
-    async def serve(self, then: Any) -> None:
-        """Live."""
+    async def _otp_live(self, then: Any) -> None:
+        """Serve until told otherwise."""
         raise NotImplementedError
+
+    async def terminate(self, reason: Reason) -> None:
+        """Clean up; the process ends when this is done.
+
+        Runs on a stop, on an exception or a bad return in a callback, and when the parent exits while this
+        process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
+        """
+
+    async def _otp_stop(self, reason: Reason) -> None:
+        """Terminate, then end with ``reason``; ``Stopped`` raised by the caller carries it out."""
+        self._otp_process.report(reason)
+        await self.terminate(reason)

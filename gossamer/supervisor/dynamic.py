@@ -190,7 +190,7 @@ class DynamicSupervisor(GenServer):
         return len(self._children) + len(self._pending)
 
     def _adopt(self, request: _Adopt) -> None:
-        runtime = self.process.runtime
+        runtime = self._otp_process.runtime
         if not runtime.alive(request.pid):
             return
         if self.max_children is not None and self._size() >= self.max_children:
@@ -203,8 +203,8 @@ class DynamicSupervisor(GenServer):
         if spec is None:
             return ChildNotFound(pid)
         self._restarted.pop(pid, None)
-        reason = await reap(self.process.runtime, pid, spec.shutdown)
-        flush_exit(self.process, pid)
+        reason = await reap(self._otp_process.runtime, pid, spec.shutdown)
+        flush_exit(self._otp_process, pid)
         if not expected_end(reason, spec):
             self._report("shutdown_error", reason, spec, pid)
         return None
@@ -222,7 +222,7 @@ class DynamicSupervisor(GenServer):
 
     async def _restart(self, spec: ChildSpec, restarts: int) -> Stop | None:
         self.restarts += 1
-        if not self._window.admit(self.process.loop.time()):
+        if not self._window.admit(self._otp_process.loop.time()):
             self._report("shutdown", "reached_max_restart_intensity", spec, None)
             return Stop(SHUTDOWN)
         outcome = await start_one(spec)
@@ -230,7 +230,7 @@ class DynamicSupervisor(GenServer):
             self._report("start_error", outcome.reason, spec, None)
             self._next += 1
             self._pending[self._next] = (spec, restarts + 1)
-            self.process.runtime.cast(self.process.pid, _TryAgain(self._next))
+            self._otp_process.runtime.cast(self._otp_process.pid, _TryAgain(self._next))
             # Attempts that fail at once must not hold the loop.
             await asyncio.sleep(0)
         elif outcome is not None:
@@ -239,7 +239,7 @@ class DynamicSupervisor(GenServer):
         return None
 
     async def _stop_all(self) -> None:
-        runtime = self.process.runtime
+        runtime = self._otp_process.runtime
         children, self._children = self._children, {}
         self._pending.clear()
         limits: list[float] = [0.0]
@@ -290,7 +290,7 @@ class DynamicSupervisor(GenServer):
         )
 
     def _name(self) -> str:
-        return self.process.name or f"{self.process.label} {self.process.pid}"
+        return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
 
 
 async def _ask(supervisor: Destination, request: object, timeout: float | None) -> Any:

@@ -21,10 +21,10 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from gossamer.supervisor.behaviour import Behaviour
+from gossamer.supervisor.behaviour import Behaviour, Stopped
 from gossamer.supervisor.calls import Caller, RemoteCaller
 from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
-from gossamer.supervisor.process import BURST, reason_of
+from gossamer.supervisor.process import BURST
 from gossamer.supervisor.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
 
@@ -32,7 +32,7 @@ __all__ = ["Continue", "GenServer", "NoReply", "Reply", "Stop", "reply"]
 
 log = structlog.get_logger(__name__)
 
-_UNSET: Any = object()
+UNSET: Any = object()
 
 
 class Continue(Struct, frozen=True):
@@ -60,11 +60,7 @@ class Stop(Struct, frozen=True):
     """End with ``reason``, answering the caller with ``reply`` if given."""
 
     reason: Reason = NORMAL
-    reply: object = _UNSET
-
-
-class _Stopped(ExitProcess):
-    """``terminate`` has run already."""
+    reply: object = UNSET
 
 
 def reply(caller: Caller, value: object) -> None:
@@ -91,8 +87,8 @@ class GenServer(Behaviour):
         """Take any other message: what was sent, EXIT, DOWN, timers."""
         log.warning(
             "unexpected_message",
-            pid=str(self.process.pid),
-            label=self.process.label,
+            pid=str(self._otp_process.pid),
+            label=self._otp_process.label,
             message=type(message).__name__,
         )
         return None
@@ -101,39 +97,16 @@ class GenServer(Behaviour):
         """Do what ``Continue(token)`` put off."""
         raise NoSuchCallback(type(self).__name__, "handle_continue", token)
 
-    async def terminate(self, reason: Reason) -> None:
-        """Clean up; the process ends when this is done."""
-
     # The shell.
 
-    async def setup(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         then = await self.init(*args, **options)
         if then is not None and type(then) is not Continue:
             raise BadReturn(f"{type(self).__name__}.init", then, "None or Continue(token)")
         return then
 
-    async def serve(self, then: Continue | None) -> None:
-        try:
-            await self._loop(then)
-        except asyncio.CancelledError:
-            if self.process.faulted:
-                # A guarded callback of this process raised: as if a callback of the server had.
-                await self.terminate(self.process.reason)
-            raise
-        except _Stopped:
-            raise
-        except ExitProcess as order:
-            await self.terminate(order.reason)
-            raise
-        except Exception as error:  # noqa: BLE001 - it becomes the exit reason
-            # Reported before terminate runs, which may fail as well.
-            reason = reason_of(error)
-            self.process.report(reason, error)
-            await self.terminate(reason)
-            raise ExitProcess(reason) from None
-
-    async def _loop(self, then: Continue | None) -> None:
-        process = self.process
+    async def _otp_live(self, then: Continue | None) -> None:
+        process = self._otp_process
         loop = process.loop
         mailbox = process.mailbox
         create_future = loop.create_future
@@ -143,7 +116,9 @@ class GenServer(Behaviour):
         timeout: float | None = None
         burst = 0
         if then is not None:
-            timeout = await self._conclude(None, await self.handle_continue(then.token), "handle_continue")
+            timeout = await self._otp_conclude(
+                None, await self.handle_continue(then.token), "handle_continue"
+            )
         while True:
             if process.reason is not None:
                 # A callback swallowed the cancel that was to end it.
@@ -159,7 +134,7 @@ class GenServer(Behaviour):
                 await waiter
                 if not mailbox:
                     continue
-            elif await self._idle(timeout):
+            elif await self._otp_idle(timeout):
                 burst = 0
                 if not mailbox:
                     continue
@@ -174,7 +149,7 @@ class GenServer(Behaviour):
                     message.answer(outcome.value)
                     timeout = None
                 else:
-                    timeout = await self._conclude(message, outcome, "handle_call")
+                    timeout = await self._otp_conclude(message, outcome, "handle_call")
                 continue
             if kind is Cast:
                 outcome = await self.handle_cast(message.request)
@@ -187,11 +162,11 @@ class GenServer(Behaviour):
             else:
                 outcome = await self.handle_info(message)
                 where = "handle_info"
-            timeout = None if outcome is None else await self._conclude(None, outcome, where)
+            timeout = None if outcome is None else await self._otp_conclude(None, outcome, where)
 
-    async def _idle(self, timeout: float) -> bool:
+    async def _otp_idle(self, timeout: float) -> bool:
         """Wait for a message; False when none came in time."""
-        process = self.process
+        process = self._otp_process
         waiter = process.waiter = process.loop.create_future()
         timer = process.loop.call_later(timeout, process.wake)
         try:
@@ -200,12 +175,12 @@ class GenServer(Behaviour):
             timer.cancel()
         return bool(process.mailbox) or process.loop.time() < timer.when()
 
-    async def _conclude(self, caller: Caller | None, outcome: Any, where: str) -> float | None:
+    async def _otp_conclude(self, caller: Caller | None, outcome: Any, where: str) -> float | None:
         """Carry out what a callback returned; gives back the time to wait for the next message."""
         while True:
             kind = type(outcome)
             if kind is Stop:
-                await self._stop(caller, outcome)
+                await self._otp_halt(caller, outcome)
             if kind is Reply and caller is not None:
                 caller.answer(outcome.value)
             elif outcome is None and caller is None:
@@ -219,10 +194,8 @@ class GenServer(Behaviour):
             caller, where = None, "handle_continue"
             outcome = await self.handle_continue(outcome.then.token)
 
-    async def _stop(self, caller: Caller | None, order: Stop) -> None:
-        process = self.process
-        process.report(order.reason)
-        await self.terminate(order.reason)
-        if caller is not None and order.reply is not _UNSET:
+    async def _otp_halt(self, caller: Caller | None, order: Stop) -> None:
+        await self._otp_stop(order.reason)
+        if caller is not None and order.reply is not UNSET:
             caller.answer(order.reply)
-        raise _Stopped(order.reason)
+        raise Stopped(order.reason)

@@ -156,7 +156,7 @@ class Runtime:
 
     async def start(self, behaviour: type[Behaviour], *args: Any, **options: Any) -> Pid:
         """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked."""
-        return await behaviour.launch(self, None, args, options)
+        return await behaviour._otp_launch(self, None, args, options)
 
     async def run(self, function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         """Run an async function in a process of its own and give back what it returns or raises."""

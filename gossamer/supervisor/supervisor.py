@@ -213,13 +213,13 @@ class Supervisor(GenServer):
 
     async def handle_cast(self, request: Any) -> NoReply | Stop | None:
         if isinstance(request, TryAgain):
-            return await self._decide(self.policy.try_again(request.id, self.process.loop.time()))
+            return await self._decide(self.policy.try_again(request.id, self._otp_process.loop.time()))
         return await super().handle_cast(request)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
         if isinstance(message, Exit):
             return await self._decide(
-                self.policy.exited(message.source, message.reason, self.process.loop.time())
+                self.policy.exited(message.source, message.reason, self._otp_process.loop.time())
             )
         return await super().handle_info(message)
 
@@ -269,14 +269,14 @@ class Supervisor(GenServer):
                 outcome = await start_one(action.child.spec)
                 self._note_start(action.child, outcome)
             elif isinstance(action, StopChild):
-                reason = await reap(self.process.runtime, action.pid, action.child.spec.shutdown)
-                flush_exit(self.process, action.pid)
+                reason = await reap(self._otp_process.runtime, action.pid, action.child.spec.shutdown)
+                flush_exit(self._otp_process, action.pid)
                 if not expected_end(reason, action.child.spec):
                     self._report(Report("shutdown_error", reason, action.child, action.pid))
             elif isinstance(action, Report):
                 self._report(action)
             else:
-                self.process.runtime.cast(self.process.pid, action)
+                self._otp_process.runtime.cast(self._otp_process.pid, action)
                 # Attempts that fail at once must not hold the loop.
                 await asyncio.sleep(0)
 
@@ -302,7 +302,7 @@ class Supervisor(GenServer):
         )
 
     def _name(self) -> str:
-        return self.process.name or f"{self.process.label} {self.process.pid}"
+        return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
 
 
 async def _ask(supervisor: Destination, request: object, timeout: float | None) -> Any:

@@ -32,7 +32,7 @@ __all__ = [
     "trace",
 ]
 
-_FRAMEWORK = frozenset({"process"})
+_FRAMEWORK = frozenset({"_otp_process"})
 
 
 class SystemRequest:
