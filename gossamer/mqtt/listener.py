@@ -32,6 +32,7 @@ from gossamer.supervisor import (
     StopInit,
     Supervisor,
     guarded,
+    self_pid,
     send_after,
 )
 
@@ -50,7 +51,7 @@ class ListenError(TransportError):
         self.port = port
         self.why = why
         super().__init__(
-            f"cannot listen for MQTT on {host or '*'}:{port}: {why}; choose another or stop what holds it"
+            f"cannot listen for MQTT on {host or '*'}:{port}: {why}; choose another port or stop its holder"
         )
 
 
@@ -67,11 +68,11 @@ class Ticker(GenServer):
 
     async def init(self, broker: Broker) -> None:
         self._broker = broker
-        send_after(TICK, self.process.pid, "tick")
+        send_after(TICK, self_pid(), "tick")
 
     async def handle_info(self, message: Any) -> None:
         if message == "tick":
-            send_after(TICK, self.process.pid, "tick")
+            send_after(TICK, self_pid(), "tick")
             self._broker.tick()
         else:
             await super().handle_info(message)
@@ -97,7 +98,9 @@ class Acceptor(GenServer):
                 str(ListenError(host=config.host, port=port, why=error.strerror or str(error)))
             ) from None
         # Runs however the process ends, kill included.
-        self.process.on_release(lambda _entry: listener.close())
+        entry = broker.runtime.find(self_pid())
+        if entry is not None:
+            entry.on_release(lambda _entry: listener.close())
         broker.ports[name] = listener.address[1]
         log.info("listening", listener=name, host=listener.address[0], port=listener.address[1])
 
