@@ -139,9 +139,8 @@ def bench_memory(rows: int) -> None:
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     keys = sum(len(k) for k in follower.tables["routes"].replicas["a"].rows) / rows
-    print(
-        f"{'memory at a follower':28}{held / rows:>14.0f} B a row, of which {keys:.0f} B are the filter's text"
-    )
+    text = f"B a row, of which {keys:.0f} B are the filter's text"
+    print(f"{'memory at a follower':28}{held / rows:>14.0f} {text}")
 
 
 async def bench_store(rows: int) -> None:

@@ -18,7 +18,7 @@ from gossamer.mnesia_like import (
     TablesNotLoadedError,
 )
 from gossamer.supervisor import Runtime
-from gossamer.testing import InlineExecutor, SimNetwork, seeds
+from gossamer.testing import SimNetwork, seeds
 
 from .hub import Hub, host, until
 
@@ -286,7 +286,7 @@ async def test_everything_runs_on_virtual_time(
     """Disc and all: the grace time passes at once, and the disc is written in the loop's own thread."""
     hub = Hub()
     path = tmp_path_factory.mktemp("sim") / "tables.db"
-    async with host("a", hub, disc=Disc(path), executor=InlineExecutor()) as a:
+    async with host("a", hub, disc=Disc(path)) as a:
         ta = await a.store.create_table("routes", replication="owned", storage="disc_copies")
         async with host("b", hub) as b:
             tb = await b.store.create_table("routes", replication="owned")
