@@ -14,9 +14,9 @@ import grpc.aio
 import structlog
 import uvloop
 
-from gossamer.distribution import Distribution, GrpcTransport, StreamTransport
+from gossamer.distribution import Distribution, GrpcTransport, RemoteProcesses, StreamTransport
 from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime, Supervisor
+from gossamer.supervisor import GenServer, Reply, Runtime, Supervisor, call, cast
 
 LOCAL = ("127.0.0.1", 0)
 PAYLOAD = b"x" * 64
@@ -162,6 +162,60 @@ async def link_flood(transport, seconds, *, reliable, window=20_000, burst=200):
     return rate
 
 
+class Echo(GenServer):
+    """Answers with what it was asked; counts casts."""
+
+    async def init(self):
+        self.casts = 0
+
+    async def handle_call(self, request, caller):
+        return Reply(self.casts if request is None else request)
+
+    async def handle_cast(self, request):
+        self.casts += 1
+
+
+async def remote_pair(transport):
+    a, b = await pair(transport)
+    for node in (a, b):
+        RemoteProcesses(node)
+    return a, b, await b.runtime.start(Echo)
+
+
+async def remote_call(transport, seconds):
+    """Calls of a process on another node, one after another."""
+    a, b, server = await remote_pair(transport)
+
+    async def body():
+        await call(server, PAYLOAD)
+        return await repeat(lambda: call(server, PAYLOAD), seconds)
+
+    rate = await a.runtime.run(body)
+    await a.runtime.stop()
+    await b.runtime.stop()
+    return rate
+
+
+async def remote_cast(transport, seconds, burst=1000):
+    """Casts to a process on another node, until all have arrived."""
+    a, b, server = await remote_pair(transport)
+
+    async def body():
+        sent, start = 0, time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            for _ in range(burst):
+                cast(server, PAYLOAD)
+            sent += burst
+            await call(server, None)
+        assert await call(server, None) == sent
+        return sent / (time.perf_counter() - start)
+
+    rate = await a.runtime.run(body)
+    await a.runtime.stop()
+    await b.runtime.stop()
+    return rate
+
+
 async def main(seconds):
     def stream():
         return StreamTransport(SystemNetwork())
@@ -176,6 +230,10 @@ async def main(seconds):
             await link_round_trip(GrpcTransport, "data", seconds),
         ),
         ("link, framed TCP, control", "round trips/s", await link_round_trip(stream, "control", seconds)),
+        ("remote call, gRPC", "round trips/s", await remote_call(GrpcTransport, seconds)),
+        ("remote call, framed TCP", "round trips/s", await remote_call(stream, seconds)),
+        ("remote cast, gRPC", "casts/s", await remote_cast(GrpcTransport, seconds)),
+        ("remote cast, framed TCP", "casts/s", await remote_cast(stream, seconds)),
         ("link, gRPC, reliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=True)),
         ("link, gRPC, unreliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=False)),
         ("link, framed TCP, reliable", "frames/s", await link_flood(stream, seconds, reliable=True)),

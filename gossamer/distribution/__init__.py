@@ -12,7 +12,9 @@ from gossamer.distribution.errors import (
 )
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.grpc_transport import GrpcTransport
+from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.stream_transport import StreamTransport
+from gossamer.distribution.terms import register_message
 from gossamer.distribution.transport import LinkTransport
 from gossamer.distribution.wire import PURPOSES, Purpose
 
@@ -35,8 +37,11 @@ __all__ = [
     "PeerGoneError",
     "Purpose",
     "Receiver",
+    "RemoteProcesses",
+    "RouterCounts",
     "StreamCounts",
     "StreamTransport",
     "TermError",
     "WireError",
+    "register_message",
 ]

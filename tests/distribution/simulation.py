@@ -212,5 +212,22 @@ class Net:
             await node.runtime.stop()
 
 
+def simulated(test):
+    """Run an async test with a net on virtual time, and stop the net afterwards."""
+
+    def run():
+        async def main():
+            net = Net()
+            try:
+                await test(net)
+            finally:
+                await net.stop()
+
+        simulate(main)
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
 def record(into, *what):
     into.append(what)

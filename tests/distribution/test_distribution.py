@@ -14,24 +14,7 @@ from gossamer.distribution import (
 from gossamer.errors import UsageError
 from gossamer.supervisor import StartFailed, receive
 
-from .simulation import Net, simulate
-
-
-def simulated(test):
-    """Run an async test on virtual time, with a net that is stopped afterwards."""
-
-    def run():
-        async def main():
-            net = Net()
-            try:
-                await test(net)
-            finally:
-                await net.stop()
-
-        simulate(main)
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+from .simulation import simulated
 
 
 def payloads(node, purpose):

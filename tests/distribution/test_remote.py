@@ -1,0 +1,367 @@
+"""Processes that call, link and watch each other across nodes, on virtual time."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from gossamer.distribution import RemoteProcesses, TermError, register_message
+from gossamer.distribution.terms import _by_name
+from gossamer.supervisor import (
+    CallFailed,
+    CallTimeout,
+    Crash,
+    Down,
+    Exit,
+    GenServer,
+    NoReply,
+    Pid,
+    Reply,
+    call,
+    cast,
+    demonitor,
+    exit,  # noqa: A004
+    link,
+    monitor,
+    receive,
+    self_pid,
+    send,
+    trap_exit,
+    unlink,
+)
+
+from .simulation import simulated
+
+
+@register_message
+@dataclasses.dataclass(frozen=True)
+class Greeting:
+    text: str
+
+
+class Counter(GenServer):
+    async def init(self):
+        self.total = 0
+
+    async def handle_call(self, request, caller):
+        match request:
+            case "total":
+                return Reply(self.total)
+            case "who":
+                return Reply(caller.pid)
+            case "crash":
+                raise ValueError("as asked")
+            case "silence":
+                return NoReply()
+            case "object":
+                return Reply(object())
+            case _:
+                return Reply((request, self.process.pid))
+
+    async def handle_cast(self, request):
+        self.total += request
+
+
+async def remote_pair(net, **options):
+    """Two nodes with remote processes, and a server on b."""
+    a, b = await net.pair(**options)
+    RemoteProcesses(a)
+    RemoteProcesses(b)
+    server = await b.runtime.start(Counter, name="counter")
+    return a, b, server
+
+
+async def idle():
+    await receive(match=lambda _: False)
+
+
+@simulated
+async def test_calls_and_casts_reach_pids_and_names(net):
+    a, _, server = await remote_pair(net)
+
+    async def body():
+        for destination in (server, ("counter", "b")):
+            assert await call(destination, Greeting("hi")) == (Greeting("hi"), server)
+            cast(destination, 2)
+        assert await call(server, "total") == 4
+        assert await call(server, "who") == self_pid()
+
+    await a.runtime.run(body)
+    # Outside of processes as well.
+    assert await a.runtime.call(("counter", "b"), "total") == 4
+
+
+@simulated
+async def test_a_call_that_fails_says_how(net):
+    a, b, server = await remote_pair(net)
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(("nobody", "b"), 1)
+    assert failure.value.reason == "noproc"
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(("counter", "c"), 1)
+    assert failure.value.reason == "noconnection"
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(Pid("b", 0, server.number), 1)
+    assert failure.value.reason == "noproc"
+    with pytest.raises(CallTimeout):
+        await a.runtime.call(server, "silence", 1.0)
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(server, "crash")
+    assert isinstance(failure.value.reason, Crash)
+    assert failure.value.reason.error == "ValueError"
+    assert not b.runtime.alive(server)
+
+
+@simulated
+async def test_a_lost_node_ends_calls_links_and_monitors(net):
+    a, b, server = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+    seen = []
+
+    async def watcher():
+        trap_exit()
+        ref = monitor(target)
+        named = monitor(("counter", "b"))
+        link(target)
+        while len(seen) < 3:
+            seen.append(await receive())
+        assert {m.ref for m in seen if isinstance(m, Down)} == {ref, named}
+
+    async def caller():
+        with pytest.raises(CallFailed) as failure:
+            await call(server, "silence")
+        return failure.value.reason
+
+    watching = a.runtime.spawn(watcher)
+    calling = asyncio.ensure_future(a.runtime.run(caller))
+    await asyncio.sleep(1)
+    net.wires.reset()
+    await asyncio.sleep(1)
+    # A link that breaks and comes back ends nothing.
+    assert seen == []
+    a.disconnect("b", "failed")
+    await asyncio.sleep(0)
+    assert await calling == "noconnection"
+    await asyncio.sleep(0.1)
+    assert {type(m) for m in seen} == {Down, Exit}
+    assert {m.reason for m in seen} == {"noconnection"}
+    assert not a.runtime.alive(watching)
+    # b's process was linked to a's: once b hears of it, it ends too.
+    a.connect("b", 1, ("b", 4370))
+    await asyncio.sleep(10)
+    assert not b.runtime.alive(target)
+
+
+@simulated
+async def test_exit_signals_cross_and_untie(net):
+    a, b, _ = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+    reasons = []
+
+    async def linked():
+        trap_exit()
+        link(target)
+        ref = monitor(target)
+        await asyncio.sleep(0.1)
+        exit(target, ("custom", ("reason", 1)))
+        reasons.extend([await receive(), await receive()])
+        assert Down(ref, target, ("custom", ("reason", 1))) in reasons
+        assert Exit(target, ("custom", ("reason", 1))) in reasons
+        link(target)
+        assert await receive() == Exit(target, "noproc")
+        assert (await receive(timeout=1) if monitor(target) else None).reason == "noproc"
+
+    await a.runtime.run(linked)
+    assert not b.runtime.alive(target)
+
+
+@simulated
+async def test_an_unlinked_and_demonitored_process_is_not_told(net):
+    a, b, _ = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+
+    async def body():
+        trap_exit()
+        link(target)
+        ref = monitor(target)
+        named = monitor(target)
+        unlink(target)
+        demonitor(ref)
+        exit(target, "kill")
+        assert await receive() == Down(named, target, "killed")
+        with pytest.raises(TimeoutError):
+            await receive(timeout=2)
+
+    await a.runtime.run(body)
+
+
+@simulated
+async def test_a_process_dies_with_the_remote_process_it_is_linked_to(net):
+    a, b, _ = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+
+    async def body():
+        link(target)
+        await idle()
+
+    pid = a.runtime.spawn(body)
+    await asyncio.sleep(0.1)
+    b.runtime.exit(target, "boom")
+    await asyncio.sleep(0.1)
+    assert not a.runtime.alive(pid)
+
+
+@simulated
+async def test_order_per_sender_and_receiver_holds_over_reconnects(net):
+    a, b, _ = await remote_pair(net)
+    got = []
+
+    async def receiver():
+        trap_exit()
+        while True:
+            message = await receive()
+            got.append(message.reason if isinstance(message, Exit) else message)
+
+    target = b.runtime.spawn(receiver)
+
+    async def sender():
+        for n in range(500):
+            # Messages and exit signals alike.
+            if n % 5:
+                send(target, n)
+            else:
+                exit(target, n)
+            if n % 25 == 0:
+                net.wires.reset()
+            await asyncio.sleep(net.wires.rng.uniform(0, 0.01))
+
+    await a.runtime.run(sender)
+    await asyncio.sleep(10)
+    assert got == list(range(500))
+
+
+@simulated
+async def test_what_may_not_travel_is_refused_where_it_can_be_seen(net):
+    a, _, server = await remote_pair(net, max_frame=100_000, retain=1_000_000)
+    with pytest.raises(TermError, match="object"):
+        await a.runtime.call(server, object())
+    with pytest.raises(TermError):
+        a.runtime.send(server, object())
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(server, "object")
+    assert failure.value.reason[0] == "unsendable"
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(server, Unknown())
+    assert failure.value.reason[0] == "unreadable"
+    assert "test_remote.Unknown" in failure.value.reason[1]
+    a.runtime.send(server, Unknown())
+    await asyncio.sleep(1)
+    # Nobody was hurt.
+    assert await a.runtime.call(server, "total") == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _unknown_there():
+    """A type that can be written and, as if on an older node, not read."""
+    register_message(Unknown)
+    del _by_name[f"{Unknown.__module__}.Unknown"]
+    yield
+    _by_name.pop(f"{Unknown.__module__}.Unknown", None)
+
+
+@simulated
+async def test_an_exit_reason_that_cannot_travel_becomes_text(net):
+    a, b, _ = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+
+    async def body():
+        monitor(target)
+        await asyncio.sleep(0.1)
+        b.runtime.exit(target, ("odd", object()))
+        return (await receive()).reason
+
+    reason = await a.runtime.run(body)
+    assert reason[0] == "unsendable"
+    assert "odd" in reason[1]
+
+
+@simulated
+async def test_a_restarted_node_is_noconnection_and_its_old_pids_are_noproc(net):
+    a, b, server = await remote_pair(net)
+    downs = []
+
+    async def body():
+        monitor(server)
+        downs.append(await receive())
+
+    a.runtime.spawn(body)
+    await asyncio.sleep(0.1)
+    b.runtime.halt()
+    del net.wires.hosts["b"]
+    net.wires.reset("b")
+    again = await net.start("b", 2)
+    RemoteProcesses(again)
+    again.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(10)
+    assert [down.reason for down in downs] == ["noconnection"]
+    with pytest.raises(CallFailed) as failure:
+        await a.runtime.call(server, "total")
+    assert failure.value.reason == "noproc"
+
+
+@simulated
+async def test_a_peer_speaks_for_its_own_processes_only(net):
+    a, b, _ = await remote_pair(net)
+    target = b.runtime.spawn(idle)
+    for forged in (Pid("c", 1, 1), Pid("a", 9, 1), Pid("b", 1, 1)):
+        a.runtime.remote.route(exit_from(forged, target))
+    await asyncio.sleep(1)
+    assert b.runtime.alive(target)
+    assert b.runtime.remote.counts.stale == 3
+    a.runtime.remote.route(exit_from(Pid("a", 1, 1), target))
+    await asyncio.sleep(1)
+    assert not b.runtime.alive(target)
+
+
+def exit_from(source, target):
+    from gossamer.supervisor.signals import ExitSignal
+
+    return ExitSignal("b", target, source, "kill", linked=False)
+
+
+@simulated
+async def test_bytes_that_are_no_signal_are_counted_and_hurt_nobody(net):
+    a, b, server = await remote_pair(net)
+    for junk in (b"", b"\xc1", b"\x81\xa4type\xa4send", bytes(1000)):
+        a.send("b", "control", junk)
+    await asyncio.sleep(1)
+    assert b.runtime.remote.counts.unreadable == 4
+    assert await a.runtime.call(server, "total") == 0
+
+
+@simulated
+async def test_an_overflowing_control_stream_is_the_loss_of_the_node(net):
+    a, _, server = await remote_pair(net, max_frame=1000, retain=20_000)
+    downs = []
+
+    async def body():
+        monitor(server)
+        downs.append(await receive())
+
+    a.runtime.spawn(body)
+    await asyncio.sleep(0.1)
+    net.wires.cuts.add(frozenset("ab"))
+    net.wires.reset()
+    for n in range(200):
+        cast_to = a.runtime.cast(server, n)
+        assert cast_to is None
+    await asyncio.sleep(0.1)
+    assert [down.reason for down in downs] == ["noconnection"]
+    net.wires.cuts.clear()
+    await asyncio.sleep(120)
+    assert await a.runtime.call(server, "total") >= 0
