@@ -61,8 +61,8 @@ class NotAllowedError(UsageError):
         self.function = function
         self.node = node
         super().__init__(
-            f"node {node} offers no function {function!r} to its peers; expected a name that was allowed "
-            "there with Rpc.allow()"
+            f"node {node} offers no function {function!r} to its peers; expected one of the "
+            "functions that its rpc server was started with"
         )
 
 
