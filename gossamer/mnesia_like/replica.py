@@ -252,10 +252,11 @@ class Replica:
             self.sweep.note(delta.written)
             self.sweep.note(delta.deleted)
         rows.update(delta.written)
-        for key in delta.deleted:
-            rows.pop(key, None)
+        # A row that came and went within one delta is deleted in it, and was never here.
+        pop = rows.pop
+        deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
         self.position = delta.number
-        return Change(self._table, self.owner, delta.written, delta.deleted)
+        return Change(self._table, self.owner, delta.written, deleted)
 
     def _finish_snapshot(self, base: int) -> list[Change]:
         self.loading = False

@@ -28,7 +28,7 @@ class Machine:
         rows = self.told.setdefault(change.owner, {})
         rows.update(change.written)
         for key in change.deleted:
-            rows.pop(key, None)
+            del rows[key]
 
     def held(self) -> dict[str, dict[Any, Any]]:
         return {o: dict(r.rows) for o, r in self.state.replicas.items() if r.rows}

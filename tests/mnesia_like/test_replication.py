@@ -1,0 +1,257 @@
+"""The replication core, one rule a test."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.mnesia_like.feed import Feed, Sessions
+from gossamer.mnesia_like.ownlog import OwnLog
+from gossamer.mnesia_like.replica import Replica
+from gossamer.mnesia_like.replication import Replication, Send
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.wire import Chunk, Delta
+
+from .fakes import DEFINITION, Lossy
+
+
+def as_delta(encoded: bytes | None) -> Delta:
+    assert encoded is not None
+    return msgspec.msgpack.decode(encoded, type=Delta)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("write"), st.integers(0, 5), st.integers(0, 3)),
+            st.tuples(st.just("delete"), st.integers(0, 5)),
+            st.tuples(st.just("seal")),
+        )
+    )
+)
+def test_the_log_replays_to_the_rows(script: list[tuple[Any, ...]]) -> None:
+    """Whatever was written, deleted and sealed; and every number returned is one that a delta has."""
+    log = OwnLog(DEFINITION, node="a")
+    expected: dict[int, int] = {}
+    for step in script:
+        match step:
+            case ("write", key, value):
+                number = log.write(key, value)
+                assert (number is None) == (expected.get(key) == value)
+                expected[key] = value
+            case ("delete", key):
+                number = log.delete(key)
+                assert (number is None) == (key not in expected)
+                expected.pop(key, None)
+            case _:
+                log.seal()
+        assert log.position >= log.last
+    log.seal()
+    rows: dict[int, int] = {}
+    for number in range(1, log.last + 1):
+        delta = as_delta(log.delta(number))
+        rows.update(delta.written)
+        for key in delta.deleted:
+            rows.pop(key, None)
+    assert rows == expected == log.rows
+
+
+def test_large_writes_split_into_deltas_that_fit_a_frame() -> None:
+    """A row has the number of the delta it is in."""
+    log = OwnLog(DEFINITION, node="a")
+    numbers = [log.write(i, b"x" * 100_000) for i in range(5)]
+    log.seal()
+    assert numbers == [1, 2, 3, 4, 5]
+    assert [list(as_delta(log.delta(n)).written) for n in range(1, 6)] == [[0], [1], [2], [3], [4]]
+
+
+def test_the_log_is_bounded_and_a_snapshot_pins_it_up_to_a_second_bound() -> None:
+    """Trimmed deltas are gone from the front."""
+    log = OwnLog(DEFINITION, node="a", log_bytes=1000, pinned_log_bytes=3000)
+    for i in range(100):
+        log.write(i, "x" * 100)
+        log.seal()
+    assert log.log_size <= 1000
+    log.pin(log.last)
+    kept = log.last + 1
+    for i in range(15):
+        log.write(i, "y" * 100)
+        log.seal()
+    assert log.first == kept
+    assert 1000 < log.log_size <= 3000
+    for i in range(100):
+        log.write(i, "z" * 100)
+        log.seal()
+    assert log.log_size <= 3000
+    log.pin(None)
+    assert log.log_size <= 1000
+
+
+def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
+    """However much is written, what was not confirmed stays below the window and one message."""
+    log = OwnLog(DEFINITION, node="a", log_bytes=50_000)
+    feed = Feed(log, sessions=Sessions(), window=10_000, now=0.0)
+    feed.follow(0, snapshot=False, now=0.0)
+    sent = 0
+    for i in range(1000):
+        log.write(i, "x" * 1000)
+        log.seal()
+        sent += sum(map(len, feed.pump()))
+    assert sent <= 11_100
+    assert log.log_size <= 50_000
+    # It answers at last, and what it needs is no longer in the log.
+    feed.ack(feed.sent, 0, 0, resend=False, now=1.0)
+    parts = [msgspec.msgpack.decode(m, type=Chunk) for m in feed.pump()]
+    assert [p.index for p in parts] == [1]
+    assert feed.base == log.last
+
+
+def test_a_snapshot_part_that_was_lost_is_built_again() -> None:
+    """The peer says how far it got; parts after that come anew."""
+    log = OwnLog(DEFINITION, node="a")
+    for i in range(2000):
+        log.write(i, "x" * 100)
+    feed = Feed(log, sessions=Sessions(), window=1_000_000, now=0.0)
+    feed.follow(0, snapshot=True, now=0.0)
+    parts = [msgspec.msgpack.decode(m, type=Chunk) for m in feed.pump()]
+    assert len(parts) > 3
+    feed.ack(0, 1, 1, resend=True, now=1.0)
+    again = [msgspec.msgpack.decode(m, type=Chunk) for m in feed.pump()]
+    assert again == parts[1:]
+    feed.ack(1, 1, len(parts), resend=False, now=2.0)
+    assert feed.base is None
+    assert feed.level
+
+
+def test_rows_that_vanished_between_snapshots_are_removed() -> None:
+    """And only what differs is told."""
+    replica = Replica(DEFINITION, "b")
+    replica.peer_up(1)
+    replica.on_head(1)
+    replica.on_chunk(Chunk("routes", 1, 1, 1, {"same": 1, "changed": 1, "gone": 1}))
+    changes = replica.on_chunk(Chunk("routes", 2, 1, 5, {"same": 1, "changed": True, "new": 1}))
+    assert [(c.written, list(c.deleted)) for c in changes] == [
+        ({"changed": True, "new": 1}, []),
+        ({}, ["gone"]),
+    ]
+    assert replica.position == 5
+
+
+def test_deltas_that_come_early_wait_for_their_turn() -> None:
+    """A few of them; the numbers held are known."""
+    replica = Replica(DEFINITION, "b")
+    replica.peer_up(1)
+    assert replica.on_delta(Delta("routes", 3, {"c": 3}, {})) == []
+    assert replica.on_delta(Delta("routes", 2, {"b": 2}, {})) == []
+    assert list(replica.held) == [2, 3]
+    changes = replica.on_delta(Delta("routes", 1, {"a": 1}, {}))
+    assert [c.written for c in changes] == [{"a": 1}, {"b": 2}, {"c": 3}]
+    assert not replica.gap
+    for number in range(100, 300):
+        replica.on_delta(Delta("routes", number, {}, {}))
+    assert len(replica.held) == 64
+
+
+def test_a_short_absence_is_caught_up_by_deltas_and_a_long_one_by_a_snapshot() -> None:
+    """The log decides."""
+    net = Lossy(1, ["a", "b"], loss=0.0, log_bytes=2000)
+    for i in range(100):
+        net.write("a", i, "x" * 100)
+    net.flush("a")
+    net.advance(5)
+    first = net.machines["a"].core.counts["snapshots"]
+    for writes, snapshots in ((5, 0), (100, 1)):
+        net.partition("a", "b")
+        net.advance(1)
+        for i in range(writes):
+            net.write("a", f"{writes}/{i}", "y" * 100)
+            net.flush("a")
+        net.heal("a", "b")
+        net.advance(5)
+        assert net.machines["b"].held() == {"a": net.machines["a"].state.log.rows}
+        assert net.machines["a"].core.counts["snapshots"] - first == snapshots
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed", "added"])
+def test_a_replica_that_differs_is_found_by_its_digest_and_repaired(damage: str) -> None:
+    """Within a digest interval, whatever went wrong, and it is counted."""
+    net = Lossy(1, ["a", "b"], loss=0.0, digest_interval=10.0, slice_rows=10)
+    for i in range(100):
+        net.write("a", f"k{i}", i)
+    net.flush("a")
+    net.advance(1)
+    rows = net.machines["b"].state.replicas["a"].rows
+    match damage:
+        case "lost":
+            del rows["k5"]
+        case "changed":
+            rows["k5"] = 6
+        case "added":
+            rows["k100"] = 6
+    net.advance(25)
+    assert rows == net.machines["a"].state.log.rows
+    assert net.machines["b"].core.counts["digest_mismatches"] == 1
+    net.advance(60)
+    assert net.machines["b"].core.counts["digest_mismatches"] == 1
+
+
+def test_digests_are_of_one_position_though_writes_go_on() -> None:
+    """No write during a sweep makes two equal replicas look different."""
+    rng = random.Random(5)
+    net = Lossy(1, ["a", "b"], loss=0.0, digest_interval=1.0, slice_rows=3)
+    a, b = net.machines["a"], net.machines["b"]
+    for i in range(50):
+        net.write("a", i, i)
+    for _ in range(600):
+        key = rng.randrange(60)
+        if rng.random() < 0.3:
+            net.delete("a", key)
+        else:
+            net.write("a", key, rng.randrange(100))
+        net.flush("a")
+        net.run(a, a.core.work(net.now))
+        if rng.random() < 0.5:
+            net.run(b, b.core.work(net.now))
+        for frame_time in (0.005, 0.02):
+            net.now += 0.0
+            net.advance(frame_time)
+    assert b.core.counts["digest_mismatches"] == 0
+
+
+def test_a_new_creation_is_followed_once_the_rows_of_the_old_are_gone() -> None:
+    """Rows go in slices; nothing of the new can fall to them."""
+    core = Replication(node="a", creation=1, slice_rows=10)
+    state, _ = core.create(DEFINITION, 0.0)
+    core.peer_up("b", 1, 0.0)
+    replica = state.replicas["b"]
+    replica.rows.update({i: i for i in range(25)})
+    core.peer_down("b", 1.0)
+    actions = core.peer_up("b", 2, 2.0)
+    assert not any(b"\xa1f" in a.frame for a in actions if isinstance(a, Send))
+    sizes = []
+    while core.busy:
+        actions = core.work(3.0)
+        sizes.append(len(replica.rows))
+    assert sizes == [15, 5, 0]
+    assert any(b"\xa1f" in a.frame for a in actions if isinstance(a, Send))
+
+
+def test_a_return_within_the_grace_time_purges_nothing() -> None:
+    """The same creation goes on where it was."""
+    definition = TableDef(name="routes", replication="owned", grace=5.0)
+    net = Lossy(1, ["a", "b"], loss=0.0, definition=definition)
+    net.write("a", "k", 1)
+    net.flush("a")
+    net.advance(1)
+    for absence, left in ((4.0, {"a": {"k": 1}}), (6.0, {})):
+        net.partition("a", "b")
+        net.advance(absence)
+        assert net.machines["b"].held() == left
+        net.heal("a", "b")
+        net.advance(2)
+        assert net.machines["b"].held() == {"a": {"k": 1}}
