@@ -19,6 +19,7 @@ from swimprotocol.status import Status
 from gossamer.network import Address
 
 __all__ = [
+    "MAX_NUMBER",
     "ForcedOut",
     "LinkEvidence",
     "Member",
@@ -37,7 +38,8 @@ __all__ = [
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
-Number = Annotated[int, Meta(ge=0, le=2**53)]
+MAX_NUMBER = 2**53
+Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 
 
 class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):

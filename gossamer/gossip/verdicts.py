@@ -22,6 +22,7 @@ from functools import partial
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.hints import PartitionHints
 from gossamer.gossip.member import (
+    MAX_NUMBER,
     MemberAlive,
     MemberDown,
     MemberLeft,
@@ -171,7 +172,9 @@ class Verdicts:
     def outbid(self, incarnation: int) -> None:
         """Make this node's own statement newer than ``incarnation`` and spread it."""
         me = self._table.me
-        self.restate_self(Alive(me.name, me.id, me.host, me.port, incarnation + 1, me.metadata))
+        # A lie about the largest number there is must not make our own statement undecodable.
+        newer = min(incarnation + 1, MAX_NUMBER)
+        self.restate_self(Alive(me.name, me.id, me.host, me.port, newer, me.metadata))
 
     def restate_self(self, said: Alive) -> None:
         """Spread a new statement about this node."""

@@ -1,0 +1,295 @@
+"""Envelopes, replay, decoding: what comes from the network is never trusted."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.gossip.keyring import OVERHEAD, Keyring, KeyringError, Opened, ReplayGuard, cluster_key
+from gossamer.gossip.member import MemberMetadata
+from gossamer.gossip.settings import GossipSettings, InvalidSettingError
+from gossamer.gossip.steps import PacketReceived, StreamReplied, StreamRequested
+from gossamer.gossip.streams import FrameBuffer, frame
+from gossamer.gossip.swim import Swim
+from gossamer.gossip.wire import (
+    Ack,
+    Alive,
+    Dead,
+    Message,
+    Nack,
+    PacketRejected,
+    Ping,
+    PingRequest,
+    Record,
+    Refuse,
+    Stranger,
+    Suspect,
+    Sync,
+    compound,
+    decode,
+    encode,
+)
+
+ID, OTHER = "0123456789abcdef", "fedcba9876543210"
+MODES = ["hmac", "aes-gcm"]
+
+
+def ring(*cookies: str, env: str = "test", mode: str = "aes-gcm") -> Keyring:
+    return Keyring([cluster_key(c) for c in cookies or ("cookie",)], env=env, mode=mode)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sealed_packet_opens_with_the_same_key_only(mode: str) -> None:
+    packet = ring(mode=mode).seal(ID, 7, 1000.9, b"body")
+    assert len(packet) == len(b"body") + OVERHEAD
+    assert ring(mode=mode).open(packet) == Opened(ID, 7, 1000, b"body")
+    assert ring(mode="hmac").open(packet).body == b"body"
+    with pytest.raises(PacketRejected, match="unknown-key"):
+        ring("other").open(packet)
+    with pytest.raises(PacketRejected, match="foreign-env"):
+        ring(env="prod").open(packet)
+
+
+def test_only_aes_gcm_hides_the_body() -> None:
+    assert b"secret words" in ring(mode="hmac").seal(ID, 1, 0, b"secret words")
+    assert b"secret words" not in ring().seal(ID, 1, 0, b"secret words")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_flipped_bit_is_noticed(mode: str) -> None:
+    keys = ring(mode=mode)
+    packet = keys.seal(ID, 7, 1000, b"body")
+    for at in range(len(packet) * 8):
+        forged = bytearray(packet)
+        forged[at // 8] ^= 1 << at % 8
+        with pytest.raises(PacketRejected):
+            keys.open(bytes(forged))
+
+
+def test_keys_rotate() -> None:
+    a, b = ring("old"), ring("old")
+    old = a.key_ids()[0]
+    with pytest.raises(KeyringError, match="not installed"):
+        a.use("00000000")
+    with pytest.raises(KeyringError, match="in use"):
+        a.remove(old)
+    new = a.install(cluster_key("new"))
+    b.install(cluster_key("new"))
+    a.use(new)
+    assert b.open(a.seal(ID, 1, 0, b"x")).body == b"x"
+    assert a.open(b.seal(OTHER, 1, 0, b"y")).body == b"y"
+    b.use(new)
+    late = b"late"
+    packet = ring("old").seal(ID, 2, 0, late)
+    assert b.open(packet).body == late
+    b.remove(old)
+    with pytest.raises(PacketRejected, match="unknown-key"):
+        b.open(packet)
+    with pytest.raises(KeyringError, match="at least one"):
+        Keyring([], env="x")
+
+
+def test_no_message_shows_a_key() -> None:
+    key = cluster_key("cookie")
+    keys = Keyring([key], env="test")
+    assert key.hex() not in repr(keys.key_ids())
+    with pytest.raises(KeyringError) as caught:
+        keys.remove(keys.key_ids()[0])
+    assert key.hex() not in str(caught.value)
+
+
+def test_a_packet_is_admitted_once_in_any_order() -> None:
+    numbers = list(range(1, 500))
+    random.Random(1).shuffle(numbers)
+    guard = ReplayGuard(window=1024)
+    for number in numbers:
+        guard.admit(Opened(ID, number, 0, b""), 0)
+    for number in numbers:
+        with pytest.raises(PacketRejected, match="replayed"):
+            guard.admit(Opened(ID, number, 0, b""), 0)
+
+
+def test_packets_older_than_the_window_are_replays() -> None:
+    guard = ReplayGuard(window=64)
+    guard.admit(Opened(ID, 1000, 0, b""), 0)
+    guard.admit(Opened(ID, 937, 0, b""), 0)
+    with pytest.raises(PacketRejected, match="replayed"):
+        guard.admit(Opened(ID, 936, 0, b""), 0)
+    guard.admit(Opened(ID, 5000, 0, b""), 0)
+    guard.admit(Opened(ID, 4999, 0, b""), 0)
+
+
+def test_an_old_recording_does_not_introduce_its_sender() -> None:
+    guard = ReplayGuard(horizon=600)
+    with pytest.raises(PacketRejected, match="synchronisation"):
+        guard.admit(Opened(ID, 1, 1000, b""), 2000)
+    guard.admit(Opened(ID, 1, 1500, b""), 2000)
+    guard.admit(Opened(ID, 2, 1500, b""), 9000)
+
+
+def test_the_guard_remembers_a_bounded_number_of_senders() -> None:
+    guard = ReplayGuard(senders=10)
+    for number in range(100):
+        guard.admit(Opened(f"{number:016x}", 1, 0, b""), 0)
+    assert len(guard._seen) == 10
+
+
+names = st.text(min_size=1, max_size=40)
+ids = st.text("0123456789abcdef", min_size=16, max_size=16)
+numbers = st.integers(0, 2**53)
+sequences = st.integers(0, 2**32 - 1)
+hosts = st.ip_addresses().map(str)
+ports = st.integers(0, 65535)
+metadata = st.builds(
+    MemberMetadata,
+    name=names,
+    creation=numbers,
+    start_time=st.floats(allow_nan=False),
+    ports=st.dictionaries(st.text(max_size=8), ports, max_size=3),
+    services=st.lists(st.text(max_size=8), max_size=3).map(tuple),
+    version=st.text(max_size=20),
+    pid=numbers,
+)
+alives = st.builds(Alive, names, ids, hosts, ports, numbers, metadata)
+records = st.builds(Record, alives, st.integers(0, 3), st.floats(0, 1e9))
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Ping, sequences, ids),
+    st.builds(Ack, sequences),
+    st.builds(Nack, sequences),
+    st.builds(PingRequest, sequences, ids, hosts, ports),
+    st.builds(Stranger, sequences),
+    alives,
+    st.builds(Suspect, names, ids, numbers, names, st.booleans()),
+    st.builds(Dead, names, ids, numbers, names, st.booleans()),
+    st.builds(Sync, st.sampled_from(["join", "sync", "reply"]), st.lists(records, max_size=4)),
+    st.builds(Refuse, st.text(max_size=64)),
+)
+
+
+@given(st.lists(messages, max_size=40))
+def test_what_is_said_is_heard(said: list[Message]) -> None:
+    assert decode(compound([encode(message) for message in said])) == said
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=500)
+def test_no_bytes_make_the_decoder_raise_anything_else(junk: bytes) -> None:
+    try:
+        decode(junk)
+    except PacketRejected:
+        pass
+
+
+@given(st.lists(messages, min_size=1, max_size=4), st.data())
+@settings(max_examples=300)
+def test_no_damage_makes_the_decoder_raise_anything_else(said: list[Message], data: st.DataObject) -> None:
+    body = bytearray(compound([encode(message) for message in said]))
+    for _ in range(data.draw(st.integers(1, 5))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode(bytes(body[: data.draw(st.integers(0, len(body)))]))
+    except PacketRejected:
+        pass
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300)
+def test_no_bytes_make_an_envelope_raise_anything_else(junk: bytes) -> None:
+    for packet in (junk, b"g1" + junk):
+        with pytest.raises(PacketRejected):
+            ring().open(packet)
+
+
+LIES = [b"\x91" * 5000, b"\xdd\xff\xff\xff\xff", b"\xdc\xff\xff", b"\x91\x99\x06" + b"\x91" * 3000]
+
+
+@pytest.mark.parametrize("junk", LIES)
+def test_deep_and_long_lies_are_rejected(junk: bytes) -> None:
+    with pytest.raises(PacketRejected):
+        decode(junk)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "cafe", "127.0.0.1; rm", "", "a" * 300])
+def test_a_host_name_in_a_record_is_rejected(host: str) -> None:
+    """The receiver's event loop would wait for DNS."""
+    with pytest.raises(PacketRejected):
+        decode(compound([encode(Alive("x", ID, host, 1, 1, MemberMetadata("x")))]))
+
+
+def machine() -> Swim:
+    return Swim(
+        id=ID,
+        name="me",
+        address=("10.0.0.1", 7946),
+        incarnation=5,
+        metadata=MemberMetadata("me"),
+        settings=GossipSettings(),
+        rng=random.Random(1),
+        now=0,
+    )
+
+
+@given(st.lists(st.tuples(messages, ids), max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_any_sequence_of_valid_messages_leaves_the_machine_working(said: list[tuple[Message, str]]) -> None:
+    """Keys leak; a member that lies must not break another."""
+    swim = machine()
+    now = 0.0
+    for message, sender in said:
+        body = compound([encode(message)])
+        now += 0.01
+        for event in (
+            PacketReceived(sender, ("10.0.0.9", 1), body),
+            StreamRequested(1, sender, ("10.0.0.9", 1), body),
+            StreamReplied(("sync", 1), sender, body),
+        ):
+            try:
+                swim.step(event, now)
+            except PacketRejected:
+                swim.drain()
+    assert swim.local.name == "me"
+    assert len(swim.members()) == len(swim.table) + 1
+
+
+def test_a_malformed_answer_ends_the_join_it_belongs_to() -> None:
+    from gossamer.gossip.steps import Answer, JoinRequested, JoinResult, OpenStream
+
+    swim = machine()
+    actions = swim.step(JoinRequested("t", (("10.0.0.2", 7946),)), 1)
+    opened = [action for action in actions if isinstance(action, OpenStream)]
+    with pytest.raises(PacketRejected):
+        swim.step(StreamReplied(opened[0].token, OTHER, b"\xff"), 1.1)
+    assert swim.drain() == [Answer("t", JoinResult((), {("10.0.0.2", 7946): "malformed"}))]
+
+
+def test_frames_are_collected_and_bounded() -> None:
+    whole = frame(b"packet")
+    buffer = FrameBuffer(max_frame=100)
+    assert [buffer.feed(whole[at : at + 1]) for at in range(len(whole))] == [None] * 9 + [b"packet"]
+    with pytest.raises(PacketRejected, match="oversized"):
+        FrameBuffer(max_frame=100).feed((101).to_bytes(4, "big"))
+
+
+def test_metadata_is_bounded() -> None:
+    ports = {f"service-number-{n}": 65535 for n in range(30)}
+    with pytest.raises(InvalidSettingError, match="512"):
+        Swim(
+            id=ID,
+            name="me",
+            address=("10.0.0.1", 1),
+            incarnation=1,
+            metadata=MemberMetadata("me", ports=ports),
+            settings=GossipSettings(),
+            rng=random.Random(1),
+            now=0,
+        )
+
+
+def test_a_peer_may_say_more_than_we_understand() -> None:
+    """Fields that a later version appends are skipped."""
+    longer = msgspec.msgpack.encode([[2, 77, "new field"]])
+    assert decode(longer) == [Ack(77)]
