@@ -192,7 +192,7 @@ def test_a_replica_that_differs_is_found_by_its_digest_and_repaired(damage: str)
         case "changed":
             rows["k5"] = 6
         case "added":
-            rows["k100"] = 6
+            rows["k100"] = net.machines["b"].told["a"]["k100"] = 6
     net.advance(25)
     assert rows == net.machines["a"].state.log.rows
     assert net.machines["b"].core.counts["digest_mismatches"] == 1
