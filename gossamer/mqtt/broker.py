@@ -114,6 +114,7 @@ class Broker:
         self.max_subscriptions = limits.max_subscriptions
         self._ingest = Ingest(self)
         router.on_forward(self._ingest)
+        router.on_congestion(self.hub.pressure.link)
 
     # Topics and messages.
 

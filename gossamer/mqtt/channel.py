@@ -25,10 +25,11 @@ import structlog
 from gossamer.mqtt.decode import decode
 from gossamer.mqtt.encode import encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
-from gossamer.mqtt.fanout import OWING, V5_MARK, Plan, compile_plan, drop_qos0
+from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan, drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.handlers import handle, unexpected_ack
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
+from gossamer.mqtt.pressure import OWING
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.session import Session
 from gossamer.supervisor import Port
@@ -112,13 +113,13 @@ class Channel(Port, asyncio.Protocol):
         self.write_full = True
         if self._state == UP:
             self.session.pause()
-            self.hub.congest(self.session)
+            self.hub.pressure.congest(self.session)
 
     def resume_writing(self) -> None:
         self.write_full = False
         if self._state == UP:
             self.session.unpause()
-            self.hub.relieve(self.session)
+            self.hub.pressure.relieve(self.session)
 
     def eof_received(self) -> bool:
         return False
@@ -343,8 +344,8 @@ class Channel(Port, asyncio.Protocol):
             session.pump()
         if pos:
             self.seen = hub.now()
-        if hub.congested and plan is not None:
-            hub.hold_up(self, plan)
+        if hub.pressure and plan is not None:
+            hub.pressure.hold_up(self, plan.all4 + plan.all5, plan.peers)
         return pos
 
     # Acknowledgements, in order.
@@ -415,6 +416,9 @@ class Channel(Port, asyncio.Protocol):
     def write_out(self, out: list[bytes]) -> int:
         """Write what the turn brought; the number of bytes."""
         transport = self.transport
+        if transport.is_closing():
+            out.clear()
+            return 0
         if self.write_full and transport.get_write_buffer_size() > self.broker.max_write_buffer:
             kept, lost = drop_qos0(out)
             self.hub.dropped("slow_consumer", lost)
@@ -482,7 +486,7 @@ class Channel(Port, asyncio.Protocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
         if up:
-            self.hub.relieve(self.session)
+            self.hub.pressure.relieve(self.session)
             self.broker.released(self, self.session)
         self.broker.closed(self, why)
         self.close(("shutdown", "connection closed"))

@@ -22,25 +22,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.encode import publish_parts
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4
+from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.session import Session
 
 if TYPE_CHECKING:
     from gossamer.mqtt.ports import ForwarderLike, RouteLike
 
-__all__ = ["CONGESTED", "OWING", "V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
-
-OWING = 1
-"""Why a channel does not read: peers have not acknowledged what its client published."""
-CONGESTED = 2
-"""Why a channel does not read: a subscriber of what its client publishes is behind."""
-
-PATIENCE = 1.0
+__all__ = ["V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
 
 V5_MARK = b"\x05"
 """Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""
@@ -118,14 +111,13 @@ class Fanout:
     """Hands messages to sessions, and flushes those that got any once per turn of the loop."""
 
     __slots__ = (
-        "_call_later",
         "_call_soon",
         "_now",
         "_scheduled",
         "bytes_sent",
-        "congested",
         "dropped_connections",
         "drops",
+        "pressure",
         "received",
         "sent",
         "touched",
@@ -139,11 +131,10 @@ class Fanout:
         now: Callable[[], float],
     ) -> None:
         self._call_soon = call_soon
-        self._call_later = call_later
         self._now = now
         self._scheduled = False
         self.touched: list[Session] = []
-        self.congested: set[Session] = set()
+        self.pressure = Pressure(call_later)
         self.drops: Counter[str] = Counter()
         self.dropped_connections = 0
         self.received = 0
@@ -176,53 +167,11 @@ class Fanout:
             if channel is None:
                 self.drops["offline"] += sum(map(_count_qos0, out))
                 out.clear()
-            else:
+                continue
+            try:
                 self.bytes_sent += channel.write_out(out)
-
-    # Back-pressure: publishers wait for a subscriber that is behind, for a while.
-
-    def congest(self, session: Session) -> None:
-        """``session`` cannot take more now."""
-        session.behind = True
-        self.congested.add(session)
-
-    def relieve(self, session: Session) -> None:
-        """``session`` can take more again, or is gone."""
-        session.behind = False
-        self.congested.discard(session)
-        waiting = session.waiting
-        if waiting is not None:
-            session.waiting = None
-            for channel in waiting:
-                channel.resume_reading(CONGESTED)
-
-    def hold_up(self, channel: Any, plan: Plan) -> None:
-        """Stop reading from ``channel``, which publishes to ``plan``, while a subscriber of it is behind.
-
-        A subscriber that makes no progress for :data:`PATIENCE` seconds no longer holds anybody up; what it
-        cannot take is then dropped or queued by the rules of its session.
-        """
-        for session in plan.sessions():
-            if session in self.congested:
-                if session.waiting is None:
-                    session.waiting = []
-                    self._call_later(PATIENCE, partial(self._lose_patience, session, self._progress(session)))
-                session.waiting.append(channel)
-                channel.pause_reading(CONGESTED)
-                return
-
-    def _progress(self, session: Session) -> tuple[int, int]:
-        channel = session.channel
-        return session.delivered, -1 if channel is None else channel.unwritten
-
-    def _lose_patience(self, session: Session, before: tuple[int, int]) -> None:
-        if session.waiting is None:
-            return
-        after = self._progress(session)
-        if session in self.congested and after != before:
-            self._call_later(PATIENCE, partial(self._lose_patience, session, after))
-            return
-        self.relieve(session)
+            except Exception as error:  # noqa: BLE001 - the others must still be flushed
+                channel.crash(error)
 
     # Speed 1.
 

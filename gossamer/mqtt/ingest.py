@@ -24,6 +24,7 @@ from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5
+from gossamer.mqtt.pressure import Hold
 from gossamer.mqtt.properties import NONE
 from gossamer.mqtt.wire import MAX_VARINT
 
@@ -63,12 +64,14 @@ class Ingest:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def __call__(self, peer: str, data: bytes) -> None:
+    def __call__(self, peer: str, data: bytes) -> Hold | None:
+        """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
         try:
             self._take(data)
         except (MqttProtocolError, IndexError) as error:
             self._broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
+        return self._broker.hub.pressure.hold
 
     def _take(self, data: bytes) -> None:
         broker = self._broker

@@ -25,6 +25,7 @@ from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
+from gossamer.mqtt.pressure import FAR_BEHIND, Pressure
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.wire import MAX_VARINT
 
@@ -48,8 +49,9 @@ class Hub(Protocol):
     """Whoever flushes sessions that have something to write, and counts what they drop."""
 
     def touch(self, session: Session) -> None: ...
-    def congest(self, session: Session) -> None: ...
-    def relieve(self, session: Session) -> None: ...
+
+    @property
+    def pressure(self) -> Pressure: ...
     def now(self) -> float: ...
     def dropped(self, reason: str, count: int = 1) -> None: ...
 
@@ -230,14 +232,21 @@ class Session:
         queue = self.queue
         if queue is _EMPTY:
             queue = self.queue = deque()
-        if len(queue) >= self.max_queued:
+        length = len(queue) + 1
+        limit = self.max_queued
+        if self.channel is not None:
+            # It is being served: others are made to wait for it before anything is lost.
+            if length * 2 == limit:
+                self.hub.pressure.congest(self)
+            elif length == limit * FAR_BEHIND:
+                self.hub.pressure.flood(self)
+            limit *= 2 * FAR_BEHIND
+        if length > limit:
             self.hub.dropped("queue_full")
             if not queue:
                 return
             queue.popleft()
         queue.append((head, tail, message))
-        if len(queue) * 2 == self.max_queued and self.channel is not None:
-            self.hub.congest(self)
 
     def pump(self) -> None:
         """Send from the queue while the window has room."""
@@ -256,7 +265,7 @@ class Session:
                 continue
             self.send(head, tail)
         if self.behind and self.window and len(queue) * 4 < self.max_queued:
-            self.hub.relieve(self)
+            self.hub.pressure.relieve(self)
 
     def acked(self, packet_id: int) -> bool:
         """PUBACK; False where no QoS 1 message with this identifier is in flight."""

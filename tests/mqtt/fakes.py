@@ -30,6 +30,8 @@ class Subscribed:
 
 
 class FakeForwarder:
+    peer = "there"
+
     """Keeps what is forwarded; ``deliver_to`` and ``settle`` play the network."""
 
     def __init__(self):
@@ -126,3 +128,6 @@ class FakeRouter:
 
     def on_forward(self, callback):
         self.callback = callback
+
+    def on_congestion(self, callback):
+        self.congestion = callback

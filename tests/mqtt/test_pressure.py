@@ -1,6 +1,9 @@
 """Slow consumers: what is dropped, what is queued, and who waits."""
 
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.pressure import _progress
+
+from .fakes import FakeForwarder, FakeRouter
 
 
 async def stick(client, unwritten=1 << 30):
@@ -67,7 +70,7 @@ async def test_a_publisher_does_not_wait_for_ever(world):
     pub.publish("a")
     assert pub.transport.paused
     session = world.broker.sessions["s"]
-    world.broker.hub._lose_patience(session, world.broker.hub._progress(session))
+    world.broker.hub.pressure._wait(session, _progress(session))
     assert not pub.transport.paused
     pub.publish("a")
     assert not pub.transport.paused
@@ -80,9 +83,9 @@ async def test_a_publisher_waits_on_while_its_subscriber_gets_somewhere(world):
     await stick(sub, 5000)
     pub.publish("a")
     session = world.broker.sessions["s"]
-    before = world.broker.hub._progress(session)
+    before = _progress(session)
     sub.transport.stuck = 4000
-    world.broker.hub._lose_patience(session, before)
+    world.broker.hub.pressure._wait(session, before)
     assert pub.transport.paused
 
 
@@ -123,3 +126,53 @@ async def test_a_publisher_that_is_waiting_is_not_taken_for_dead(world):
     await unstick(sub)
     world.later(30)
     assert pub.closed
+
+
+async def test_a_publisher_waits_for_a_link_that_is_behind(make_world):
+    world = await make_world(router=FakeRouter())
+    world.router.add_peer("a", FakeForwarder())
+    world.router.congestion("there", True)
+    pub = await world.client("p")
+    other = await world.client("o")
+    pub.publish("a")
+    other.publish("b")
+    assert pub.transport.paused
+    assert not other.transport.paused
+    world.router.congestion("there", False)
+    assert not pub.transport.paused
+
+
+async def test_peers_are_held_back_while_a_session_is_far_behind(make_world):
+    """Nothing is lost meanwhile, and what is held is told in order once the session has caught up."""
+    world = await make_world(router=FakeRouter(), max_queued=2, max_inflight=1)
+    sub = await world.client("s")
+    await sub.subscribe("a", qos=1)
+    record = b"\x32\x06\0\1a\0\1x"
+    told = []
+    for n in range(12):
+        hold = world.router.callback("there", record)
+        if hold is None:
+            told.append(n)
+        else:
+            hold.then(lambda n=n: told.append(n))
+    assert told == list(range(8))
+    assert len(world.broker.sessions["s"].queue) == 11
+    while len(told) < 12:
+        [got] = await sub.got()
+        sub.send(p.Puback(got.packet_id))
+    assert told == list(range(12))
+    assert "dropped_queue_full" not in world.broker.stats()
+
+
+async def test_a_dead_session_does_not_hold_peers_back_for_ever(make_world):
+    world = await make_world(router=FakeRouter(), max_queued=2, max_inflight=1)
+    sub = await world.client("s")
+    await sub.subscribe("a", qos=1)
+    for _ in range(30):
+        hold = world.router.callback("there", b"\x32\x06\0\1a\0\1x")
+    told = []
+    hold.then(lambda: told.append(True))
+    session = world.broker.sessions["s"]
+    world.broker.hub.pressure._drain(session, _progress(session))
+    assert told == [True]
+    assert world.broker.stats()["dropped_queue_full"] == 30 - 1 - 2 * 2 * 4

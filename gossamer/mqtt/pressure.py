@@ -1,0 +1,154 @@
+"""Back-pressure: who waits for whom when a subscriber, or a link to another node, is behind.
+
+Three answers, from mild to harsh:
+
+1. A *local publisher* whose messages go to a session that is behind is not read from until that session has
+caught up: its socket took more, or its queue is down to a quarter of its limit. 2. *Peers* are told that
+their batches took effect only once no session here is far behind (four times its limit in the queue). They
+acknowledge to their publishers later, and those slow down by themselves. 3. A session that makes no
+progress for :data:`PATIENCE` seconds holds nobody up any longer; what it cannot take is dropped (QoS 0) or
+pushes out the oldest in its queue, and is counted.
+
+Publishers to a node whose link is congested wait likewise, until the router says that it has caught up.
+
+Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end
+(one dead client would stop all publishers of its topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.channel import Channel
+    from gossamer.mqtt.session import Session
+
+__all__ = ["BEHIND", "FAR_BEHIND", "OWING", "PATIENCE", "Hold", "Pressure"]
+
+OWING = 1
+"""Why a channel does not read: peers have not acknowledged what its client published."""
+BEHIND = 2
+"""Why a channel does not read: a subscriber or a link that its publishes go to is behind."""
+
+PATIENCE = 1.0
+FAR_BEHIND = 4
+"""A connected session with this many times its limit queued is far behind; at twice that it loses messages."""
+
+
+class Hold:
+    """A batch of a peer has been taken, but the peer shall hear it later: give ``then`` what to do."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], object]] = []
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` when the hold ends, in the order of these calls."""
+        self._waiting.append(callback)
+
+    def release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+class Pressure:
+    """What is behind, and who waits for it. ``call_later`` is the loop's."""
+
+    __slots__ = ("_call_later", "_far", "behind", "hold", "peers")
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._call_later = call_later
+        self.behind: set[Session] = set()
+        self.peers: dict[str, list[Channel]] = {}
+        """Congested links, and the channels that wait for each."""
+        self._far: set[Session] = set()
+        self.hold: Hold | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.behind or self.peers)
+
+    # Sessions.
+
+    def congest(self, session: Session) -> None:
+        """``session`` cannot take more now."""
+        session.behind = True
+        self.behind.add(session)
+
+    def flood(self, session: Session) -> None:
+        """``session`` is far behind."""
+        if not self._far:
+            self.hold = Hold()
+        self._far.add(session)
+        self._call_later(PATIENCE, partial(self._drain, session, _progress(session)))
+
+    def relieve(self, session: Session) -> None:
+        """``session`` can take more again, or is gone."""
+        session.behind = False
+        self.behind.discard(session)
+        if session in self._far:
+            self._let_go(session)
+        waiting = session.waiting
+        if waiting is not None:
+            session.waiting = None
+            for channel in waiting:
+                channel.resume_reading(BEHIND)
+
+    def hold_up(self, channel: Channel, sessions: tuple[Session, ...], peers: tuple[Any, ...]) -> None:
+        """Stop reading from ``channel``, which just published to these, if any of them is behind."""
+        for session in sessions:
+            if session in self.behind:
+                if session.waiting is None:
+                    session.waiting = []
+                    self._call_later(PATIENCE, partial(self._wait, session, _progress(session)))
+                session.waiting.append(channel)
+                channel.pause_reading(BEHIND)
+                return
+        for peer in peers:
+            waiting = self.peers.get(peer.peer)
+            if waiting is not None:
+                waiting.append(channel)
+                channel.pause_reading(BEHIND)
+                return
+
+    def _wait(self, session: Session, before: tuple[int, int]) -> None:
+        if session.waiting is None:
+            return
+        after = _progress(session)
+        if session in self.behind and after != before:
+            self._call_later(PATIENCE, partial(self._wait, session, after))
+        else:
+            self.relieve(session)
+
+    def _drain(self, session: Session, before: tuple[int, int]) -> None:
+        if session not in self._far:
+            return
+        after = _progress(session)
+        if after != before:
+            self._call_later(PATIENCE, partial(self._drain, session, after))
+        else:
+            self._let_go(session)
+
+    def _let_go(self, session: Session) -> None:
+        self._far.discard(session)
+        if not self._far and self.hold is not None:
+            hold, self.hold = self.hold, None
+            hold.release()
+
+    # Links.
+
+    def link(self, peer: str, congested: bool) -> None:
+        """The router says that the link to ``peer`` is congested, or no longer."""
+        if congested:
+            self.peers.setdefault(peer, [])
+        else:
+            for channel in self.peers.pop(peer, ()):
+                channel.resume_reading(BEHIND)
+
+
+def _progress(session: Session) -> tuple[int, int]:
+    channel = session.channel
+    return session.delivered, -1 if channel is None else channel.unwritten
