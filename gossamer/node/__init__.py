@@ -1,0 +1,14 @@
+"""One node of a cluster: everything below, put together into one supervision tree."""
+
+from gossamer.node.datadir import DataDir, DataDirError, DataDirInUseError, next_creation
+from gossamer.node.node import Node, NodeFailedError, State
+
+__all__ = [
+    "DataDir",
+    "DataDirError",
+    "DataDirInUseError",
+    "Node",
+    "NodeFailedError",
+    "State",
+    "next_creation",
+]

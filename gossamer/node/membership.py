@@ -1,0 +1,89 @@
+"""From verdicts to links: every member that is neither down nor gone is a peer of the distribution.
+
+Rules: 1. Suspicion moves nothing; only a verdict ends a link.  2. A verdict is about one life: the death of a
+creation that has been replaced already says nothing about its successor.  3. A restart of this process loses
+nothing: it begins by comparing what gossip knows with whom the distribution has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gossamer.distribution import Distribution
+from gossamer.errors import UnavailableError
+from gossamer.gossip import (
+    ForcedOut,
+    Member,
+    MemberAlive,
+    MemberDown,
+    MemberLeft,
+    MembershipView,
+    MemberUp,
+    MemberUpdated,
+    NameConflict,
+    Status,
+)
+from gossamer.supervisor import GenServer
+
+__all__ = ["MEMBERSHIP", "Membership", "NodeNameTakenError"]
+
+MEMBERSHIP = "membership"
+
+
+class NodeNameTakenError(UnavailableError):
+    """Another living node of the cluster has this node's name."""
+
+    def __init__(self, *, name: str, holder: str) -> None:
+        self.name = name
+        self.holder = holder
+        super().__init__(
+            f"a node named {name} is alive at {holder} and was there first; "
+            "give this node another node.name, or stop that one"
+        )
+
+
+class Membership(GenServer):
+    """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop."""
+
+    async def init(
+        self,
+        *,
+        view: MembershipView,
+        distribution: Distribution,
+        fatal: Callable[[UnavailableError], None],
+        forced_out: Callable[[str], None],
+    ) -> None:
+        self._distribution = distribution
+        self._fatal = fatal
+        self._forced_out = forced_out
+        self._compare(view)
+
+    async def handle_info(self, message: Any) -> None:
+        match message:
+            case MemberUp(member) | MemberAlive(member) | MemberUpdated(member):
+                self._connect(member)
+            case MemberDown(member, _):
+                self._disconnect(member, "down")
+            case MemberLeft(member):
+                self._disconnect(member, "left")
+            case NameConflict(name, holder):
+                self._fatal(NodeNameTakenError(name=name, holder=f"{holder.address}:{holder.port}"))
+            case ForcedOut(by):
+                self._forced_out(by)
+
+    def _compare(self, view: MembershipView) -> None:
+        alive = [member for member in view.members()[1:] if member.status is not Status.OFFLINE]
+        for name in [name for name in self._distribution.peers if name not in {m.name for m in alive}]:
+            self._distribution.disconnect(name, "down")
+        for member in alive:
+            self._connect(member)
+
+    def _connect(self, member: Member) -> None:
+        port = member.metadata.ports.get("distribution")
+        if port and member.name != self.process.runtime.node:
+            self._distribution.connect(member.name, member.metadata.creation, (member.address, port))
+
+    def _disconnect(self, member: Member, reason: str) -> None:
+        if self._distribution.creation_of(member.name) == member.metadata.creation:
+            self._distribution.disconnect(member.name, reason)

@@ -1,0 +1,130 @@
+"""The numbers of one node, gathered from where they are kept; names carry their units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.api.model import Metric, Sample
+from gossamer.gossip import Status
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["metrics_of"]
+
+
+def metrics_of(node: Node) -> Iterator[Metric]:
+    """Every metric of ``node``, in a fixed order."""
+    yield from _broker(node)
+    yield from _cluster(node)
+    yield from _links(node)
+    yield from _tables(node)
+
+
+def _broker(node: Node) -> Iterator[Metric]:
+    stats = node.broker.stats()
+    yield _one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
+    yield _one("gossamer_mqtt_sessions", "Sessions, connected or not.", "gauge", stats["sessions"])
+    yield _one("gossamer_mqtt_retained_messages", "Retained messages held.", "gauge", stats["retained"])
+    yield _one(
+        "gossamer_mqtt_messages_received_total",
+        "Messages published by clients.",
+        "counter",
+        stats["messages_received"],
+    )
+    yield _one(
+        "gossamer_mqtt_messages_sent_total", "Messages delivered here.", "counter", stats["messages_sent"]
+    )
+    yield _one("gossamer_mqtt_sent_bytes_total", "Bytes written to clients.", "counter", stats["bytes_sent"])
+    yield Metric(
+        name="gossamer_messages_dropped_total",
+        help="Messages that were not delivered, by reason.",
+        kind="counter",
+        samples=tuple(
+            Sample(value=count, labels={"reason": key.removeprefix("dropped_")})
+            for key, count in stats.items()
+            if key.startswith("dropped_")
+        ),
+    )
+
+
+def _cluster(node: Node) -> Iterator[Metric]:
+    members = node.members.members()
+    words = {"online": Status.ONLINE, "suspect": Status.SUSPECT, "offline": Status.OFFLINE}
+    yield Metric(
+        name="gossamer_cluster_members",
+        help="Members by status as this node sees them.",
+        kind="gauge",
+        samples=tuple(
+            Sample(value=sum(m.status is status for m in members), labels={"status": word})
+            for word, status in words.items()
+        ),
+    )
+    yield _one(
+        "gossamer_gossip_health_score", "Local health: 0 is well, 7 is worst.", "gauge", node.members.health
+    )
+    yield Metric(
+        name="gossamer_gossip_events_total",
+        help="Gossip packets, bytes, rejections and verdicts.",
+        kind="counter",
+        samples=tuple(
+            Sample(value=count, labels={"event": event})
+            for event, count in sorted(node.members.counters.items())
+        ),
+    )
+
+
+def _links(node: Node) -> Iterator[Metric]:
+    counts = node.distribution.counts()
+    for field, text in (
+        ("frames_out", "Frames sent to a peer."),
+        ("frames_in", "Frames received from a peer."),
+        ("bytes_out", "Bytes sent to a peer."),
+        ("bytes_in", "Bytes received from a peer."),
+        ("dropped", "Unreliable frames that found no room."),
+        ("lost_out", "Reliable frames given up unacknowledged."),
+    ):
+        yield Metric(
+            name=f"gossamer_link_{field}_total",
+            help=text,
+            kind="counter",
+            samples=tuple(
+                Sample(value=getattr(stream, field), labels={"peer": peer, "stream": purpose})
+                for peer, count in counts.items()
+                for purpose, stream in count.streams.items()
+            ),
+        )
+    for field, text in (("connects", "Links opened."), ("resets", "Links lost."), ("refusals", "Refusals.")):
+        yield Metric(
+            name=f"gossamer_link_{field}_total",
+            help=text,
+            kind="counter",
+            samples=tuple(
+                Sample(value=getattr(count, field), labels={"peer": peer}) for peer, count in counts.items()
+            ),
+        )
+
+
+def _tables(node: Node) -> Iterator[Metric]:
+    yield Metric(
+        name="gossamer_table_rows",
+        help="Rows held, by table.",
+        kind="gauge",
+        samples=tuple(
+            Sample(value=len(node.store.table(name)), labels={"table": name}) for name in node.store.tables()
+        ),
+    )
+    yield Metric(
+        name="gossamer_replication_events_total",
+        help="What replication of tables went through.",
+        kind="counter",
+        samples=tuple(
+            Sample(value=count, labels={"event": event})
+            for event, count in sorted(node.store.system_info()["counts"].items())
+        ),
+    )
+
+
+def _one(name: str, text: str, kind: Literal["counter", "gauge"], value: float) -> Metric:
+    return Metric(name=name, help=text, kind=kind, samples=(Sample(value=value),))

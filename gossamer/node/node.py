@@ -1,0 +1,382 @@
+"""One node: its applications, put together into one supervision tree.
+
+::
+
+    node (one_for_one)
+    ├── distribution     links to peers
+    ├── mnesia_like      tables: disc, replicator
+    ├── routes           the owner of the route table and its index
+    ├── membership       from gossip's verdicts to links
+    ├── gossip           SWIM
+    ├── discovery        the autocluster loop
+    ├── api              HTTP
+    └── mqtt             listeners and channels; started last, stopped first
+
+Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
+to the node and outlives it. Too many restarts end the root, and with it the node; a process manager starts it
+anew.
+
+Rules: 1. Listeners for clients open once the tables are loaded, or after a bounded wait that is logged.  2.
+Everything that touches time, randomness or the network is passed in.  3. A node is started once; a restart is
+a new ``Node`` with a newer creation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import structlog
+
+from gossamer import __version__
+from gossamer.api import ApiServer
+from gossamer.clock import Clock, SystemClock
+from gossamer.config import Config, cookie_of
+from gossamer.discovery import Autocluster, strategy_of
+from gossamer.distribution import Distribution, GrpcTransport, LinkTransport
+from gossamer.errors import GossamerError, UnavailableError
+from gossamer.gossip import (
+    GossipServer,
+    GossipSettings,
+    Keyring,
+    Leave,
+    LinkEvidence,
+    MemberMetadata,
+    MembershipView,
+    Status,
+    UpdateMetadata,
+    cluster_key,
+)
+from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
+from gossamer.mqtt import Broker, mqtt_spec
+from gossamer.network import Address, Network, SystemNetwork
+from gossamer.node.datadir import DataDir
+from gossamer.node.membership import MEMBERSHIP, Membership
+from gossamer.node.replication import TableLinks
+from gossamer.node.view import ROUTES, View
+from gossamer.routes import RouteOwner, Router
+from gossamer.supervisor import ChildSpec, Crash, Pid, Reason, Runtime, StartFailed, Supervisor, describe
+
+__all__ = ["Node", "NodeFailedError", "State"]
+
+log = structlog.get_logger(__name__)
+
+State = Literal["new", "starting", "running", "leaving", "left", "stopping", "stopped"]
+
+JOIN_WAIT = 5.0
+"""Seconds a starting node waits for its seeds before it serves alone."""
+LOAD_WAIT = 15.0
+"""Seconds a starting node waits for tables before it serves with what it has."""
+LEAVE_WAIT = 3.0
+"""Seconds a stopping node waits for its leave to spread."""
+
+
+class NodeFailedError(UnavailableError):
+    """A node did not start, or ended by itself."""
+
+    def __init__(self, *, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"node {name}: {reason}")
+
+
+class Node:
+    """See the module. ``data_dir`` None keeps nothing on disc."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        creation: int,
+        cookie: str,
+        data_dir: Path | None = None,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        transport: LinkTransport | None = None,
+        nonce: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.config = config
+        self.name = config.node.name
+        self.creation = creation
+        self.state: State = "new"
+        self.network = network or SystemNetwork()
+        self.clock = clock or SystemClock()
+        self.rng = rng or random.Random()
+        self.started_at = self.clock.wall()
+        self.runtime = Runtime(node=self.name, creation=creation)
+        self.members = MembershipView()
+        links = config.distribution
+        self.distribution = Distribution(
+            self.runtime,
+            transport or GrpcTransport(max_message=2 * links.max_frame),
+            cookie=cookie,
+            env=config.cluster.env,
+            address=(links.host or "0.0.0.0", links.port),  # noqa: S104 - blank means every address
+            rng=self.rng,
+            nonce=nonce,
+            evidence=self._evidence,
+            retain=max(links.retention, 2 * links.max_frame),
+            max_frame=links.max_frame,
+            handshake_timeout=links.handshake_timeout,
+            backoff_initial=links.reconnect_min,
+            backoff_maximum=links.reconnect_max,
+        )
+        self.store = Store(
+            node=self.name,
+            creation=creation,
+            clock=self.clock,
+            link=TableLinks(self.distribution),
+            disc=None if data_dir is None else Disc(data_dir / "tables.db"),
+        )
+        self.router = Router(self.name, visible_timeout=config.mqtt.limits.subscribe_wait)
+        self.broker = Broker(
+            self.router,
+            clock=self.clock,
+            network=self.network,
+            config=config.mqtt,
+            runtime=self.runtime,
+            rng=self.rng,
+        )
+        self.api_port = 0
+        self.view = View(self)
+        self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
+        self._directory: DataDir | None = None
+        self._root: Pid | None = None
+        self._ended: asyncio.Future[NodeFailedError | None] | None = None
+
+    @classmethod
+    def open(cls, config: Config) -> Node:
+        """A node on this machine's network, clock and disc. Blocks: call it before the loop runs.
+
+        Raises:
+            ConfigError: there is no usable cookie.
+            DataDirError, DataDirInUseError: there is no usable data directory.
+        """
+        cookie = cookie_of(config.node).get_secret_value()
+        directory = DataDir(config.node.data_dir, wall=SystemClock().wall())
+        node = cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        node._directory = directory
+        return node
+
+    # -- life
+
+    async def start(self) -> None:
+        """Start everything, and come back once clients may connect.
+
+        Raises:
+            NodeFailedError: something could not start; nothing of the node is left running.
+        """
+        self.state = "starting"
+        self._ended = self.runtime.loop.create_future()
+        try:
+            self._root = await self.runtime.start(
+                Supervisor, self._children(), intensity=20, period=10.0, name="node", label="node"
+            )
+            self.runtime.join(self._root).add_done_callback(self._root_ended)
+            await self._load()
+            await self._add(mqtt_spec(self.broker))
+            await self._announce()
+        except (StartFailed, UnavailableError) as error:
+            await self._clear()
+            if isinstance(error, NodeFailedError):
+                raise
+            reason = root_cause(error.reason) if isinstance(error, StartFailed) else str(error)
+            raise NodeFailedError(name=self.name, reason=reason) from error
+        if self._ended.done():
+            raise self._ended.result() or NodeFailedError(name=self.name, reason="stopped while it started")
+        self.state = "running"
+        log.info("node_running", node=self.name, creation=self.creation, **self.ports)
+
+    async def stop(self) -> None:
+        """Leave the cluster and end everything in order, children before parents."""
+        if self.state in ("stopping", "stopped", "new"):
+            return
+        self.state = "stopping"
+        if self._root is not None:
+            try:
+                await self.runtime.run(Supervisor.terminate_child, "node", "mqtt")
+                await self.runtime.run(Supervisor.terminate_child, "node", "discovery")
+                async with asyncio.timeout(LEAVE_WAIT):
+                    await self.runtime.call("gossip", Leave(), timeout=LEAVE_WAIT)
+            except (GossamerError, TimeoutError) as error:
+                log.warning("leave_failed", node=self.name, error=str(error) or "no answer in time")
+        await self._clear()
+
+    def crash(self) -> None:
+        """End at once and tell nobody, as ``kill -9`` does; for simulations."""
+        self.state = "stopped"
+        self.runtime.halt()
+
+    async def wait(self) -> NodeFailedError | None:
+        """Wait until the node has stopped; why, when it was not told to."""
+        assert self._ended is not None  # noqa: S101 - started before anybody waits
+        return await asyncio.shield(self._ended)
+
+    # -- what the view asks for
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every port that is open."""
+        ports = {"gossip": 0, "distribution": self.distribution.address[1]}
+        if self.members.identity is not None:
+            ports["gossip"] = self.members.local.port
+        if self.api_port:
+            ports["api"] = self.api_port
+        for name, port in self.broker.ports.items():
+            kind, _, number = name.partition(":")
+            key = "mqtt" if kind == "tcp" else f"mqtt_{kind}"
+            ports[key if key not in ports else f"{key}_{number}"] = port
+        return ports
+
+    def metadata(self) -> MemberMetadata:
+        """What this node tells the cluster of itself."""
+        services = ["mqtt"] if self.broker.ports else []
+        if self.api_port:
+            services.append("api")
+        return MemberMetadata(
+            name=self.name,
+            creation=self.creation,
+            start_time=self.started_at,
+            ports=self.ports,
+            services=tuple(services),
+            version=__version__,
+            pid=os.getpid(),
+        )
+
+    # -- the tree
+
+    def _children(self) -> list[ChildSpec]:
+        config = self.config
+        children = [
+            self.distribution.child_spec(),
+            self.store.child_spec(),
+            ChildSpec("routes", self._start_routes),
+            ChildSpec(
+                "membership",
+                partial(
+                    Membership.start_link,
+                    view=self.members,
+                    distribution=self.distribution,
+                    fatal=self._fail,
+                    forced_out=self._forced_out,
+                    name=MEMBERSHIP,
+                    label="membership",
+                ),
+            ),
+            ChildSpec("gossip", self._start_gossip),
+            ChildSpec("discovery", self._start_discovery),
+        ]
+        if config.api.enable:
+            children.append(ChildSpec("api", self._start_api))
+        return children
+
+    async def _start_routes(self) -> Pid:
+        # The owner alone sees rows change, so it must be there before the first one can come.
+        table = await self.store.create_table(ROUTES, replication="owned")
+        return await RouteOwner.start_link(
+            self.router, table, self.distribution, name="routes", label="routes"
+        )
+
+    async def _start_gossip(self) -> Pid:
+        cluster = self.config.cluster
+        return await GossipServer.start_link(
+            metadata=self.metadata(),
+            bind=(cluster.host or "0.0.0.0", cluster.port),  # noqa: S104 - blank means every address
+            keyring=self._keyring,
+            network=self.network,
+            clock=self.clock,
+            view=self.members,
+            rng=self.rng,
+            settings=GossipSettings(**cluster.gossip.model_dump()),
+            subscribers=(MEMBERSHIP,),
+            name="gossip",
+            label="gossip",
+        )
+
+    async def _start_discovery(self) -> Pid:
+        return await Autocluster.start_link(
+            strategy=strategy_of(self.config.cluster),
+            view=self.members,
+            gossip="gossip",
+            rng=self.rng,
+            retry_interval=self.config.cluster.discovery.retry_interval,
+            name="discovery",
+            label="discovery",
+        )
+
+    async def _start_api(self) -> Pid:
+        pid = await ApiServer.start_link(
+            self.view, config=self.config.api, network=self.network, name="api", label="api"
+        )
+        address: Address = await self.runtime.call(pid, "address")
+        self.api_port = address[1]
+        return pid
+
+    async def _add(self, spec: ChildSpec) -> None:
+        await self.runtime.run(Supervisor.start_child, "node", spec)
+
+    async def _load(self) -> None:
+        """Wait, within bounds, for the cluster and for its tables."""
+        try:
+            async with asyncio.timeout(JOIN_WAIT):
+                await self.runtime.call("discovery", "settled", timeout=None)
+        except TimeoutError:
+            log.warning("started_alone", node=self.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
+        peers = [m.name for m in self.members.members()[1:] if m.status is Status.ONLINE]
+        try:
+            await self.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
+        except TablesNotLoadedError as error:
+            log.warning("tables_not_loaded", node=self.name, error=str(error))
+
+    async def _announce(self) -> None:
+        """Tell the cluster of the ports that are open now."""
+        await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
+
+    # -- the end
+
+    def _evidence(self, name: str, kind: str) -> None:
+        self.runtime.cast("gossip", msgspec.convert({"name": name, "kind": kind}, LinkEvidence))
+
+    def _forced_out(self, by: str) -> None:
+        log.error("forced_out", node=self.name, by=by, advice="gossamer cluster join brings it back")
+        self.state = "left"
+
+    def _fail(self, error: UnavailableError) -> None:
+        """This node must not go on: end it and say why."""
+        assert self._ended is not None  # noqa: S101
+        if not self._ended.done():
+            self._ended.set_result(NodeFailedError(name=self.name, reason=str(error)))
+        if self._root is not None:
+            self.runtime.exit(self._root, ("shutdown", str(error)))
+
+    def _root_ended(self, joined: asyncio.Future[Reason]) -> None:
+        assert self._ended is not None  # noqa: S101
+        if not self._ended.done():
+            expected = self.state in ("stopping", "stopped")
+            why = None if expected else root_cause(joined.result())
+            self._ended.set_result(None if why is None else NodeFailedError(name=self.name, reason=why))
+
+    async def _clear(self) -> None:
+        self.state = "stopping"
+        await self.runtime.stop()
+        self.state = "stopped"
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+def root_cause(reason: Reason) -> str:
+    """The innermost part of a nested reason that says something to a person."""
+    while isinstance(reason, tuple) and reason:
+        reason = reason[-1]
+    return str(reason) if isinstance(reason, Crash) else describe(reason)

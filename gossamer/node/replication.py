@@ -1,0 +1,62 @@
+"""Tables over links: what replication asks of a link, answered by the distribution.
+
+Rule: a gap in the stream, at either end, is told as ``peer_up`` again, which makes replication compare
+positions and pull what is missing; nothing here counts or repairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gossamer.distribution import Distribution, Event, Frame, Gap, NodeUp, PeerGoneError
+from gossamer.mnesia_like import ReplicationSink
+
+__all__ = ["TableLinks"]
+
+
+class TableLinks:
+    """Implements :class:`gossamer.mnesia_like.ReplicationLink`."""
+
+    def __init__(self, distribution: Distribution) -> None:
+        self._distribution = distribution
+        self._sink: ReplicationSink | None = None
+        self._up: dict[str, int] = {}
+        distribution.subscribe(self._event)
+        distribution.on_frame("replication", self._frame)
+        distribution.on_gap("replication", self._gap)
+
+    def peers(self) -> Mapping[str, int]:
+        """Peers that are up, with their creations."""
+        return self._up
+
+    def send(self, peer: str, frame: bytes) -> None:
+        """Queue a frame for a peer; one that is gone gets nothing."""
+        try:
+            self._distribution.send(peer, "replication", frame)
+        except PeerGoneError:
+            return
+
+    def attach(self, sink: ReplicationSink) -> None:
+        """From now on tell ``sink``."""
+        self._sink = sink
+
+    def _event(self, event: Event) -> None:
+        sink = self._sink
+        if isinstance(event, NodeUp):
+            self._up[event.name] = event.creation
+            if sink is not None:
+                sink.peer_up(event.name, event.creation)
+        else:
+            self._up.pop(event.name, None)
+            if sink is not None:
+                sink.peer_down(event.name, left=event.reason == "left")
+
+    def _frame(self, frame: Frame) -> None:
+        if self._sink is not None:
+            self._sink.frame(frame.peer, frame.payload)
+        self._distribution.done(frame)
+
+    def _gap(self, gap: Gap) -> None:
+        creation = self._up.get(gap.peer)
+        if creation is not None and self._sink is not None:
+            self._sink.peer_up(gap.peer, creation)

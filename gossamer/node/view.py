@@ -1,0 +1,267 @@
+"""What a node tells of itself: the API's view, read from the objects that the processes publish into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from gossamer import __version__
+from gossamer.api.model import (
+    ClientInfo,
+    ClusterInfo,
+    ClusterNode,
+    MemberInfo,
+    Metric,
+    NodeInfo,
+    NodeStatus,
+    ProcessInfo,
+    Readiness,
+    SubscriptionInfo,
+    TableInfo,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.config import Endpoint
+from gossamer.discovery import ClusterCommands
+from gossamer.gossip import Member, Status
+from gossamer.mnesia_like import OwnedTable
+from gossamer.mqtt import ClientInfo as Session
+from gossamer.node.metrics import metrics_of
+from gossamer.routes import matches
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["View"]
+
+ROUTES = "routes"
+GOSSIP_TIMEOUT = 15.0
+"""Seconds a change of membership may take."""
+
+StatusWord = Literal["online", "suspect", "offline", "left"]
+_VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+
+
+class View:
+    """Implements :class:`gossamer.api.NodeView`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._commands = ClusterCommands(self._ask_gossip, node.members)
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    # -- the cluster
+
+    def cluster(self) -> ClusterInfo:
+        """The members that are not down, in the shape that ``GET /cluster`` promises."""
+        node = self._node
+        members = node.members.members()
+        return ClusterInfo(
+            env=node.config.cluster.env,
+            nodes=tuple(
+                ClusterNode(id=m.id, address=m.address, port=m.port, pid=m.metadata.pid)
+                for m in members
+                if m.status in Status.AVAILABLE
+            ),
+            local=members[0].id if members else "",
+        )
+
+    def readiness(self) -> Readiness:
+        """Ready is: running, and linked and loaded with every member that is online."""
+        node = self._node
+        waiting = [] if node.state == "running" else [f"the node is {node.state}"]
+        up = node.distribution.nodes()
+        online = [m.name for m in node.members.members() if m.status is Status.ONLINE]
+        waiting += [f"no link to {name}" for name in online if name != node.name and name not in up]
+        for name in node.store.tables():
+            if isinstance(node.store.table(name), OwnedTable):
+                waiting += node.store.replication.not_loaded(name)
+        return Readiness(
+            ready=not waiting,
+            name=node.name,
+            members=tuple(name for name in online if name == node.name or name in up),
+            waiting=tuple(waiting),
+        )
+
+    def status(self) -> NodeStatus:
+        """This node and everybody it knows."""
+        node = self._node
+        state = "starting" if node.state == "new" else "stopping" if node.state == "stopped" else node.state
+        return NodeStatus(
+            name=node.name,
+            env=node.config.cluster.env,
+            version=__version__,
+            pid=os.getpid(),
+            creation=node.creation,
+            uptime=max(0.0, node.clock.wall() - node.started_at),
+            state=state,
+            ports=node.ports,
+            connections=node.broker.stats()["connections"],
+            members=tuple(self.members()),
+        )
+
+    def members(self) -> Sequence[MemberInfo]:
+        """Every member known, this node first."""
+        return [
+            MemberInfo(
+                id=m.id,
+                name=m.name,
+                address=m.address,
+                port=m.port,
+                status=status_word(m),
+                incarnation=m.incarnation,
+                creation=m.metadata.creation,
+                pid=m.metadata.pid,
+                version=m.metadata.version,
+                ports=m.metadata.ports,
+                services=m.metadata.services,
+                started_at=m.metadata.start_time,
+                local=at == 0,
+            )
+            for at, m in enumerate(self._node.members.members(include_left=True))
+        ]
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Every node and the link to it."""
+        node = self._node
+        up = node.distribution.nodes()
+        routes = node.store.table_info(ROUTES)["owners"] if ROUTES in node.store.tables() else {}
+        return [
+            NodeInfo(
+                name=m.name,
+                status=status_word(m),
+                link="self"
+                if at == 0
+                else "up"
+                if m.name in up
+                else "connecting"
+                if m.status in Status.AVAILABLE
+                else "down",
+                address=f"{m.address}:{m.port}",
+                ports=m.metadata.ports,
+                pid=m.metadata.pid,
+                version=m.metadata.version,
+                started_at=m.metadata.start_time,
+                routes=routes.get(m.name, 0),
+            )
+            for at, m in enumerate(node.members.members())
+        ]
+
+    # -- routes and clients
+
+    def topics(self) -> Iterator[TopicInfo]:
+        """The route table by filter."""
+        for topic_filter, others, here in self._node.router.routes():
+            nodes = (self.name, *others) if here else tuple(others)
+            yield TopicInfo(filter=topic_filter, nodes=nodes)
+
+    def match(self, topic: str) -> TopicMatch:
+        """Where a message to ``topic`` would go from here."""
+        route = self._node.router.resolve(topic.encode())
+        found = tuple(info for info in self.topics() if matches(info.filter, topic))
+        return TopicMatch(
+            topic=topic,
+            matches=found,
+            nodes=tuple(dict.fromkeys(name for info in found for name in info.nodes)),
+            subscribers=len(route.deliveries),
+        )
+
+    def subscriptions(self) -> Iterator[SubscriptionInfo]:
+        """Every subscription of every session here."""
+        for session in self._node.broker.sessions.values():
+            for topic_filter, (wanted, identifier) in session.subscriptions.items():
+                yield SubscriptionInfo(
+                    client=session.client_id,
+                    filter=topic_filter,
+                    qos=wanted.qos,
+                    no_local=wanted.no_local,
+                    retain_as_published=wanted.retain_as_published,
+                    identifier=identifier,
+                )
+
+    def clients(self) -> Iterator[ClientInfo]:
+        """Every session here."""
+        for session in self._node.broker.clients():
+            yield client_info(session, self._node.name)
+
+    # -- inside
+
+    def tables(self) -> Sequence[TableInfo]:
+        """The tables of this node."""
+        store = self._node.store
+        infos = []
+        for name in store.tables():
+            table = store.table(name)
+            info = store.table_info(name)
+            owned = isinstance(table, OwnedTable)
+            infos.append(
+                TableInfo(
+                    name=name,
+                    type=info["type"],
+                    storage=info["storage"],
+                    replication=info["replication"],
+                    rows=info["size"],
+                    loaded=not owned or all(r["loaded"] or not r["up"] for r in info["replicas"].values()),
+                    owners=info.get("owners", {self._node.name: info["size"]}),
+                )
+            )
+        return infos
+
+    def processes(self) -> Sequence[ProcessInfo]:
+        """The supervision tree."""
+        return [ProcessInfo.of(root) for root in self._node.runtime.tree()]
+
+    def metrics(self) -> Iterable[Metric]:
+        """Every number of this node."""
+        return metrics_of(self._node)
+
+    # -- orders
+
+    async def join(self, endpoints: Sequence[Endpoint]) -> None:
+        """Join the cluster that answers at one of ``endpoints``."""
+        await self._commands.join([(endpoint.host, endpoint.port) for endpoint in endpoints])
+        if self._node.state == "left":
+            self._node.state = "running"
+
+    async def leave(self) -> None:
+        """Leave the cluster and live on alone."""
+        await self._commands.leave()
+        self._node.state = "left"
+
+    async def force_leave(self, name: str) -> None:
+        """Remove a member that is gone for good."""
+        await self._commands.force_leave(name)
+
+    async def _ask_gossip(self, request: object) -> Any:
+        return await self._node.runtime.call("gossip", request, timeout=GOSSIP_TIMEOUT)
+
+
+def status_word(member: Member) -> StatusWord:
+    """The member's status as one word for people."""
+    if member.left:
+        return "left"
+    if member.status is Status.ONLINE:
+        return "online"
+    return "suspect" if member.status is Status.SUSPECT else "offline"
+
+
+def client_info(session: Session, node: str) -> ClientInfo:
+    """A session of the broker as the API shows it."""
+    return ClientInfo(
+        client=session.client_id,
+        connected=session.connected,
+        node=node,
+        address=session.peer,
+        version=_VERSIONS.get(session.version, ""),
+        username=session.username or "",
+        keepalive=session.keep_alive,
+        session_expiry=session.expiry,
+        subscriptions=session.subscriptions,
+        inflight=session.inflight,
+        queued=session.queued,
+    )
