@@ -28,6 +28,9 @@ from gossamer.config import Config, cookie_of, load_config
 if TYPE_CHECKING:
     from gossamer.node import Node
 
+if TYPE_CHECKING:
+    from gossamer.node import Node
+
 __all__ = ["start"]
 
 STOP_LIMIT = 15.0
@@ -121,8 +124,8 @@ async def _run(node: Node, *, as_json: bool) -> ExitCode:
         stopped.cancel()
         await node.stop()
         raise
-    _print_ready(node.name, node.ports(), as_json=as_json)
-    ended = asyncio.create_task(node.ended(), name="node end")
+    _print_ready(node.name, node.ports, as_json=as_json)
+    ended = asyncio.create_task(node.wait(), name="node end")
     await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
     failure = ended.result() if ended.done() else None
     ended.cancel()
