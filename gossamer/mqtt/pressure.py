@@ -34,7 +34,7 @@ BEHIND = 2
 
 PATIENCE = 1.0
 FAR_BEHIND = 4
-"""A connected session with this many times its limit queued is far behind; at twice that it loses messages."""
+"""A connected session with this many times its limit queued is far behind; at twice that it loses some."""
 
 
 class Hold:

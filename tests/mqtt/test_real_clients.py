@@ -118,18 +118,27 @@ async def test_paho_sees_the_properties_of_version_5(broker):
 async def test_a_killed_listener_comes_back_on_its_real_port(broker):
     port = broker.ports["tcp:0"]
     runtime = broker.runtime
-    async with aiomqtt.Client("127.0.0.1", port, identifier="stays") as stays:
-        [acceptor] = [pid for pid in runtime.processes() if runtime.find(pid).label == "mqtt_listener"]
+
+    def acceptors():
+        return [pid for pid in runtime.processes() if runtime.find(pid).label == "mqtt_listener"]
+
+    async with asyncio.timeout(20), aiomqtt.Client("127.0.0.1", port, identifier="stays") as stays:
+        [acceptor] = acceptors()
         runtime.exit(acceptor, "kill")
-        async with asyncio.timeout(5):
-            while True:
-                try:
-                    async with aiomqtt.Client("127.0.0.1", port, identifier="new") as new:
-                        await stays.subscribe("a")
-                        await new.publish("a", b"1")
-                        async for message in stays.messages:
-                            assert message.payload == b"1"
-                            break
-                    break
-                except aiomqtt.MqttError:
-                    await asyncio.sleep(0.01)
+        while acceptors() in ([], [acceptor]) or not await reachable(port):  # noqa: ASYNC110 - by design
+            await asyncio.sleep(0.005)
+        await stays.subscribe("a")
+        async with aiomqtt.Client("127.0.0.1", port, identifier="new") as new:
+            await new.publish("a", b"1")
+            message = await anext(aiter(stays.messages))
+            assert message.payload == b"1"
+
+
+async def reachable(port):
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
