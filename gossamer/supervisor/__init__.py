@@ -53,6 +53,7 @@ from gossamer.supervisor.functions import (
     whereis,
 )
 from gossamer.supervisor.genserver import Continue, GenServer, NoReply, Reply, Stop, reply
+from gossamer.supervisor.os_process import OsProcess
 from gossamer.supervisor.port import Port, guarded
 from gossamer.supervisor.registry import Registry
 from gossamer.supervisor.runtime import Runtime
@@ -138,6 +139,7 @@ __all__ = [
     "NoReply",
     "NoSuchCallback",
     "NotInProcess",
+    "OsProcess",
     "Pid",
     "Port",
     "ProcessNode",

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+import structlog
+
 from gossamer.supervisor.errors import NameTaken
 from gossamer.supervisor.signals import (
     DemonitorSignal,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
 
 __all__ = ["Entry", "Watcher", "current"]
+
+log = structlog.get_logger(__name__)
 
 Watcher = Pid | Callable[[Down], None]
 """Who is told of an end: a process by message, or the runtime's own code at once."""
@@ -232,15 +236,23 @@ class Entry:
         if self.cleanups is not None:
             cleanups, self.cleanups = self.cleanups, None
             for cleanup in cleanups:
-                cleanup(self)
+                try:
+                    cleanup(self)
+                except Exception:
+                    log.exception("cleanup_failed", pid=str(self.pid), label=self.label)
         # A port that dies of a signal dies inside the sender's bury; the queue keeps the stack flat and lets
         # everybody tied to the first death hear of it before the second is told.
         graves = runtime.graves
         graves.append(self)
         if len(graves) == 1:
             while graves:
-                graves[0].farewell()
-                graves.popleft()
+                try:
+                    graves[0].farewell()
+                except Exception:
+                    # Whoever was still to be told is not; the next death must be all the same.
+                    log.exception("farewell_failed", pid=str(graves[0].pid), label=graves[0].label)
+                finally:
+                    graves.popleft()
 
     def farewell(self) -> None:
         """Tell callers, links and monitors; drop this entry's own watches."""
