@@ -1,5 +1,6 @@
 """Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
 
+from gossamer.distribution import pg, rpc
 from gossamer.distribution.distribution import Distribution, Event, Evidence, Receiver
 from gossamer.distribution.errors import (
     FrameTooLargeError,
@@ -11,6 +12,7 @@ from gossamer.distribution.errors import (
     WireError,
 )
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
+from gossamer.distribution.functions import connect_node, monitor_node, node, nodes
 from gossamer.distribution.grpc_transport import GrpcTransport
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.stream_transport import StreamTransport
@@ -43,5 +45,11 @@ __all__ = [
     "StreamTransport",
     "TermError",
     "WireError",
+    "connect_node",
+    "monitor_node",
+    "node",
+    "nodes",
+    "pg",
     "register_message",
+    "rpc",
 ]

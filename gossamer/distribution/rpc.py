@@ -3,8 +3,9 @@
 Four ends, told apart by type: :class:`Returned`, :class:`Raised` (an exception, as text), :class:`Exited`
 (the process that ran it ended with a reason), :class:`Unreachable` (no connection, no time left, no server).
 
-Rules: 1. A node runs only what it offers by name; a peer's bytes never choose code.  2. Every call runs in a process of its own, so that one that hangs, crashes or is killed harms no other.  3. A
-call whose caller gave up goes on; whoever needs it stopped sends the process an exit signal.
+Rules: 1. A node runs only what it offers by name; a peer's bytes never choose code.  2. Every call runs in a
+process of its own, so that one that hangs, crashes or is killed harms no other.  3. A call whose caller gave
+up goes on; whoever needs it stopped sends the process an exit signal.
 
 The functions of the module are for processes; each needs the server (:class:`Rpc`) on the other node.
 """

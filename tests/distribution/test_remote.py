@@ -5,7 +5,16 @@ import dataclasses
 
 import pytest
 
-from gossamer.distribution import RemoteProcesses, TermError, register_message
+from gossamer.distribution import (
+    NodeDown,
+    RemoteProcesses,
+    TermError,
+    connect_node,
+    monitor_node,
+    node,
+    nodes,
+    register_message,
+)
 from gossamer.distribution.terms import _by_name
 from gossamer.supervisor import (
     CallFailed,
@@ -365,3 +374,24 @@ async def test_an_overflowing_control_stream_is_the_loss_of_the_node(net):
     net.wires.cuts.clear()
     await asyncio.sleep(120)
     assert await a.runtime.call(server, "total") >= 0
+
+
+@simulated
+async def test_a_process_sees_nodes_and_is_told_when_one_goes(net):
+    a, _, _ = await remote_pair(net)
+    seen = []
+
+    async def body():
+        assert node() == "a"
+        assert nodes() == ["b"]
+        assert await connect_node("b")
+        assert not await connect_node("z", timeout=1)
+        monitor_node("z")
+        seen.append(await receive())
+        monitor_node("b")
+        a.disconnect("b", "failed")
+        seen.append(await receive())
+        assert nodes() == []
+
+    await a.runtime.run(body)
+    assert seen == [NodeDown("z", 0, "noconnection"), NodeDown("b", 1, "failed")]

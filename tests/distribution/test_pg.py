@@ -1,0 +1,121 @@
+"""Process groups over nodes that come, go and lose sight of each other."""
+
+import asyncio
+
+import pytest
+
+from gossamer.distribution import RemoteProcesses
+from gossamer.distribution.pg import PG, Groups, Joined, Left, Pg, join, leave, watch
+from gossamer.errors import UsageError
+from gossamer.supervisor import receive, self_pid
+
+from .simulation import simulated
+
+
+async def idle():
+    await receive(match=lambda _: False)
+
+
+async def start(node):
+    RemoteProcesses(node)
+    node.groups = Groups()
+    await node.runtime.start(Pg, node, node.groups, name=PG)
+
+
+async def pg_pair(net):
+    a, b = await net.pair()
+    await start(a)
+    await start(b)
+    await asyncio.sleep(1)
+    return a, b
+
+
+async def joined(node, group, number=1):
+    pids = [node.runtime.spawn(idle) for _ in range(number)]
+    await node.runtime.run(join, group, pids)
+    return pids
+
+
+@simulated
+async def test_every_node_sees_the_members_of_all(net):
+    a, b = await pg_pair(net)
+    here, there = await joined(a, "pool", 2), await joined(b, "pool")
+    await asyncio.sleep(0.1)
+    for node in (a, b):
+        assert sorted(node.groups.members("pool")) == sorted(here + there)
+        assert node.groups.members_on("pool", "a") == here
+    await a.runtime.run(leave, "pool", here[0])
+    await asyncio.sleep(0.1)
+    assert sorted(b.groups.members("pool")) == sorted([here[1], *there])
+
+
+@simulated
+async def test_a_member_that_ends_leaves(net):
+    a, b = await pg_pair(net)
+    (pid,) = await joined(a, "pool")
+    await asyncio.sleep(0.1)
+    assert b.groups.members("pool") == [pid]
+    a.runtime.exit(pid, "kill")
+    await asyncio.sleep(0.1)
+    assert a.groups.names() == b.groups.names() == []
+
+
+@simulated
+async def test_a_late_server_learns_what_was_before(net):
+    a, b = await net.pair()
+    await start(a)
+    (pid,) = await joined(a, "pool")
+    await asyncio.sleep(1)
+    await start(b)
+    await asyncio.sleep(1)
+    assert b.groups.members("pool") == [pid]
+
+
+@simulated
+async def test_a_lost_node_takes_its_members_and_brings_them_back(net):
+    a, b = await pg_pair(net)
+    (here,), (there,) = await joined(a, "pool"), await joined(b, "pool")
+    await asyncio.sleep(0.1)
+    a.disconnect("b", "failed")
+    await asyncio.sleep(0.1)
+    assert a.groups.members("pool") == [here]
+    a.connect("b", 1, ("b", 4370))
+    await asyncio.sleep(10)
+    for node in (a, b):
+        assert sorted(node.groups.members("pool")) == sorted([here, there])
+
+
+@simulated
+async def test_a_server_that_restarts_keeps_its_members(net):
+    a, b = await pg_pair(net)
+    (pid,) = await joined(a, "pool")
+    a.runtime.exit(a.runtime.whereis(PG), "kill")
+    await asyncio.sleep(0.1)
+    await a.runtime.start(Pg, a, a.groups, name=PG)
+    await asyncio.sleep(1)
+    assert a.groups.members("pool") == b.groups.members("pool") == [pid]
+    a.runtime.exit(pid, "kill")
+    await asyncio.sleep(0.1)
+    assert b.groups.members("pool") == []
+
+
+@simulated
+async def test_watchers_hear_of_changes_anywhere(net):
+    a, b = await pg_pair(net)
+
+    async def body():
+        await watch(self_pid())
+        (pid,) = await joined(b, "pool")
+        assert await receive() == Joined("pool", (pid,))
+        b.runtime.exit(pid, "kill")
+        assert await receive() == Left("pool", (pid,))
+
+    await a.runtime.run(body)
+
+
+@simulated
+async def test_only_live_local_processes_join(net):
+    a, b = await pg_pair(net)
+    remote = b.runtime.spawn(idle)
+    with pytest.raises(UsageError, match="live process of node a"):
+        await a.runtime.run(join, "pool", remote)
