@@ -3,13 +3,17 @@
 from hypothesis import strategies as st
 
 WORDS = ["", "a", "b", "c", "$x"]
+FEW = ["a", "b", "$x"]
 
-names = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("/".join).filter(bool)
+
+def names(words: list[str] = WORDS, most: int = 5) -> st.SearchStrategy[str]:
+    levels = st.lists(st.sampled_from(words), min_size=1, max_size=most)
+    return levels.map("/".join).filter(bool)
 
 
 @st.composite
-def filters(draw: st.DrawFn) -> str:
-    words = draw(st.lists(st.sampled_from([*WORDS, "+"]), max_size=5))
-    if draw(st.booleans()) or not "/".join(words):
-        words.append("#")
-    return "/".join(words)
+def filters(draw: st.DrawFn, words: list[str] = WORDS, most: int = 5) -> str:
+    levels = draw(st.lists(st.sampled_from([*words, "+"]), max_size=most))
+    if draw(st.booleans()) or not "/".join(levels):
+        levels.append("#")
+    return "/".join(levels)

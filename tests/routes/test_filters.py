@@ -15,7 +15,7 @@ from tests.routes.strategies import filters, names
 def test_the_index_finds_exactly_the_filters_that_match(shape_limit):
     @settings(max_examples=150, deadline=None)
     @given(
-        st.lists(st.tuples(st.booleans(), filters()), max_size=40), st.lists(names, min_size=1, max_size=8)
+        st.lists(st.tuples(st.booleans(), filters()), max_size=40), st.lists(names(), min_size=1, max_size=8)
     )
     def holds(changes, topics):
         index: FilterIndex[str] = FilterIndex(shape_limit=shape_limit)

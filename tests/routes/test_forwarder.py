@@ -1,0 +1,249 @@
+"""What a remote node is sent, in how many frames, and what those who wait for it are told."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.distribution import Frame, Gap
+from gossamer.routes import Forwarder, Router, SubscriptionOptions
+from tests.routes.fakes import Client, Links, Turn
+from tests.routes.test_router import make
+
+
+def forwarder(**options: Any) -> tuple[Forwarder, Links, Turn]:
+    turn, links = Turn(), Links()
+    made = Forwarder("b", send=lambda f, r: links.send("b", "data", f, r), schedule=turn, **options)
+    return made, links, turn
+
+
+def test_records_of_one_turn_are_one_frame():
+    to, links, turn = forwarder()
+    to.append(b"one")
+    to.append(b"two")
+    assert links.sent == []
+    turn.end()
+    to.append(b"three")
+    turn.end()
+    assert links.sent == [("b", b"onetwo", False), ("b", b"three", False)]
+
+
+def test_one_acknowledged_record_makes_the_frame_reliable_and_keeps_the_order():
+    to, links, turn = forwarder()
+    safe: list[Any] = []
+    to.append(b"1")
+    to.append_acked(b"2", lambda ok: safe.append((2, ok)))
+    to.append(b"3")
+    to.append_acked(b"4", lambda ok: safe.append((4, ok)))
+    turn.end()
+    assert links.sent == [("b", b"1234", True)]
+    assert (safe, to.pending) == ([], 2)
+    to.acked(1)
+    assert (safe, to.pending, to.unacked_bytes) == ([(2, True), (4, True)], 0, 0)
+
+
+def test_large_batches_are_split_in_order():
+    to, links, turn = forwarder(frame_bytes=10)
+    for n in range(8):
+        if n % 3:
+            to.append(b"%d---" % n)
+        else:
+            to.append_acked(b"%d---" % n, lambda ok: None)
+    turn.end()
+    assert b"".join(frame for _, frame, _ in links.sent) == b"".join(b"%d---" % n for n in range(8))
+    assert [(len(frame), reliable) for _, frame, reliable in links.sent] == [
+        (12, True),
+        (12, True),
+        (8, True),
+    ]
+
+
+def test_a_peer_that_goes_down_is_answered_for_as_the_policy_says():
+    for policy in (True, False):
+        to, _, turn = forwarder(lost_is_safe=policy)
+        safe: list[bool] = []
+        to.append_acked(b"sent", safe.append)
+        turn.end()
+        to.append_acked(b"unsent", safe.append)
+        to.append(b"qos0")
+        to.down()
+        turn.end()
+        assert safe == [policy, policy]
+        assert to.counts["dropped_peer_down"] == 3
+        assert to.pending == 0
+
+
+def test_a_peer_that_the_links_do_not_know_counts_as_down():
+    to, links, turn = forwarder()
+    links.gone.add("b")
+    safe: list[bool] = []
+    to.append_acked(b"x", safe.append)
+    assert safe == [], "never within the call"
+    turn.end()
+    assert safe == [True]
+    assert to.counts["dropped_peer_down"] == 1
+
+
+def test_frames_lost_to_a_living_peer_are_not_safe():
+    to, _, turn = forwarder()
+    safe: list[Any] = []
+    for n in range(3):
+        to.append_acked(b"x", lambda ok, n=n: safe.append((n, ok)))
+        turn.end()
+    to.lost(2)
+    to.acked(3)
+    assert safe == [(0, False), (1, False), (2, True)]
+    assert to.counts["dropped_gap"] == 2
+
+
+def test_a_slow_peer_is_congested_until_half_is_acknowledged():
+    seen: list[bool] = []
+    to, links, turn = forwarder(high_water=100, congestion=lambda _, congested: seen.append(congested))
+    for _ in range(4):
+        to.append_acked(b"x" * 25, lambda ok: None)
+        turn.end()
+    assert to.congested
+    to.append(b"dropped")
+    to.append_acked(b"kept", lambda ok: None)
+    turn.end()
+    assert to.counts["dropped_congested"] == 1
+    assert links.sent[-1] == ("b", b"kept", True)
+    to.acked(2)
+    assert to.congested
+    to.acked(3)
+    assert seen == [True, False]
+    assert to.unacked_bytes == 29
+
+
+def test_a_callback_that_raises_does_not_keep_the_others_waiting():
+    to, _, turn = forwarder()
+    safe: list[bool] = []
+
+    def broken(ok: bool) -> None:
+        raise ValueError("mine")
+
+    to.append_acked(b"1", broken)
+    to.append_acked(b"2", safe.append)
+    turn.end()
+    to.acked(1)
+    assert safe == [True]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.integers(1, 40)),
+            st.tuples(st.just("acked"), st.integers(1, 40)),
+            st.tuples(st.sampled_from(["turn", "ack", "lose", "down", "up"]), st.just(0)),
+        ),
+        max_size=60,
+    )
+)
+def test_every_record_is_answered_once_and_in_order(steps):
+    to, links, turn = forwarder(frame_bytes=64, high_water=256)
+    asked: list[int] = []
+    told: list[int] = []
+    number = 0
+    for what, size in steps:
+        if what == "append":
+            to.append(b"x" * size)
+        elif what == "acked":
+            asked.append(number)
+            to.append_acked(b"y" * size, lambda ok, n=number: told.append(n))
+            number += 1
+        elif what == "turn":
+            turn.end()
+        elif what == "ack":
+            to.acked(links._numbers.get("b", 0))
+        elif what == "lose":
+            to.lost(links._numbers.get("b", 0) // 2)
+        elif what == "down":
+            turn.end()  # a session's end is an event of its own turn
+            to.down()
+            links._numbers.clear()
+        else:
+            to.up = True
+        assert told == asked[: len(told)]
+    turn.end()
+    to.down()
+    assert told == asked
+    assert (to.pending, to.unacked_bytes, to.congested) == (0, 0, False)
+    assert all(len(frame) < 64 + 40 for _, frame, _ in links.sent)
+
+
+def received(router: Router, links: Links, peer: str, payload: bytes, number: int) -> None:
+    links.receiver(Frame(peer, "data", number, payload))
+
+
+def test_the_router_forwards_once_to_each_node_that_wants_a_topic():
+    router, table, links, turn = make()
+    for peer in ("b", "c", "d"):
+        links.up(peer)
+    table.put("b", {"a/+": 1, "a/#": 1, "a/x": 1})
+    table.put("c", {"other": 1})
+    table.put("d", {"#": 1})
+    route = router.resolve(b"a/x")
+    for peer in route.peers:
+        peer.append(b"message")
+    turn.end()
+    assert sorted(peer for peer, _, _ in links.sent) == ["b", "d"]
+
+
+def test_what_arrives_is_handed_over_and_acknowledged_after_it_took_effect():
+    router, _, links, _ = make()
+    assert links.receiver is None, "frames wait at their senders while nobody takes them"
+    order: list[Any] = []
+    router.on_forward(lambda peer, records: order.append((peer, records, list(links.finished))))
+    received(router, links, "b", b"records", 1)
+    assert order == [("b", b"records", [])]
+    assert [frame.number for frame in links.finished] == [1]
+
+
+def test_acks_gaps_and_ends_of_sessions_reach_the_right_forwarder():
+    router, table, links, turn = make()
+    safe: list[Any] = []
+    for peer in ("b", "c"):
+        links.up(peer)
+        table.put(peer, {"t": 1})
+    route = router.resolve(b"t")
+    for _ in range(2):
+        for peer in route.peers:
+            peer.append_acked(b"m", lambda ok, p=peer.peer: safe.append((p, ok)))
+        turn.end()
+    links.ack("b", 1)
+    links.gap(Gap("b", "data", 2, 2, "send"))
+    links.gap(Gap("c", "data", 1, 1, "receive"))
+    assert safe == [("b", True), ("b", False)]
+    links.down("c")
+    assert safe[2:] == [("c", True), ("c", True)]
+    assert [peer.peer for peer in router.resolve(b"t").peers] == ["b"]
+    links.up("c")
+    assert [peer.peer for peer in router.resolve(b"t").peers] == ["b", "c"]
+
+
+def test_congestion_of_a_peer_is_told():
+    router, table, links, turn = make(high_water=10)
+    told: list[Any] = []
+    router.on_congestion(lambda peer, congested: told.append((peer, congested)))
+    links.up("b")
+    table.put("b", {"t": 1})
+    router.resolve(b"t").peers[0].append_acked(b"x" * 20, lambda ok: None)
+    turn.end()
+    links.ack("b", 1)
+    assert told == [("b", True), ("b", False)]
+
+
+def test_a_node_that_is_forgotten_gives_its_place_to_another():
+    router, table, links, _ = make()
+    router.subscribe("t", Client("anna"), SubscriptionOptions())
+    for n in range(50):
+        peer = f"n{n}"
+        links.up(peer)
+        table.put(peer, {"t": 1})
+        assert [p.peer for p in router.resolve(b"t").peers] == [peer]
+        links.down(peer)
+        table.put(peer, {}, ["t"])
+    assert router.stats()["nodes"] == 0
+    links.up("last")
+    assert router._nodes.slot("last").bit == 1
