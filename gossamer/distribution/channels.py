@@ -39,6 +39,7 @@ class Hub(Protocol):
     ack_delays: dict[Purpose, float]
 
     def initiator(self, peer: Peer, purpose: Purpose, binding: bytes) -> Initiator: ...
+    def strange(self, number: int) -> bool: ...
     def acceptor(self, admit: Callable[[Hello], int], binding: bytes) -> Acceptor: ...
     def admit(self, hello: Hello) -> Peer: ...
     def entered(self, peer: Peer, inbound: Inbound) -> None: ...
@@ -162,6 +163,7 @@ class Inbound:
         self._held: deque[Message] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._dead = False
+        self._strange = False
 
     @property
     def caller(self) -> str:
@@ -171,6 +173,12 @@ class Inbound:
     def opened(self, channel: Channel) -> None:
         self._channel = channel
         self.address = channel.address
+        self._strange = True
+        if not self._hub.strange(1):
+            self._fail(
+                WireError(where="listener", expected="fewer callers that are not known yet", got="one more")
+            )
+            return
         self._handshake = self._hub.acceptor(self._admit, channel.binding)
         # A stranger that says nothing may not hold a connection.
         self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
@@ -229,6 +237,7 @@ class Inbound:
     def closed(self, error: LinkLostError | None) -> None:
         self._channel = None
         self._cancel_timer()
+        self._known()
         self._hub.left(self, self._ending or error)
 
     def _handle(self, message: Message) -> None:
@@ -266,6 +275,7 @@ class Inbound:
         if step.opened is not None and self.peer is not None:
             self._handshake = None
             self._cancel_timer()
+            self._known()
             channel.limit = self._hub.max_message
             channel.wake()
             self._hub.entered(self.peer, self)
@@ -288,6 +298,11 @@ class Inbound:
     def _fail(self, error: WireError) -> None:
         self._ending = error
         self.abort()
+
+    def _known(self) -> None:
+        if self._strange:
+            self._strange = False
+            self._hub.strange(-1)
 
     def _cancel_timer(self) -> None:
         if self._timer:

@@ -55,6 +55,8 @@ Evidence = Callable[[str, str], None]
 
 MIB = 1024 * 1024
 REFUSED_KEPT = 1000
+STRANGERS = 512
+"""Accepted connections that may be in their handshake at once."""
 
 
 class Distribution:
@@ -112,6 +114,7 @@ class Distribution:
         self._gap_callbacks: dict[Purpose, list[Callable[[Gap], None]]] = {p: [] for p in PURPOSES}
         self._subscribers: dict[Subscriber, None] = {}
         self._refused: dict[str, str] = {}
+        self._strangers = 0
 
     def child_spec(self) -> ChildSpec:
         """The distribution as one child of a supervisor: listener, links and what they need."""
@@ -278,6 +281,11 @@ class Distribution:
 
     def acceptor(self, admit: Callable[[Hello], int], binding: bytes) -> Acceptor:
         return Acceptor(self._local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
+
+    def strange(self, number: int) -> bool:
+        """One more, or one less, caller in its handshake; False when there are too many."""
+        self._strangers += number
+        return self._strangers <= STRANGERS
 
     def admit(self, hello: Hello) -> Peer:
         """Let a proved caller in. Raises HandshakeError."""

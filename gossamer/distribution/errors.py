@@ -97,7 +97,7 @@ class HandshakeError(PeerError):
 
 
 class LinkLostError(TransportError):
-    """The connection to a peer could not be opened (``refused``), or broke (``reset``)."""
+    """The connection to a peer was ``refused``, its host is ``unreachable``, or it broke (``reset``)."""
 
     def __init__(self, *, address: str, kind: str, detail: str) -> None:
         self.address = address

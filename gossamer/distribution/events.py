@@ -81,3 +81,4 @@ class Counts:
     connects: int = 0
     resets: int = 0
     refusals: int = 0
+    """Attempts that found nobody, whether refused or unreachable."""

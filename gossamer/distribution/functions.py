@@ -1,4 +1,4 @@
-"""What a process says about nodes: ``node``, ``nodes``, ``monitor_node`` and ``connect_node``, which waits."""
+"""What a process says about nodes: ``node``, ``nodes``, ``monitor_node``; and ``connect_node`` to wait."""
 
 from __future__ import annotations
 

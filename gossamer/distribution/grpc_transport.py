@@ -122,7 +122,9 @@ class _GrpcChannel:
         """Tell the handler, once the call is over."""
         error = None
         if self._failure:
-            kind = "reset" if self._heard else "refused"
+            # gRPC gives a failed connect and a lost one the same code; the text tells them apart.
+            refused = "refused" in self._failure.lower()
+            kind = "reset" if self._heard else "refused" if refused else "unreachable"
             error = LinkLostError(address=self._address, kind=kind, detail=self._failure)
         self._handler.closed(error)
 

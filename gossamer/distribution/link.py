@@ -158,12 +158,14 @@ class Link:
     def _report(self, peer: Peer, error: Ending) -> None:
         hub = self._hub
         if isinstance(error, LinkLostError):
-            if error.kind == "refused":
-                peer.counts.refusals += 1
-            else:
+            if error.kind == "reset":
                 peer.counts.resets += 1
                 log.info("link_lost", peer=peer.name, error=str(error))
-            hub.note(peer.name, error.kind)
+            else:
+                peer.counts.refusals += 1
+            # Not reaching a host at all says nothing that the failure detector does not find out itself.
+            if error.kind != "unreachable":
+                hub.note(peer.name, error.kind)
         elif isinstance(error, HandshakeError):
             if error.code == "stale_session":
                 hub.renew(peer, peer.creation, "forgotten by the peer")

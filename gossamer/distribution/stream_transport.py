@@ -204,8 +204,8 @@ class StreamTransport:
                 lambda: _StreamChannel(handler, self._open, shown, None), address, tls=self._client_tls
             )
         except OSError as error:
-            detail = error.strerror or str(error)
-            handler.closed(LinkLostError(address=shown, kind="refused", detail=detail))
+            kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
+            handler.closed(LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error)))
 
     async def close(self) -> None:
         for channel in list(self._open):
