@@ -1,5 +1,6 @@
 """The underlay: who is in the cluster, told by gossip."""
 
+from gossamer.gossip.hints import explain
 from gossamer.gossip.keyring import Keyring, KeyringError, cluster_key
 from gossamer.gossip.member import (
     ForcedOut,
@@ -57,6 +58,7 @@ __all__ = [
     "Swim",
     "UpdateMetadata",
     "cluster_key",
+    "explain",
     "local_host",
     "subscribe",
 ]

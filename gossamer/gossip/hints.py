@@ -23,7 +23,35 @@ from typing import Literal
 
 from gossamer.gossip.member import PartitionHint
 
-__all__ = ["PartitionHints"]
+__all__ = ["PartitionHints", "explain"]
+
+_WORDS = {
+    "minority": "only {alive} of {of} members are reachable, fewer than the quorum of {quorum}: "
+    "this side of a split is probably the smaller one",
+    "burst": "{count} of {of} members fell silent together while this node is well: "
+    "the network between them and this node has probably failed ({names})",
+    "own-link": "neither {names} nor any helper answers: this node's own link has probably failed",
+    "partial": "{member} answers others but not this node: the path between the two is cut",
+    "udp-blocked": "{member} answers on TCP only: UDP is blocked on the way",
+    "accused": "{by} held this node for dead although it runs: "
+    "it does not hear this node, or this node stood still",
+    "healed-split": "this node and {by} held each other for dead: the network was split and has healed",
+    "view-mismatch": "another member knew something else about {names} for {settled_for} s: "
+    "gossip does not reach everybody",
+}
+
+
+def explain(hint: PartitionHint) -> str:
+    """A hint in words."""
+    names = [str(name) for key in ("suspected", "unreachable", "members") for name in _list(hint, key)]
+    facts = {**hint.evidence, "count": len(names), "names": ", ".join(names)}
+    return _WORDS[hint.kind].format_map(facts)
+
+
+def _list(hint: PartitionHint, key: str) -> list[object]:
+    value = hint.evidence.get(key)
+    return value if isinstance(value, list) else []
+
 
 Kind = Literal[
     "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"

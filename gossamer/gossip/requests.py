@@ -1,4 +1,8 @@
-"""What other processes say to the gossip server."""
+"""What other processes say to the gossip server.
+
+A caller's mistake (metadata too large, an unknown key) comes back as the answer: a ``UsageError``, not
+raised.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +34,14 @@ class ForceLeave(Struct, frozen=True):
 
 
 class UpdateMetadata(Struct, frozen=True):
-    """Call: say something new about this node. Answered with None."""
+    """Call: say something new about this node. Answered with None, or the error."""
 
     metadata: MemberMetadata
 
 
 class Keys(Struct, frozen=True):
-    """Call: change the keyring of this node. Answered with the names of its keys, the one in use first.
+    """Call: change the keyring of this node. Answered with the names of its keys, the one in use first, or
+    with the error.
 
     ``key`` is 16 bytes or more for ``install``, and a key's name for ``use`` and ``remove``. Rotate without
     downtime: install everywhere, use everywhere, remove everywhere.

@@ -181,10 +181,9 @@ class GossipServer(GenServer):
             case ForceLeave(name):
                 self._feed(ForceLeaveRequested(self._caller(caller), name))
             case UpdateMetadata(metadata):
-                self._feed(MetadataChanged(metadata))
-                return Reply(None)
+                return self._try(lambda: self._feed(MetadataChanged(metadata)))
             case Keys(action, key):
-                return Reply(self._change_keys(action, key))
+                return self._try(lambda: self._change_keys(action, key))
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
         return NoReply()
@@ -209,6 +208,13 @@ class GossipServer(GenServer):
         if self._timer is not None:
             self._timer.cancel()
         self._sockets.close()
+
+    def _try(self, change: Callable[[], object]) -> Reply:
+        """A caller's mistake is the answer, not the end of the server."""
+        try:
+            return Reply(change())
+        except UsageError as error:
+            return Reply(error)
 
     def _caller(self, caller: Caller) -> int:
         self._tokens += 1

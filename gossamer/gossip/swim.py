@@ -248,8 +248,8 @@ class Swim:
         if len(messages) != 1:
             raise PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
         message = messages[0]
-        if isinstance(message, Ping) and not self._aloof:
-            mine = message.target == self.table.me.id
+        if isinstance(message, Ping):
+            mine = message.target == self.table.me.id and not self._aloof
             self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
         elif isinstance(message, Sync):
             if self._aloof:

@@ -20,7 +20,7 @@ from gossamer.gossip.hints import PartitionHints
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import JoinResult, Token
-from gossamer.gossip.table import ALIVE, MemberTable
+from gossamer.gossip.table import SUSPECT, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.verdicts import Verdicts
 from gossamer.gossip.wire import Refuse, Sync
@@ -91,7 +91,7 @@ class Syncer:
 
     def requested(self, token: Token, sync: Sync, by: str, now: float) -> None:
         """A peer sent its table: take it in and answer with ours."""
-        reason = self._refusal(sync)
+        reason = self._refusal(sync, now)
         if reason:
             self._outbox.reply(token, Refuse(reason))
             return
@@ -135,20 +135,19 @@ class Syncer:
         if join is not None and join.waiting == 0:
             self._outbox.answer(join.token, JoinResult(tuple(join.joined), join.failed))
 
-    def _refusal(self, sync: Sync) -> str:
+    def _refusal(self, sync: Sync, now: float) -> str:
         if sync.kind != "join" or not sync.records:
             return ""
-        joiner = sync.records[0].alive
-        holder = self._table.me if joiner.name == self._table.me.name else None
-        if holder is None:
-            entry = self._table.get(joiner.name)
-            holder = entry.alive if entry is not None and entry.state == ALIVE else None
-        if (
-            holder is None
-            or holder.id == joiner.id
-            or (holder.host, holder.port) == (joiner.host, joiner.port)
-        ):
+        joiner, me = sync.records[0].alive, self._table.me
+        here = (joiner.host, joiner.port)
+        if joiner.name == me.name:
+            return "" if joiner.id == me.id else "name-taken"
+        entry = self._table.get(joiner.name)
+        if entry is None or entry.state > SUSPECT or entry.id == joiner.id or entry.address == here:
             return ""
+        # The holder may be the joiner's own former life at another address: look, so that the next try
+        # succeeds.
+        self._verdicts.doubt(entry, now)
         return "name-taken"
 
     def _merge(self, sync: Sync, by: str, now: float) -> None:

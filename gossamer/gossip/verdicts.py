@@ -78,7 +78,7 @@ class Verdicts:
     def alive(self, said: Alive, now: float) -> bool:
         """A member's statement about itself. True when it changed something."""
         if said.name == self._table.me.name:
-            return self._claimed(said, ALIVE, now)
+            return self._claimed(said, ALIVE, said.name, now)
         entry = self._table.get(said.name)
         if entry is not None and entry.id == said.id:
             return self._restated(entry, said, now)
@@ -138,7 +138,7 @@ class Verdicts:
         """One row of a peer's table."""
         said = record.alive
         if said.name == self._table.me.name:
-            return self._claimed(said, record.state, now)
+            return self._claimed(said, record.state, by, now)
         if record.state == ALIVE:
             return self.alive(said, now)
         if record.state == SUSPECT:
@@ -312,15 +312,16 @@ class Verdicts:
 
     # ---- about this node --------------------------------------------------------------------------------
 
-    def _claimed(self, said: Alive, state: int, now: float) -> bool:
+    def _claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
         """A statement under this node's own name."""
         me = self._table.me
         if said.id == me.id:
             if state == LEFT and said.incarnation >= me.incarnation:
-                self.forced_out("", now)
+                self.forced_out(by, now)
                 return True
-            if said.incarnation > me.incarnation or (state >= DOWN and said.incarnation == me.incarnation):
-                # Our own words from before a loss of memory cannot be, so a peer's table is ahead: outbid it.
+            if said.incarnation > me.incarnation or (state != ALIVE and said.incarnation == me.incarnation):
+                if state == DOWN:
+                    self._note_accuser(by, now)
                 self.outbid(said.incarnation)
                 return True
             return False
@@ -345,13 +346,14 @@ class Verdicts:
             return True
         self._awareness.apply(1)
         if isinstance(said, Dead):
-            accuser = self._table.get(said.by)
-            mutual = accuser is not None and (
-                accuser.state == DOWN or now - accuser.returned < _RETURN_MEMORY
-            )
-            self._hints.accused(said.by, mutual=mutual, now=now)
+            self._note_accuser(said.by, now)
         self.outbid(said.incarnation)
         return True
+
+    def _note_accuser(self, by: str, now: float) -> None:
+        accuser = self._table.get(by)
+        mutual = accuser is not None and (accuser.state == DOWN or now - accuser.returned < _RETURN_MEMORY)
+        self._hints.accused(by, mutual=mutual, now=now)
 
 
 def _nothing(_what: object, _now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.gossip.hints import explain
 from gossamer.gossip.member import (
     ForcedOut,
     MemberAlive,
@@ -319,3 +320,31 @@ def test_a_refuted_suspicion_is_told() -> None:
     swarm.freeze(hosts[2], 1.4)
     swarm.run(8)
     assert any(host.saw(MemberAlive) for host in hosts)
+
+
+def test_a_node_that_moved_to_another_address_gets_its_name_back() -> None:
+    """As a pod that is killed and started elsewhere: the first join is refused, a later one is not."""
+    swarm = Swarm(seed=6)
+    hosts = grow(swarm, 4)
+    swarm.kill(hosts[3], power=True)
+    moved = swarm.start("node4", address=("10.7.7.7", 7946))
+    swarm.join(moved, hosts[0])
+    swarm.run(0.1)
+    assert moved.answers["join"] == JoinResult(failed={hosts[0].address: "name-taken"})
+    swarm.run(5)
+    swarm.join(moved, hosts[0])
+    assert swarm.run(2, until=swarm.complete)
+
+
+def test_every_hint_has_words() -> None:
+    swarm = Swarm(seed=3)
+    hosts = grow(swarm, 12)
+    swarm.split(hosts[:3], hosts[3:])
+    swarm.run(40)
+    swarm.heal()
+    swarm.run(20)
+    hints = {event.kind: event for host in hosts for _, event in host.saw(PartitionHint)}
+    assert {"minority", "burst", "healed-split"} <= set(hints)
+    assert explain(hints["minority"]).startswith("only ")
+    assert "held each other for dead" in explain(hints["healed-split"])
+    assert all("{" not in explain(hint) for hint in hints.values())
