@@ -103,6 +103,8 @@ class Broker:
         # Read once: a channel looks at these for every packet, and a pydantic model is slow to read.
         self.cache_get: Callable[[bytes], Any] = router.cache.get
         self.max_packet = limits.max_packet_size
+        # Nobody has been let in yet, so nobody gets to fill much memory.
+        self.max_connect_packet = min(limits.max_packet_size, 256 * 1024)
         self.receive_maximum = limits.max_inflight
         self.max_queued = limits.max_queued
         self.max_write_buffer = limits.max_write_buffer
@@ -201,20 +203,19 @@ class Broker:
     def opened(self, channel: Channel) -> None:
         """A connection was accepted; it has ``connect_timeout`` to say CONNECT."""
         self.channels.add(channel)
-        self.wheel.at(self.hub.now() + self.connect_timeout, partial(self._check, channel))
+        channel.deadline = self.wheel.at(self.hub.now() + self.connect_timeout, partial(self._check, channel))
 
     def closed(self, channel: Channel, why: str) -> None:
         self.channels.discard(channel)
+        if channel.deadline is not None:
+            channel.deadline.cancel()
+            channel.deadline = None
         log.debug("client_gone", client_id=channel.client_id, peer=channel.peer, why=why)
 
     def _check(self, channel: Channel, now: float) -> float | None:
         """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
-        if channel.is_closed:
-            return None
         if not channel.is_up:
             channel.finish("no CONNECT in time")
-            return None
-        if not channel.keep_alive:
             return None
         due = channel.seen + channel.keep_alive * 1.5
         if channel.reading_paused:
@@ -274,6 +275,9 @@ class Broker:
         else:
             # Back before its will was due: the will is forgotten.
             session.will_due = None
+            if session.deadline is not None:
+                session.deadline.cancel()
+                session.deadline = None
         shape = session.shape
         session.username = packet.username
         answer: dict[str, Any] = {}
@@ -305,8 +309,11 @@ class Broker:
         channel.will = packet.will
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
+        if channel.deadline is not None:
+            channel.deadline.cancel()
+            channel.deadline = None
         if keep_alive:
-            self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
+            channel.deadline = self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
         channel.admitted(session, connack)
 
     def bounded_expiry(self, wanted: int) -> int:
@@ -345,7 +352,7 @@ class Broker:
             self._end(session)
         elif session.expiry != NEVER:
             session.expires_at = self.hub.now() + session.expiry
-            self.wheel.at(session.expires_at, partial(self._expire, session))
+            session.deadline = self.wheel.at(session.expires_at, partial(self._expire, session))
 
     def _will_due(self, session: Session, will: Will, _now: float) -> None:
         if session.will_due is will:
@@ -379,6 +386,9 @@ class Broker:
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
         session.expires_at = None
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
         will, session.will_due = session.will_due, None
         if session.subscriptions:
             self.router.unsubscribe_all(session)

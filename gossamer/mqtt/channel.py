@@ -29,9 +29,10 @@ from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan, drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.handlers import handle, unexpected_ack
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
-from gossamer.mqtt.pressure import OWING
+from gossamer.mqtt.pressure import DECIDING, OWING
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.session import Session
+from gossamer.mqtt.wheel import Deadline
 from gossamer.supervisor import Port
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["Channel"]
 
 log = structlog.get_logger(__name__)
+
+LINGER = 10.0
+"""Seconds that a closing connection may take to read what was written to it."""
 
 NEW, WAITING, UP, CLOSED = range(4)
 """Before CONNECT; while the client is being authenticated; in service; over."""
@@ -58,6 +62,7 @@ class Channel(Port, asyncio.Protocol):
         "_unacked",
         "aliases",
         "broker",
+        "deadline",
         "hub",
         "keep_alive",
         "listener",
@@ -80,6 +85,7 @@ class Channel(Port, asyncio.Protocol):
         self.version = V4
         self.will: Will | None = None
         self.keep_alive = 0
+        self.deadline: Deadline | None = None
         self.seen = 0.0
         self.peer = ""
         self.aliases: dict[int, bytes] | None = None
@@ -155,7 +161,8 @@ class Channel(Port, asyncio.Protocol):
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
-        start, stop = frame(rest, 0, len(rest), self.broker.max_packet)
+        limit = self.broker.max_packet if self._state == UP else self.broker.max_connect_packet
+        start, stop = frame(rest, 0, len(rest), limit)
         self._parts = [rest]
         self._parts_size = len(rest)
         self._need = stop if start else len(rest) + 1
@@ -166,18 +173,19 @@ class Channel(Port, asyncio.Protocol):
             return 0
         if data[0] != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
-        start, stop = frame(data, 0, len(data), self.broker.max_packet)
+        start, stop = frame(data, 0, len(data), self.broker.max_connect_packet)
         if start == 0 or stop > len(data):
             return 0
         packet = cast("Connect", decode(0x10, data[start:stop], V5))
         self.version = packet.version
         self._state = WAITING
-        self.transport.pause_reading()
         if stop < len(data):
             self._parts = [data[stop:]]
             self._parts_size = len(data) - stop
             self._need = 0
         self.broker.connect(self, packet)
+        if self._state == WAITING:
+            self.pause_reading(DECIDING)
         return len(data)
 
     def _intake(self, data: bytes) -> int:
@@ -340,12 +348,12 @@ class Channel(Port, asyncio.Protocol):
                 self._forward(far_plan, far, far_acks)
             if acks:
                 self.acknowledge(b"".join(acks), len(acks))
-        if acked and session.queue:
+        if acked and (session.queue or session.resend):
             session.pump()
         if pos:
             self.seen = hub.now()
         if hub.pressure and plan is not None:
-            hub.pressure.hold_up(self, plan.all4 + plan.all5, plan.peers)
+            hub.pressure.hold_up(self, plan.sessions, plan.peers)
         return pos
 
     # Acknowledgements, in order.
@@ -423,6 +431,11 @@ class Channel(Port, asyncio.Protocol):
             kept, lost = drop_qos0(out)
             self.hub.dropped("slow_consumer", lost)
             out.clear()
+            if transport.get_write_buffer_size() > 2 * self.broker.max_write_buffer:
+                # It sends what must be answered and does not read the answers.
+                self.hub.dropped("slow_consumer_closed")
+                transport.abort()
+                return 0
             if not kept:
                 return 0
             data = b"".join(kept)
@@ -440,7 +453,7 @@ class Channel(Port, asyncio.Protocol):
         self.session = session
         session.push(encode(connack, self.version))
         session.resume()
-        self.transport.resume_reading()
+        self.resume_reading(DECIDING)
         self.data_received(b"")
 
     def rejected(self, reason: ReasonCode, detail: str) -> None:
@@ -485,6 +498,9 @@ class Channel(Port, asyncio.Protocol):
         self._pending = None
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+            if self.transport.get_write_buffer_size():
+                # Closing waits for the peer to read; not for ever.
+                self.broker.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.hub.pressure.relieve(self.session)
             self.broker.released(self, self.session)
@@ -527,3 +543,7 @@ class Channel(Port, asyncio.Protocol):
             self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN if shutdown else ReasonCode.UNSPECIFIED_ERROR)
         else:
             self.finish("shutdown" if shutdown else "killed")
+
+
+def _abort(transport: asyncio.Transport, _now: float) -> None:
+    transport.abort()

@@ -54,6 +54,7 @@ class Plan:
         "q1_4",
         "q1_5",
         "route",
+        "sessions",
         "special",
     )
 
@@ -78,6 +79,8 @@ class Plan:
         self.all4 = self.q0_4 + self.q1_4
         self.all5 = self.q0_5 + self.q1_5
         self.special = tuple(special)
+        others = tuple(d.subscriber for d in special if isinstance(d.subscriber, Session))
+        self.sessions = self.all4 + self.all5 + others
         self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
         other = bool(self.special or self.peers)
         # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
@@ -93,10 +96,6 @@ class Plan:
             self.alone = alone = Plan(self.route)
             alone.peers = ()
         return self.alone
-
-    def sessions(self) -> tuple[Session, ...]:
-        """The sessions it serves without a message of their own."""
-        return self.all4 + self.all5
 
 
 def compile_plan(route: RouteLike) -> Plan:

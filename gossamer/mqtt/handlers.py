@@ -92,6 +92,9 @@ def _publish(channel: Channel, packet: Publish) -> None:
                 peer.append(record)
     elif packet.qos:
         channel.acknowledge(ack, 1)
+    pressure = channel.hub.pressure
+    if pressure:
+        pressure.hold_up(channel, plan.sessions, plan.peers)
 
 
 def _resolve_alias(channel: Channel, packet: Publish) -> bytes:

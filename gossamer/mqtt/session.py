@@ -71,6 +71,7 @@ class Session:
         "behind",
         "channel",
         "client_id",
+        "deadline",
         "delivered",
         "expires_at",
         "expiry",
@@ -82,6 +83,7 @@ class Session:
         "out",
         "queue",
         "receive_maximum",
+        "resend",
         "subscriptions",
         "username",
         "version",
@@ -99,6 +101,7 @@ class Session:
         self.channel: Any = None
         self.expiry = 0
         self.expires_at: float | None = None
+        self.deadline: Any = None
         self.will_due: Any = None
         self.out: list[bytes] = []
         self.inflight: dict[int, bytes] = {}
@@ -108,6 +111,7 @@ class Session:
         self.alias_maximum = 0
         self._aliases: dict[bytes, int] | None = None
         self._next_id = 0
+        self.resend: list[bytes] | None = None
         self.queue = _EMPTY
         self.incoming: dict[int, bool] = {}
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
@@ -152,10 +156,15 @@ class Session:
 
     def resume(self) -> None:
         """Send again what was in flight, then what waited; after CONNACK."""
-        for packet in list(self.inflight.values()):
-            again = packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
-            if not self.max_packet or len(again) <= self.max_packet:
-                self.push(again)
+        again = [
+            packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
+            for packet in self.inflight.values()
+            if not self.max_packet or len(packet) <= self.max_packet
+        ]
+        for packet in again[: self.window]:
+            self.push(packet)
+        # The client may allow less in flight than it did before: the rest waits ([MQTT-3.3.4-9]).
+        self.resend = again[: self.window - 1 : -1] or None
         self.pump()
 
     def detach(self) -> None:
@@ -164,6 +173,7 @@ class Session:
         self.window = 0
         self.out.clear()
         self._aliases = None
+        self.resend = None
 
     def pause(self) -> None:
         """The socket is full."""
@@ -252,6 +262,9 @@ class Session:
         """Send from the queue while the window has room."""
         queue = self.queue
         self.delivered += 1
+        resend = self.resend
+        while resend and len(self.inflight) - len(resend) < self.window:
+            self.push(resend.pop())
         while queue and len(self.inflight) < self.window:
             head, tail, message = queue.popleft()
             if message is not None:

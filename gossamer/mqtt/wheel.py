@@ -2,7 +2,8 @@
 
 Rules: 1. No clock: callers pass ``now``.  2. Precision is one tick, which keep alive and expiry allow.  3.
 A busy connection costs nothing between its deadlines: it only notes when it was last heard, and is looked
-at again when that could matter.
+at again when that could matter.  4. A cancelled deadline holds nothing, and is swept out when half of them
+are.
 
 Rejected: a loop timer per connection (a heap entry and a callback object each, cancelled at every packet).
 """
@@ -13,33 +14,70 @@ import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
 
-__all__ = ["Wheel"]
+__all__ = ["Deadline", "Wheel"]
+
+Callback = Callable[[float], float | None]
+
+
+class Deadline:
+    """One entry; ``cancel`` it when it no longer matters."""
+
+    __slots__ = ("_wheel", "callback")
+
+    def __init__(self, wheel: Wheel, callback: Callback) -> None:
+        self._wheel = wheel
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        if self.callback is not None:
+            self.callback = None
+            self._wheel.cancelled()
 
 
 class Wheel:
-    """A heap of (deadline, callback); a callback says when it wants to be called next, or None."""
+    """A heap of deadlines; a callback says when it wants to be called next, or None."""
 
-    __slots__ = ("_heap", "_serial")
+    __slots__ = ("_cancelled", "_heap", "_serial")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[[float], float | None]]] = []
+        self._heap: list[tuple[float, int, Deadline]] = []
         self._serial: Iterator[int] = count()
+        self._cancelled = 0
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def at(self, deadline: float, callback: Callable[[float], float | None]) -> None:
-        """Call ``callback(now)`` on the first turn at or after ``deadline``."""
-        heapq.heappush(self._heap, (deadline, next(self._serial), callback))
+    def at(self, when: float, callback: Callback) -> Deadline:
+        """Call ``callback(now)`` on the first turn at or after ``when``."""
+        deadline = Deadline(self, callback)
+        heapq.heappush(self._heap, (when, next(self._serial), deadline))
+        return deadline
+
+    def cancelled(self) -> None:
+        """A deadline was cancelled."""
+        self._cancelled += 1
+        if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
 
     def turn(self, now: float) -> int:
         """Call what is due; the number of callbacks called."""
-        heap = self._heap
         called = 0
-        while heap and heap[0][0] <= now:
-            _, serial, callback = heapq.heappop(heap)
+        # A callback may cancel others, and so replace the heap.
+        while self._heap and self._heap[0][0] <= now:
+            _, serial, deadline = heapq.heappop(self._heap)
+            callback = deadline.callback
+            if callback is None:
+                self._cancelled = max(0, self._cancelled - 1)
+                continue
             called += 1
             again = callback(now)
-            if again is not None:
-                heapq.heappush(heap, (max(again, now + 0.001), serial, callback))
+            if again is None:
+                deadline.callback = None
+            elif deadline.callback is None:
+                # It cancelled itself meanwhile.
+                self._cancelled = max(0, self._cancelled - 1)
+            else:
+                heapq.heappush(self._heap, (max(again, now + 0.001), serial, deadline))
         return called

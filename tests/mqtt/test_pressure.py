@@ -31,7 +31,7 @@ async def test_answers_are_sent_however_full_the_buffer_is(world):
     """[MQTT-3.3.4-10]"""
     sub = await world.client("s")
     await sub.subscribe("a")
-    await stick(sub)
+    await stick(sub, 5 << 20)
     sub.send(p.Pingreq())
     world.broker.publish("a", b"1")
     assert await sub.got() == [p.Pingresp()]
@@ -176,3 +176,22 @@ async def test_a_dead_session_does_not_hold_peers_back_for_ever(make_world):
     world.broker.hub.pressure._drain(session, _progress(session))
     assert told == [True]
     assert world.broker.stats()["dropped_queue_full"] == 30 - 1 - 2 * 2 * 4
+
+
+async def test_a_client_that_asks_and_never_reads_is_cut_off(world):
+    client = await world.client("c")
+    await stick(client, 9 << 20)
+    client.send(p.Pingreq())
+    await world.settle()
+    assert client.closed
+    assert world.broker.stats()["dropped_slow_consumer_closed"] == 1
+
+
+async def test_a_closing_connection_does_not_linger(world, monkeypatch):
+    client = await world.client("c")
+    aborted = []
+    monkeypatch.setattr(client.transport, "abort", lambda: aborted.append(True))
+    client.transport.stuck = 100
+    client.send(p.Disconnect())
+    world.later(11)
+    assert aborted == [True]

@@ -361,3 +361,45 @@ async def test_a_python_subscriber_gets_messages(world):
     pub.publish("a/3", b"2", qos=2, packet_id=2)
     await world.settle()
     assert actor.got == [(b"a/1", b"0", 0), (b"a/1", b"0", 0), (b"a/2", b"1", 1), (b"a/3", b"2", 1)]
+
+
+async def test_a_smaller_receive_maximum_after_a_reconnect_is_respected(world):
+    """[MQTT-3.3.4-9]"""
+    options = {"version": p.V5, "clean_start": False}
+    sub = await world.client("s", properties=Properties(session_expiry=60), **options)
+    await sub.subscribe("a", qos=1)
+    for n in range(5):
+        world.broker.publish("a", b"%d" % n, qos=1)
+    await sub.got()
+    sub.transport.close()
+    await world.settle()
+    world.broker.publish("a", b"5", qos=1)
+    sub = world.dial()
+    await sub.connect("s", properties=Properties(session_expiry=60, receive_maximum=2), **options)
+    got = sub._early
+    assert [(x.payload, x.dup) for x in got] == [(b"0", True), (b"1", True)]
+    for n in (2, 3, 4, 5):
+        sub.send(p.Puback(got.pop(0).packet_id))
+        got += await sub.got()
+        assert [(x.payload, x.dup) for x in got[-1:]] == [(b"%d" % n, n < 5)]
+
+
+async def test_a_session_that_leaves_again_before_all_was_resent_loses_nothing(world):
+    options = {"version": p.V5, "clean_start": False}
+    sub = await world.client("s", properties=Properties(session_expiry=60), **options)
+    await sub.subscribe("a", qos=1)
+    for n in range(4):
+        world.broker.publish("a", b"%d" % n, qos=1)
+    for _ in range(2):
+        await sub.got()
+        sub.transport.close()
+        await world.settle()
+        sub = world.dial()
+        await sub.connect("s", properties=Properties(session_expiry=60, receive_maximum=1), **options)
+    payloads = []
+    got = sub._early
+    while got:
+        payloads.append(got[0].payload)
+        sub.send(p.Puback(got[0].packet_id))
+        got = await sub.got()
+    assert payloads == [b"0", b"1", b"2", b"3"]
