@@ -71,6 +71,7 @@ class ApiServer(GenServer):
         except OSError as error:
             taken = PortTakenError(key="api.port", address=address, reason=error.strerror or str(error))
             raise StopInit(("port_taken", str(taken))) from error
+        self.process.on_release(lambda _entry: self._cut())
         if config.host not in LOOPBACK:
             log.warning("api_open_to_network", host=address[0], advice="anyone who reaches it can read it")
         return None
@@ -92,13 +93,11 @@ class ApiServer(GenServer):
         if self._state.tasks:
             await asyncio.wait(set(self._state.tasks), timeout=GRACE)
 
-    async def serve(self, then: Continue | None) -> None:
-        try:
-            await super().serve(then)
-        finally:
-            self._listener.close()
-            for task in self._state.tasks:
-                task.cancel()
-            for connection in list(self._state.connections):
-                if connection.transport is not None:
-                    connection.transport.abort()
+    def _cut(self) -> None:
+        """Let go of everything at once; whatever way the process ends, this runs."""
+        self._listener.close()
+        for task in self._state.tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()

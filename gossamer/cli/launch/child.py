@@ -65,6 +65,7 @@ class NodeProcess(GenServer):
             runtime.send(me, _Ended(await child.wait()))
 
         self._watcher = asyncio.create_task(watch(), name=f"watch {plan.name}")
+        self.process.on_release(lambda _entry: self._cut())
         return None
 
     async def handle_call(self, request: Any, caller: Any) -> Reply:
@@ -89,13 +90,11 @@ class NodeProcess(GenServer):
             self._signal(signal.SIGKILL)
             await self._child.wait()
 
-    async def serve(self, then: Continue | None) -> None:
-        try:
-            await super().serve(then)
-        finally:
-            if self._child.returncode is None:
-                self._signal(signal.SIGKILL)
-            self._watcher.cancel()
+    def _cut(self) -> None:
+        """The process ended, killed perhaps: take the node along."""
+        if self._child.returncode is None:
+            self._signal(signal.SIGKILL)
+        self._watcher.cancel()
 
     def _signal(self, number: signal.Signals) -> None:
         try:
