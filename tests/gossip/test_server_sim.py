@@ -1,0 +1,176 @@
+"""The gossip server, envelopes and all, on the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gossamer.gossip import (
+    GossipServer,
+    Join,
+    JoinResult,
+    Keyring,
+    LinkEvidence,
+    MemberMetadata,
+    MembershipView,
+    Status,
+    cluster_key,
+)
+from gossamer.network import Address
+from gossamer.supervisor import Runtime
+from gossamer.testing import LOSSY, SimClock, SimNetwork, seeds
+
+
+class Node:
+    def __init__(self, sim: SimNetwork, number: int) -> None:
+        self.sim = sim
+        self.host = f"10.0.0.{number}"
+        self.address: Address = (self.host, 7946)
+        self.name = f"node{number}"
+        self.boot(first=True)
+
+    def boot(self, *, first: bool = False) -> None:
+        """A new process on the host: nothing of the old one is left."""
+        self.network = self.sim.host(self.host) if first else self.sim.restart(self.host)
+        self.clock = SimClock(asyncio.get_running_loop())
+        self.view = MembershipView()
+        self.runtime = Runtime(node=self.name)
+
+    async def start(self, *seeds_: Node) -> Node:
+        await self.runtime.start(
+            GossipServer,
+            name="gossip",
+            metadata=MemberMetadata(self.name, creation=1, start_time=self.clock.wall()),
+            bind=self.address,
+            keyring=Keyring([cluster_key("cookie")], env="sim"),
+            network=self.network,
+            clock=self.clock,
+            view=self.view,
+            rng=self.network.rng,
+        )
+        if seeds_:
+            await self.join(*seeds_)
+        return self
+
+    async def join(self, *others: Node) -> JoinResult:
+        result: JoinResult = await self.runtime.call(
+            "gossip", Join(tuple(other.address for other in others)), timeout=10
+        )
+        return result
+
+    def crash(self) -> None:
+        self.sim.crash(self.host)
+        self.runtime.halt()
+
+    def online(self) -> set[str]:
+        return {m.name for m in self.view.members() if m.status is Status.ONLINE}
+
+    def downs(self) -> int:
+        return self.view.counters["member_down"]
+
+
+async def within(seconds: float, condition: Callable[[], bool]) -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not condition():
+        assert loop.time() < end, f"not within {seconds} s"
+        await asyncio.sleep(0.05)
+
+
+def whole(*nodes: Node) -> Callable[[], bool]:
+    names = {node.name for node in nodes}
+    return lambda: all(node.online() == names for node in nodes)
+
+
+async def cluster(sim: SimNetwork, size: int) -> list[Node]:
+    first = await Node(sim, 1).start()
+    nodes = [first, *[await Node(sim, number).start(first) for number in range(2, size + 1)]]
+    await within(10, whole(*nodes))
+    return nodes
+
+
+async def stop(*nodes: Node) -> None:
+    for node in nodes:
+        await node.runtime.stop()
+
+
+@seeds(3)
+async def test_a_crashed_node_is_seen_and_rejoins(sim: SimNetwork) -> None:
+    sim.weather(LOSSY)
+    nodes = await cluster(sim, 5)
+    victim = nodes[4]
+    victim.crash()
+    for node in nodes[:4]:
+        node.runtime.cast("gossip", LinkEvidence(victim.name, "reset"))
+    await within(4, whole(*nodes[:4]))
+    victim.boot()
+    await victim.start(nodes[0])
+    await within(5, whole(*nodes))
+    await stop(*nodes)
+
+
+@seeds(3)
+async def test_a_split_heals_by_itself(sim: SimNetwork) -> None:
+    nodes = await cluster(sim, 5)
+    sides = nodes[:3], nodes[3:]
+    sim.partition([n.host for n in sides[0]], [n.host for n in sides[1]])
+    for side in sides:
+        await within(20, whole(*side))
+    await asyncio.sleep(3600)
+    sim.heal()
+    await within(15, whole(*nodes))
+    kinds = {hint.kind for node in nodes for _, hint in node.view.hints}
+    assert {"minority", "healed-split"} <= kinds
+    await stop(*nodes)
+
+
+async def test_a_survivor_of_all_others_finds_them_again(sim: SimNetwork) -> None:
+    nodes = await cluster(sim, 3)
+    for node in nodes[1:]:
+        node.crash()
+    await within(20, lambda: nodes[0].online() == {"node1"})
+    await asyncio.sleep(600)
+    for node in nodes[1:]:
+        node.boot()
+        await node.start()
+    await within(20, whole(*nodes))
+    await stop(*nodes)
+
+
+async def test_a_wall_clock_that_jumps_moves_nobody_and_keeps_strangers_out(sim: SimNetwork) -> None:
+    nodes = await cluster(sim, 3)
+    nodes[1].clock.jump(86_400)
+    await asyncio.sleep(60)
+    assert whole(*nodes)()
+    assert [node.downs() for node in nodes] == [0, 0, 0]
+    late = await Node(sim, 9).start()
+    result = await late.join(nodes[1])
+    assert result.failed == {nodes[1].address: "closed"}
+    assert nodes[1].view.counters["rejected.stale"] >= 1
+    await late.join(nodes[0])
+    await within(5, lambda: "node9" in nodes[2].online())
+    await stop(late, *nodes)
+
+
+async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: SimNetwork) -> None:
+    nodes = await cluster(sim, 4)
+    for _ in range(3):
+        pid = nodes[2].runtime.whereis("gossip")
+        assert pid is not None
+        nodes[2].runtime.exit(pid, "kill")
+        await within(1, lambda: nodes[2].runtime.whereis("gossip") is None)
+        await nodes[2].start()
+        await asyncio.sleep(5)
+    assert whole(*nodes)()
+    assert [node.downs() for node in nodes] == [0, 0, 0, 0]
+    await stop(*nodes)
+
+
+@seeds(2)
+async def test_an_hour_in_bad_weather_takes_nobody_down(sim: SimNetwork) -> None:
+    sim.weather(LOSSY)
+    nodes = await cluster(sim, 3)
+    await asyncio.sleep(1200)
+    assert whole(*nodes)()
+    assert [node.downs() for node in nodes] == [0, 0, 0]
+    await stop(*nodes)
