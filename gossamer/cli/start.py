@@ -9,12 +9,12 @@ the process can start it again.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json as jsonlib
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,17 +36,17 @@ __all__ = ["start"]
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
 
-_PR_SET_PDEATHSIG = 1
-
 
 def start(
     config: ConfigFile = None,
     json: Json = False,
-    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+    log_file: Annotated[
+        Path | None, typer.Option("--log-file", dir_okay=False, help="Append all output to this file.")
+    ] = None,
 ) -> None:
     """Run one node in the foreground."""
-    if parent is not None:
-        _end_with(parent)
+    if log_file is not None:
+        _print_to(log_file)
     loaded = load_config(config, environ=os.environ)
     set_up_logging(loaded.log)
     _remark(loaded)
@@ -87,14 +87,12 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process when the launcher dies, however it dies (Linux)."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    # It may have died before the line above.
-    if os.getppid() != parent:
-        raise typer.Exit(ExitCode.NODE_ENDED)
+def _print_to(file: Path) -> None:
+    """Point standard output and error at ``file``, those of C libraries too."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
 
 
 async def _run(node: Node, *, as_json: bool) -> ExitCode:

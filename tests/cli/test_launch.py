@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gossamer.cli.launch import PortSpec, Workspace, chooser, make_plan, taken_ports
-from gossamer.cli.launch.child import describe_exit
+from gossamer.cli.launch.child import describe_end
 from gossamer.cli.launch.plan import BadPortsError, node_tree
 from gossamer.cli.launch.readiness import missing_of
 from gossamer.cli.launch.workspace import DirectoryTakenError, cluster_facts
@@ -160,5 +160,6 @@ def test_a_node_is_ready_when_it_says_so_and_sees_all(answer, lack):
 
 
 def test_an_end_is_told_in_words():
-    assert describe_exit(-9) == "killed by SIGKILL"
-    assert describe_exit(3) == "exit code 3"
+    assert describe_end(("signal", "SIGKILL")) == "killed by SIGKILL"
+    assert describe_end(("exit_status", 3)) == "exit code 3"
+    assert describe_end("normal") == "exit code 0"

@@ -1,110 +1,62 @@
-"""A node as a child: one operating-system process behind a process of the supervision tree.
+"""A node as a child: ``gossamer start`` as an operating-system process behind a supervised process.
 
-Rules: 1. The GenServer lives as long as the operating-system process: when one ends, so does the other, and
-the supervisor above decides what then.  2. Stopped in order, it terminates the node, waits, and kills it
-after a limit; the supervisor gives it more time than that.  3. Killed, it takes the node along.  4. The node
-is in a session of its own, so that Ctrl-C reaches the launcher alone; it dies with the launcher by a signal
-from the kernel (``gossamer start --parent``).
+Rules: 1. Stopped in order, a node is terminated, waited for, and killed after a limit; the supervisor gives
+it more time than that.  2. It leads a session of its own, so that Ctrl-C reaches the launcher alone, and dies
+with the launcher, however that dies.  3. What it prints goes to its own log file.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gossamer.cli.launch.plan import NodePlan
-from gossamer.supervisor import Continue, GenServer, Reply, Runtime, Stop, trap_exit
+from gossamer.supervisor import NoReply, OsProcess, Reason, Reply, Stop, describe
 
-__all__ = ["STOP_LIMIT", "NodeProcess", "describe_exit"]
+__all__ = ["STOP_LIMIT", "NodeProcess", "describe_end"]
 
 STOP_LIMIT = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-class _Ended:
-    def __init__(self, code: int) -> None:
-        self.code = code
+class NodeProcess(OsProcess):
+    """Runs one node; a call gives the pid of its operating-system process.
 
-
-class NodeProcess(GenServer):
-    """Runs ``gossamer start`` for one node; a call gives the pid of its process.
-
-    ``on_end(plan, code)`` hears of an end that nobody asked for, before the supervisor does.
+    ``on_end(plan, reason)`` hears of an end that nobody asked for, before the supervisor does.
     """
 
-    async def init(
+    async def init(  # type: ignore[override]
         self,
         plan: NodePlan,
         *,
         environ: Mapping[str, str],
-        on_end: Callable[[NodePlan, int], None],
-    ) -> Continue | None:
-        trap_exit(True)
+        on_end: Callable[[NodePlan, Reason], None],
+    ) -> None:
         self._plan = plan
         self._on_end = on_end
-        self._stopping = False
-        command = [sys.executable, "-m", "gossamer.cli", "start", "-c", str(plan.config_file)]
-        with plan.log_file.open("ab") as log:
-            self._child = await asyncio.create_subprocess_exec(
-                *command,
-                "--parent",
-                str(os.getpid()),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(environ),
-                start_new_session=True,
-            )
-        runtime, me, child = Runtime.current(), self.process.pid, self._child
-
-        async def watch() -> None:
-            runtime.send(me, _Ended(await child.wait()))
-
-        self._watcher = asyncio.create_task(watch(), name=f"watch {plan.name}")
-        self.process.on_release(lambda _entry: self._cut())
-        return None
+        start = [sys.executable, "-m", "gossamer.cli", "start"]
+        options = ["-c", str(plan.config_file), "--log-file", str(plan.log_file)]
+        await super().init([*start, *options], env=environ, grace=STOP_LIMIT)
 
     async def handle_call(self, request: Any, caller: Any) -> Reply:
-        return Reply(self._child.pid)
+        return Reply(self.pid)
 
-    async def handle_info(self, message: Any) -> Stop | None:
-        if isinstance(message, _Ended):
-            if not self._stopping:
-                self._on_end(self._plan, message.code)
-            return Stop(("node_ended", describe_exit(message.code)))
-        return None
-
-    async def terminate(self, reason: object) -> None:
-        self._stopping = True
-        if self._child.returncode is not None:
-            return
-        self._signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(STOP_LIMIT):
-                await self._child.wait()
-        except TimeoutError:
-            self._signal(signal.SIGKILL)
-            await self._child.wait()
-
-    def _cut(self) -> None:
-        """The process ended, killed perhaps: take the node along."""
-        if self._child.returncode is None:
-            self._signal(signal.SIGKILL)
-        self._watcher.cancel()
-
-    def _signal(self, number: signal.Signals) -> None:
-        try:
-            self._child.send_signal(number)
-        except ProcessLookupError:
-            pass
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        outcome = await super().handle_info(message)
+        if isinstance(outcome, Stop):
+            self._on_end(self._plan, outcome.reason)
+        return outcome
 
 
-def describe_exit(code: int) -> str:
-    """How a process ended, in words."""
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"
+def describe_end(reason: Reason) -> str:
+    """How the process of a node ended, in words."""
+    match reason:
+        case ("exit_status", code):
+            return f"exit code {code}"
+        case ("signal", name):
+            return f"killed by {name}"
+        case "normal":
+            return "exit code 0"
+        case _:
+            return describe(reason)

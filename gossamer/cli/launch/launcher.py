@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.launch.child import STOP_LIMIT, NodeProcess, describe_exit
+from gossamer.cli.launch.child import STOP_LIMIT, NodeProcess, describe_end
 from gossamer.cli.launch.plan import ClusterPlan, NodePlan
 from gossamer.cli.launch.readiness import wait_until_ready
 from gossamer.cli.launch.workspace import Workspace, cluster_facts
 from gossamer.errors import UnavailableError
-from gossamer.supervisor import ChildSpec, Pid, Runtime, Supervisor, describe
+from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, Supervisor, describe
 
 __all__ = ["Launcher", "NodeEndedError"]
 
@@ -68,7 +68,7 @@ class Launcher:
         self._say = say
         self._progress = progress
         self._runtime = Runtime(node="up@localhost")
-        self._ended: asyncio.Queue[tuple[NodePlan, int]] = asyncio.Queue(maxsize=1024)
+        self._ended: asyncio.Queue[tuple[NodePlan, Reason]] = asyncio.Queue(maxsize=1024)
 
     async def run(self) -> ExitCode:
         """Start, wait, print, watch, stop."""
@@ -123,9 +123,9 @@ class Launcher:
         )
         return ChildSpec(node.name, start, shutdown=STOP_LIMIT + 2.0)
 
-    def _on_end(self, node: NodePlan, code: int) -> None:
+    def _on_end(self, node: NodePlan, reason: Reason) -> None:
         try:
-            self._ended.put_nowait((node, code))
+            self._ended.put_nowait((node, reason))
         except asyncio.QueueFull:
             # Somebody restarts nodes faster than they can be told of; one line less does no harm.
             pass
@@ -155,8 +155,8 @@ class Launcher:
                         return ExitCode.DONE
                     self._say(f"gave up: {describe(over.result())}; see node.log of each node")
                     return ExitCode.NODE_ENDED
-                node, code = ended.result()
-                self._say(f"{node.name} ended ({describe_exit(code)}); restarting it")
+                node, reason = ended.result()
+                self._say(f"{node.name} ended ({describe_end(reason)}); restarting it")
                 if back is not None:
                     back.cancel()
                 back = asyncio.create_task(self._tell_when_back(), name="back")
@@ -189,9 +189,9 @@ def _size(node: NodePlan) -> int:
         return 0
 
 
-def _ended_error(node: NodePlan, code: int, logs: Mapping[str, int]) -> NodeEndedError:
+def _ended_error(node: NodePlan, reason: Reason, logs: Mapping[str, int]) -> NodeEndedError:
     with node.log_file.open("rb") as log:
         log.seek(logs[node.name])
         lines = log.read().decode("utf-8", "replace").splitlines()
     tail = "\n".join(f"  {line}" for line in lines[-_LOG_LINES:]) or "  (nothing)"
-    return NodeEndedError(name=node.name, how=describe_exit(code), log_file=str(node.log_file), tail=tail)
+    return NodeEndedError(name=node.name, how=describe_end(reason), log_file=str(node.log_file), tail=tail)
