@@ -157,17 +157,22 @@ def _detail(error: BaseException) -> str:
 
 
 class _GrpcListener:
-    def __init__(self, server: grpc.aio.Server, address: Address, live: set[_GrpcChannel]) -> None:
+    def __init__(self) -> None:
+        self.live: set[_GrpcChannel] = set()
+        self.closing = False
+
+    async def start(self, server: grpc.aio.Server, address: Address) -> None:
         self._server = server
         self._address = address
-        self._live = live
+        await server.start()
 
     @property
     def address(self) -> Address:
         return self._address
 
     async def close(self) -> None:
-        for channel in list(self._live):
+        self.closing = True
+        for channel in list(self.live):
             channel.abort()
         # The aborted calls end in the next turns; stopping at once would make gRPC complain about each.
         await self._server.stop(_LINGER)
@@ -193,15 +198,17 @@ class GrpcTransport:
         self._dialled: set[_GrpcChannel] = set()
 
     async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
-        live: set[_GrpcChannel] = set()
+        listener = _GrpcListener()
 
         async def serve(_: AsyncIterator[bytes], context: Any) -> None:
+            if listener.closing:
+                return
             channel = _GrpcChannel(accept(), context.peer(), self._binding)
-            live.add(channel)
+            listener.live.add(channel)
             try:
                 await channel.run(context.read, context.write, grpc.aio.EOF)
             finally:
-                live.discard(channel)
+                listener.live.discard(channel)
                 channel.ended()
 
         server = grpc.aio.server(options=self._options + _SERVER_OPTIONS)
@@ -216,8 +223,8 @@ class GrpcTransport:
         except RuntimeError as error:
             await server.stop(None)
             raise OSError(errno.EADDRINUSE, f"cannot listen on {shown}: {error}") from error
-        await server.start()
-        return _GrpcListener(server, (address[0], port), live)
+        await listener.start(server, (address[0], port))
+        return listener
 
     async def connect(self, address: Address, handler: Handler) -> None:
         shown = show(address)

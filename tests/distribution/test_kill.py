@@ -44,6 +44,7 @@ async def test_a_sigkilled_peer_is_reset_and_refused_at_once(monkeypatch):
         address = ("127.0.0.1", json.loads(await process.stdout.readline()))
         a.distribution.connect("peer", 1, address)
         await a.until(lambda: a.events == [NodeUp("peer", 1)])
+        await a.until(lambda: a.evidence[-1:] == [("peer", "ok")])
         a.evidence.clear()
         killed = asyncio.get_running_loop().time()
         process.send_signal(signal.SIGKILL)
