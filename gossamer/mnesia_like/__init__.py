@@ -1,4 +1,4 @@
-"""Replicated tables, in Mnesia's words: ``local`` to a node, or ``owned`` row by row.
+"""Replicated tables, in Mnesia's words: ``local`` to a node, ``owned`` row by row, or ``shared`` by all.
 
 Reads are synchronous and from memory. See ``table`` for what a table offers, ``replication`` for how owned
 rows travel, ``disc`` for what survives a crash, ``link`` for what carries frames.
@@ -22,10 +22,13 @@ from gossamer.mnesia_like.errors import (
     TablesNotLoadedError,
 )
 from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
+from gossamer.mnesia_like.local_table import LocalTable
+from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
 from gossamer.mnesia_like.store import DiscProcessMissingError, Store
-from gossamer.mnesia_like.table import LocalTable, OwnedTable, Subscription, TableEvent
+from gossamer.mnesia_like.table import Subscription, TableEvent
 
 __all__ = [
     "BadFrameError",
@@ -42,11 +45,13 @@ __all__ = [
     "DiscProcessMissingError",
     "DiscReadOnlyError",
     "LocalTable",
+    "NoMajorityError",
     "NoSuchTableError",
     "NotOwnerError",
     "OwnedTable",
     "ReplicationLink",
     "ReplicationSink",
+    "SharedTable",
     "Store",
     "Subscription",
     "TableDef",

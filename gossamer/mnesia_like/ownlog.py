@@ -49,6 +49,9 @@ class OwnLog:
         self._table = definition.name
         self._max_key = definition.max_key_bytes
         self._max_value = definition.max_value_bytes
+        if definition.replication == "shared":
+            # The version of a row travels in its value.
+            self._max_value += 1024
         self._log: dict[int, bytes] = {}
         self._log_size = 0
         self._log_bytes = log_bytes

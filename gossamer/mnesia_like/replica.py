@@ -52,6 +52,7 @@ class Replica:
         self.position = 0
         self.head = 0
         self.up = False
+        self.left = False
         self.down_since: float | None = None
         self.purging = False
         self.answered = False
@@ -82,6 +83,7 @@ class Replica:
             self.purging = bool(self.rows) or self.purging
             self._reset()
         self.up = True
+        self.left = False
         self.down_since = None
         self._unsettle()
         if self.purging and not self.rows:
@@ -91,6 +93,7 @@ class Replica:
     def peer_down(self, now: float, *, left: bool) -> None:
         """The peer is gone: for good, or perhaps only for a while."""
         self.up = False
+        self.left = left
         self.down_since = now
         self._unsettle()
         if left:

@@ -380,6 +380,9 @@ class Replication:
         if message.shape != state.definition.shape:
             peer.outbox.append(encode(Refused(table, state.definition.shape)))
             return
+        if state.log.seal():
+            # The newest number, as it is told, includes what was written in this turn.
+            self._pump(state)
         feed = state.feeds.get(name)
         if feed is None:
             feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window, now=now)

@@ -2,7 +2,8 @@
 
 The words are Mnesia's: ``set`` and ``bag``, ``ram_copies`` and ``disc_copies``. ``local`` tables are this
 node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so that no split
-of the network can make two versions of it.
+of the network can make two versions of it. A ``shared`` table is written by every node, the latest version
+wins; with ``majority`` only where most of its nodes can be reached.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _CHOICES = {
     "type": ("set", "bag"),
     "storage": ("ram_copies", "disc_copies"),
-    "replication": ("local", "owned"),
+    "replication": ("local", "owned", "shared"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDef:
-    """A table's definition. Limits are of the encoded row, in bytes; ``grace`` in seconds.
+    """A table's definition. Limits are of the encoded row, in bytes; times in seconds.
 
     Raises:
         BadTableError: an option that cannot be.
@@ -37,6 +38,8 @@ class TableDef:
     max_key_bytes: int = 65_600
     max_value_bytes: int = 131_072
     grace: float = 30.0
+    majority: bool = False
+    tombstone_horizon: float = 86_400.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -56,8 +59,16 @@ class TableDef:
             got = getattr(self, option)
             if not 1 <= got <= most:
                 raise BadTableError(self.name, option=option, got=got, expected=f"1 to {most} bytes")
-        if self.grace < 0:
-            raise BadTableError(self.name, option="grace", got=self.grace, expected="0 seconds or more")
+        for option in ("grace", "tombstone_horizon"):
+            got = getattr(self, option)
+            if got < 0:
+                raise BadTableError(self.name, option=option, got=got, expected="0 seconds or more")
+        if self.replication == "shared" and self.type == "bag":
+            raise BadTableError(self.name, option="type", got=self.type, expected="set for a shared table")
+        if self.majority and self.replication != "shared":
+            raise BadTableError(
+                self.name, option="majority", got=True, expected="False where replication is not shared"
+            )
 
     @property
     def shape(self) -> str:

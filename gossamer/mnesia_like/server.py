@@ -164,6 +164,15 @@ class Wiring(Protocol):
     def perform(self, actions: list[Action]) -> None:
         """Carry out what the core decided."""
 
+    def returns(self, peer: str, creation: int) -> None:
+        """``peer`` is about to be told up."""
+
+    def leaves(self, peer: str) -> None:
+        """``peer`` is about to be told gone for good."""
+
+    def housekeeping(self) -> None:
+        """Some time passed."""
+
 
 class _Inbox:
     """The link's sink: everything becomes a message, so that only the process touches the core."""
@@ -209,8 +218,11 @@ class Replicator(GenServer):
                 self._wiring.replicator_bell.answer()
                 self._perform(core.flush(now))
             case _PeerUp(name, creation):
+                self._wiring.returns(name, creation)
                 self._perform(core.peer_up(name, creation, now))
             case _PeerDown(name, left):
+                if left:
+                    self._wiring.leaves(name)
                 self._perform(core.peer_down(name, now, left=left))
             case _Work():
                 self._working = False
@@ -218,6 +230,7 @@ class Replicator(GenServer):
             case _Tick():
                 send_after(self._wiring.tick, self_pid(), _TICK)
                 self._perform(core.tick(now))
+                self._wiring.housekeeping()
             case _:
                 await super().handle_info(message)
 
@@ -229,6 +242,7 @@ class Replicator(GenServer):
             if name not in there:
                 self._perform(self._core.peer_down(name, now))
         for name, creation in there.items():
+            self._wiring.returns(name, creation)
             self._perform(self._core.peer_up(name, creation, now))
 
     def _perform(self, actions: list[Action]) -> None:

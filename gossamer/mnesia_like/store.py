@@ -18,7 +18,7 @@ from typing import Any, Literal, overload
 
 import structlog
 
-from gossamer.clock import Clock, SystemClock
+from gossamer.clock import Clock, HybridLogicalClock, SystemClock
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscQueue
@@ -30,13 +30,19 @@ from gossamer.mnesia_like.errors import (
     TablesNotLoadedError,
 )
 from gossamer.mnesia_like.link import ReplicationLink
+from gossamer.mnesia_like.local_table import LocalTable
+from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.replication import Action, Confirmed, Replication, Report, Send
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Load, Replicator
-from gossamer.mnesia_like.table import LocalTable, OwnedTable, Table, TableOwner
+from gossamer.mnesia_like.shared import Shared
+from gossamer.mnesia_like.shared_table import SharedTable
+from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
-__all__ = ["DiscProcessMissingError", "Store"]
+__all__ = ["AnyTable", "DiscProcessMissingError", "Store"]
+
+AnyTable = LocalTable | OwnedTable | SharedTable
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +82,7 @@ class Store(TableOwner):
     ) -> None:
         self.node = node
         self.clock: Clock = clock or SystemClock()
+        self.hlc = HybridLogicalClock()
         self.link = link
         self.tick = tick
         self.replication = Replication(node=node, creation=creation, **replication)
@@ -83,7 +90,7 @@ class Store(TableOwner):
         self.replicator_bell = Doorbell()
         self.disc_bell = Doorbell()
         self._disc = None if disc is None else DiscHandle(disc, executor=executor, retry=disc_retry)
-        self._tables: dict[str, LocalTable | OwnedTable] = {}
+        self._tables: dict[str, AnyTable] = {}
         self._creating = asyncio.Lock()
 
     # -- processes
@@ -109,12 +116,17 @@ class Store(TableOwner):
 
     @overload
     async def create_table(
+        self, name: str, *, replication: Literal["shared"], **options: Any
+    ) -> SharedTable: ...
+
+    @overload
+    async def create_table(
         self, name: str, *, replication: Literal["local"] = "local", **options: Any
     ) -> LocalTable: ...
 
     async def create_table(
-        self, name: str, *, replication: Literal["local", "owned"] = "local", **options: Any
-    ) -> LocalTable | OwnedTable:
+        self, name: str, *, replication: Literal["local", "owned", "shared"] = "local", **options: Any
+    ) -> AnyTable:
         """Create a table, or get the one there is of the same definition; see :class:`TableDef` for options.
 
         A table with a disc copy comes back with the rows that this node had written to it before.
@@ -142,7 +154,7 @@ class Store(TableOwner):
             table.restore(rows)
             return table
 
-    def table(self, name: str) -> LocalTable | OwnedTable:
+    def table(self, name: str) -> AnyTable:
         """A table that was created.
 
         Raises:
@@ -166,7 +178,7 @@ class Store(TableOwner):
             NoSuchTableError: a name is not a table.
             TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of whom.
         """
-        wanted = [t for t in map(self.table, names or self._tables) if isinstance(t, OwnedTable)]
+        wanted = [t for t in map(self.table, names or self._tables) if isinstance(t, ReplicatedTable)]
         expected = list(peers)
         start = self.clock.monotonic()
         while True:  # bounded by the timeout
@@ -195,7 +207,9 @@ class Store(TableOwner):
             "replication": definition.replication,
             "size": len(table),
         }
-        if isinstance(table, OwnedTable):
+        if isinstance(table, SharedTable):
+            info |= {"tombstones": table.core.tombstones, "counts": dict(table.core.counts)}
+        if isinstance(table, ReplicatedTable):
             state = self.replication.tables[name]
             peers = self.replication.peers()
             info["position"] = state.log.position
@@ -240,7 +254,7 @@ class Store(TableOwner):
 
     def written(self, table: Table) -> None:
         """Rows of ``table`` were written in this turn."""
-        if table.definition.replication == "owned":
+        if table.definition.replication != "local":
             self.replicator_bell.ring()
         if table.definition.storage == "disc_copies":
             self.disc_bell.ring()
@@ -253,26 +267,61 @@ class Store(TableOwner):
                 if link is not None:
                     link.send(action.peer, action.frame)
             elif isinstance(action, Confirmed):
-                self._owned(action.table).confirmed()
+                self._replicated(action.table).confirmed()
             elif isinstance(action, Report):
                 log.info(action.event, **dict(action.fields))
             else:
-                self._owned(action.table).dispatch(action)
+                self._replicated(action.table).absorb(action)
+
+    def returns(self, peer: str, creation: int) -> None:
+        """``peer`` is up; under a new creation it has lost what it held."""
+        for table in self._shared():
+            replica = self.replication.tables[table.name].replicas.get(peer)
+            if replica is not None and replica.creation not in (0, creation):
+                table.adopt_from(peer)
+
+    def leaves(self, peer: str) -> None:
+        """``peer`` left for good."""
+        for table in self._shared():
+            table.adopt_from(peer)
+
+    def housekeeping(self) -> None:
+        """Some time passed."""
+        for table in self._shared():
+            table.tick()
 
     # -- inside
 
-    def _make(self, definition: TableDef) -> LocalTable | OwnedTable:
+    def _shared(self) -> list[SharedTable]:
+        return [table for table in self._tables.values() if isinstance(table, SharedTable)]
+
+    def _reach(self, name: str) -> tuple[int, int]:
+        """How many nodes of a table can be reached, and of how many."""
+        replicas = self.replication.tables[name].replicas.values()
+        there = [r for r in replicas if r.refused is None and not r.left]
+        return 1 + sum(r.up for r in there), 1 + len(there)
+
+    def _make(self, definition: TableDef) -> AnyTable:
         if definition.replication == "local":
             return LocalTable(definition, node=self.node, disc=self.queue, owner=self)
         state, actions = self.replication.create(definition, self.clock.monotonic())
-        table = OwnedTable(
-            definition,
-            state,
-            node=self.node,
-            disc=self.queue,
-            owner=self,
-            visible=functools.partial(self.replication.visible, definition.name),
-        )
+        visible = functools.partial(self.replication.visible, definition.name)
+        table: OwnedTable | SharedTable
+        if definition.replication == "owned":
+            table = OwnedTable(
+                definition, state, node=self.node, disc=self.queue, owner=self, visible=visible
+            )
+        else:
+            table = SharedTable(
+                definition,
+                Shared(state, node=self.node, clock=self.hlc, horizon=definition.tombstone_horizon),
+                node=self.node,
+                clock=self.clock,
+                disc=self.queue,
+                owner=self,
+                visible=visible,
+                reach=functools.partial(self._reach, definition.name),
+            )
         self._tables[definition.name] = table
         self.perform(actions)
         return table
@@ -288,7 +337,7 @@ class Store(TableOwner):
         loaded: dict[Any, Any] = rows
         return loaded
 
-    def _owned(self, name: str) -> OwnedTable:
+    def _replicated(self, name: str) -> OwnedTable | SharedTable:
         table = self._tables[name]
-        assert isinstance(table, OwnedTable)  # noqa: S101
+        assert isinstance(table, OwnedTable | SharedTable)  # noqa: S101
         return table

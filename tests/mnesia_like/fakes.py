@@ -136,6 +136,7 @@ class Lossy:
                 tick += 0.5
                 for machine in list(self.machines.values()):
                     self.run(machine, machine.core.tick(self.now))
+                    self.ticked(machine)
                     while machine.core.busy:
                         self.run(machine, machine.core.work(self.now))
         self.now = end
@@ -146,6 +147,9 @@ class Lossy:
         for name in list(self.machines):
             self.flush(name)
         self.advance(60.0)
+
+    def ticked(self, machine: Machine) -> None:
+        """Half a second passed."""
 
     def run(self, machine: Machine, actions: list[Action]) -> None:
         for action in actions:

@@ -1,0 +1,265 @@
+"""Shared tables: every node may write every row; the latest version wins, everywhere alike.
+
+A shared table lives on top of an owned one. Each row carries a version (hybrid logical clock, then the node
+that wrote it, which breaks ties); a deletion is a version too, a tombstone. Some node *holds* the row: it
+stands in that node's owned rows and travels as they do, with their logs, snapshots and digests. Whoever
+writes a row holds it; whoever sees a newer version of what it holds lets go. What everyone reads is the
+merge: of each key the latest version seen.
+
+When a holder is gone its rows are not: the merge keeps them, and a survivor takes them over under their old
+version, so that joiners get them too. Two survivors that do so at once agree afterwards who keeps them.
+
+Rules: 1. Pure: ``now`` (interval time) and ``wall`` are passed in.  2. A version is never reused for another
+value.  3. A write is later than whatever it replaces here, however wrong the clocks are; timestamps too far
+ahead do not drag our clock along, and are counted.  4. A tombstone goes after ``horizon`` seconds: a node
+that was away for longer must come back empty.
+
+Rejected: one replicated log for all writers, which needs an election before anyone may write, and stops on
+the smaller side of a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gossamer.clock import ClockSkewError, HybridLogicalClock
+from gossamer.mnesia_like.replica import Change
+from gossamer.mnesia_like.replication import OwnedState
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+
+__all__ = ["Shared", "Version"]
+
+Version = tuple[int, str]
+"""Hybrid timestamp, and the node that issued it."""
+
+_MISSING: Any = object()
+
+
+class Shared:
+    """The merge of one table, and what this node holds of it."""
+
+    def __init__(
+        self,
+        state: OwnedState,
+        *,
+        node: str,
+        clock: HybridLogicalClock | None = None,
+        horizon: float = 86_400.0,
+        adopt_after: float = 2.0,
+    ) -> None:
+        self.node = node
+        self.rows: dict[Key, Value] = {}
+        self.versions: dict[Key, Version] = {}
+        self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0, "superseded": 0}
+        self._state = state
+        self._log = state.log
+        self._definition = state.definition
+        self._clock = clock or HybridLogicalClock()
+        self._horizon = horizon
+        self._adopt_after = adopt_after
+        # Keys whose latest version nobody is known to hold, and since when.
+        self._orphans: dict[Key, float] = {}
+        self._next_sweep = 0.0
+
+    # -- writing
+
+    def write(self, key: Key, value: Value, wall: float) -> tuple[int, Value]:
+        """Set a row; the number it travels under, and the value as it now stands.
+
+        Raises:
+            BadKeyError, BadValueError: nothing changed.
+        """
+        definition = self._definition
+        encode_key(definition.name, key, definition.max_key_bytes)
+        value = canonical(definition.name, value)
+        encode_value(definition.name, value, definition.max_value_bytes)
+        self._put(key, self._next_version(key, wall), value)
+        return self._log.position, value
+
+    def delete(self, key: Key, wall: float) -> int | None:
+        """Leave a tombstone; the number it travels under, None where there was no row.
+
+        Raises:
+            BadKeyError: nothing changed.
+        """
+        definition = self._definition
+        encode_key(definition.name, key, definition.max_key_bytes)
+        if key not in self.rows:
+            return None
+        self._put(key, self._next_version(key, wall), _MISSING)
+        return self._log.position
+
+    # -- what peers do
+
+    def merge(self, change: Change, now: float, wall: float) -> Change | None:
+        """Rows that a peer holds changed; what that changes for readers, if anything."""
+        written: dict[Key, Value] = {}
+        deleted: list[Key] = []
+        versions = self.versions
+        latest = 0
+        for key, row in change.written.items():
+            version = _version_of(row)
+            if version is None:
+                self.counts["malformed"] += 1
+                continue
+            mine = versions.get(key)
+            if mine is None or version > mine:
+                latest = max(latest, version[0])
+                versions[key] = version
+                self._orphans.pop(key, None)
+                self._let_go(key)
+                if len(row) == 3:
+                    self.rows[key] = written[key] = row[2]
+                elif self.rows.pop(key, _MISSING) is not _MISSING:
+                    deleted.append(key)
+            elif version == mine:
+                self._orphans.pop(key, None)
+                if change.owner < self.node:
+                    # Both of us took it over; one is enough.
+                    self._let_go(key)
+        if latest:
+            try:
+                self._clock.observe(latest, wall)
+            except ClockSkewError:
+                self.counts["skewed"] += 1
+        self._find_orphans(change.deleted, now)
+        if not written and not deleted:
+            return None
+        return Change(change.table, change.owner, written, deleted)
+
+    def adopt_from(self, peer: str) -> None:
+        """``peer`` has lost what it held: take it over, if that falls to this node."""
+        replica = self._state.replicas.get(peer)
+        if replica is None or not self._first(besides=peer):
+            return
+        for key, row in replica.rows.items():
+            version = _version_of(row)
+            if (
+                version is not None
+                and version == self.versions.get(key)
+                and not self._held(key, besides=peer)
+            ):
+                self._adopt(key)
+
+    def tick(self, now: float, wall: float) -> list[Key]:
+        """Take over what stayed without a holder; collect old tombstones, and name them. About 1/s."""
+        forgotten: list[Key] = []
+        if self._orphans:
+            # The first node alive does it; the others only if it did not.
+            patience = self._adopt_after if self._first() else 3 * self._adopt_after
+            due = [key for key, since in self._orphans.items() if now - since >= patience]
+            for key in due:
+                del self._orphans[key]
+                if self._is_spent(key, wall):
+                    forgotten.append(key)
+                elif not self._held(key):
+                    self._adopt(key)
+        if now >= self._next_sweep:
+            self._next_sweep = now + max(1.0, self._horizon / 20)
+            forgotten += [key for key in self.versions if self._is_spent(key, wall)]
+        for key in forgotten:
+            self._forget(key)
+        return forgotten
+
+    def restore(self, rows: dict[Key, Value], now: float, wall: float) -> None:
+        """What the disc held. Rows whose fate may have been forgotten since are left out."""
+        for key, row in rows.items():
+            version = _version_of(row)
+            if version is None or (len(row) == 2 and self._is_old(version, wall)):
+                continue
+            self.versions[key] = version
+            if len(row) == 3:
+                self.rows[key] = row[2]
+            self._orphans[key] = now
+
+    def packed(self, key: Key) -> Value:
+        """The row as it travels and stands on disc; None where it is forgotten."""
+        version = self.versions.get(key)
+        if version is None:
+            return None
+        return [*version, self.rows[key]] if key in self.rows else [*version]
+
+    @property
+    def position(self) -> int:
+        """The number under which everything written so far travels."""
+        return self._log.position
+
+    @property
+    def tombstones(self) -> int:
+        """How many deleted rows are remembered."""
+        return len(self.versions) - len(self.rows)
+
+    # -- inside
+
+    def _next_version(self, key: Key, wall: float) -> Version:
+        stamp = self._clock.tick(wall)
+        before = self.versions.get(key)
+        if before is not None and before[0] >= stamp:
+            stamp = before[0] + 1
+        return stamp, self.node
+
+    def _put(self, key: Key, version: Version, value: Value) -> None:
+        self.versions[key] = version
+        self._orphans.pop(key, None)
+        if value is _MISSING:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = value
+        self._log.write(key, self.packed(key))
+
+    def _adopt(self, key: Key) -> None:
+        row = self.packed(key)
+        if row is not None:
+            self._log.write(key, row)
+            self.counts["adopted"] += 1
+
+    def _let_go(self, key: Key) -> None:
+        if key in self._log.rows:
+            self._log.delete(key)
+            self.counts["superseded"] += 1
+
+    def _held(self, key: Key, *, besides: str | None = None) -> bool:
+        """Whether someone holds the latest version we know of."""
+        version = self.versions.get(key)
+        if key in self._log.rows:
+            return True
+        return any(
+            key in replica.rows and _version_of(replica.rows[key]) == version
+            for owner, replica in self._state.replicas.items()
+            if owner != besides
+        )
+
+    def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
+        for key in keys:
+            if key in self.versions and key not in self._orphans and not self._held(key):
+                self._orphans[key] = now
+
+    def _first(self, *, besides: str | None = None) -> bool:
+        """Whether this node's name comes before those of all others that are up."""
+        others = [o for o, r in self._state.replicas.items() if r.up and r.refused is None and o != besides]
+        return all(self.node < other for other in others)
+
+    def _forget(self, key: Key) -> None:
+        if self.versions.pop(key, None) is None:
+            return
+        self._orphans.pop(key, None)
+        if key in self._log.rows:
+            self._log.delete(key)
+        self.counts["collected"] += 1
+
+    def _is_spent(self, key: Key, wall: float) -> bool:
+        """Whether it is a tombstone that nobody needs any more."""
+        if key in self.rows:
+            return False
+        version = self.versions.get(key)
+        return version is not None and self._is_old(version, wall)
+
+    def _is_old(self, version: Version, wall: float) -> bool:
+        return wall - HybridLogicalClock.wall_of(version[0]) > self._horizon
+
+
+def _version_of(row: Value) -> Version | None:
+    if type(row) is list and len(row) in (2, 3) and type(row[0]) is int and type(row[1]) is str:
+        return row[0], row[1]
+    return None

@@ -1,0 +1,147 @@
+"""The face of shared tables: one row a key, whoever wrote it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from gossamer.clock import Clock
+from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.replica import Change
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.shared import Shared
+from gossamer.mnesia_like.table import ReplicatedTable, TableOwner
+from gossamer.mnesia_like.values import Key, Value, encode, encode_key
+
+__all__ = ["NoMajorityError", "SharedTable"]
+
+
+class NoMajorityError(UnavailableError):
+    """A table created with ``majority=True`` was written where most of its nodes cannot be reached."""
+
+    def __init__(self, table: str, *, reachable: int, nodes: int) -> None:
+        self.table = table
+        self.reachable = reachable
+        self.nodes = nodes
+        super().__init__(
+            f"table {table!r} needs a majority: {reachable} of its {nodes} nodes can be reached, expected at "
+            f"least {nodes // 2 + 1}; write on the other side of the split, or wait until it heals"
+        )
+
+
+class SharedTable(ReplicatedTable):
+    """A table that every node writes. ``reach``: how many of its nodes can be reached, and of how many."""
+
+    def __init__(
+        self,
+        definition: TableDef,
+        core: Shared,
+        *,
+        node: str,
+        clock: Clock,
+        disc: DiscQueue | None = None,
+        owner: TableOwner | None = None,
+        visible: Callable[[], int],
+        reach: Callable[[], tuple[int, int]],
+    ) -> None:
+        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible)
+        self.core = core
+        self._clock = clock
+        self._reach = reach
+
+    # -- reading
+
+    def read(self, key: Key, default: Value = None) -> Value:
+        """The value of ``key``."""
+        return self.core.rows.get(key, default)
+
+    def rows(self) -> Mapping[Key, Value]:
+        """All rows."""
+        return self.core.rows
+
+    def __len__(self) -> int:
+        return len(self.core.rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.core.rows
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.core.rows)
+
+    # -- writing
+
+    def write(self, key: Key, value: Value) -> int:
+        """Set a row; the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, BadValueError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self._check()
+        number, value = self.core.write(key, value, self._clock.wall())
+        self._stored((key,))
+        self._owner.written(self)
+        if self._subscriptions:
+            self.dispatch(Change(self.name, self.node, {key: value}, ()))
+        return number
+
+    def delete(self, key: Key) -> int:
+        """Remove a row; the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self._check()
+        number = self.core.delete(key, self._clock.wall())
+        if number is None:
+            return self.core.position
+        self._stored((key,))
+        self._owner.written(self)
+        if self._subscriptions:
+            self.dispatch(Change(self.name, self.node, {}, (key,)))
+        return number
+
+    # -- what the store does with it
+
+    def absorb(self, change: Change) -> None:
+        """Rows that a peer holds changed."""
+        merged = self.core.merge(change, self._clock.monotonic(), self._clock.wall())
+        self._owner.written(self)
+        if self._disc is not None:
+            self._stored(change.written)
+        if merged is not None and self._subscriptions:
+            self.dispatch(merged)
+
+    def adopt_from(self, peer: str) -> None:
+        """A peer comes back without what it held."""
+        self.core.adopt_from(peer)
+        self._owner.written(self)
+
+    def tick(self) -> None:
+        """Time passed."""
+        forgotten = self.core.tick(self._clock.monotonic(), self._clock.wall())
+        self._stored(forgotten)
+        self._owner.written(self)
+
+    def restore(self, rows: dict[Key, Value]) -> None:
+        """Take over what the disc held; before anyone else uses the table."""
+        self.core.restore(rows, self._clock.monotonic(), self._clock.wall())
+
+    # -- inside
+
+    def _check(self) -> None:
+        if self._disc is not None:
+            self._disc.check()
+        if self.definition.majority:
+            reachable, nodes = self._reach()
+            if 2 * reachable <= nodes:
+                raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
+
+    def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
+        """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""
+        if self._disc is None:
+            return
+        definition = self.definition
+        for key in keys:
+            packed = self.core.packed(key)
+            encoded = None if packed is None else encode(packed)
+            self._disc.put(self.name, encode_key(self.name, key, definition.max_key_bytes), encoded)

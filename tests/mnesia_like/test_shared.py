@@ -1,0 +1,312 @@
+"""Shared tables: the latest version wins everywhere, deleted rows stay deleted, dead holders lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from gossamer.clock import HybridLogicalClock
+from gossamer.mnesia_like import BadTableError, Change, Disc, NoMajorityError, Store
+from gossamer.mnesia_like.replication import Action
+from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.shared import Shared
+from gossamer.testing import SimNetwork, seeds
+
+from .fakes import Lossy, Machine
+from .hub import Hub, host, until
+
+DEFINITION = TableDef(name="routes", replication="shared", grace=20.0)
+NAMES = ["a", "b", "c"]
+EPOCH = 1_700_000_000.0
+
+
+class Sharing(Lossy):
+    """Machines with a shared table each, whose wall clocks are hours apart."""
+
+    def __init__(self, seed: int, names: list[str], *, skew: float = 3600.0, **options: Any) -> None:
+        self.skews = {name: i * skew for i, name in enumerate(names)}
+        self.shared: dict[str, Shared] = {}
+        self.seen: dict[str, dict[Any, Any]] = {}
+        self.crashed: set[str] = set()
+        # Every version ever written: (key, version) to value, None for a deletion.
+        self.history: dict[tuple[Any, tuple[int, str]], Any] = {}
+        super().__init__(seed, names, definition=DEFINITION, **options)
+
+    def wall(self, name: str) -> float:
+        return EPOCH + self.now + self.skews[name]
+
+    def core(self, machine: Machine) -> Shared:
+        core = self.shared.get(machine.name)
+        if core is None:
+            core = Shared(machine.state, node=machine.name)
+            self.shared[machine.name] = core
+            self.seen[machine.name] = {}
+        return core
+
+    def put(self, name: str, key: Any, value: Any) -> None:
+        core = self.core(self.machines[name])
+        if value is None:
+            core.delete(key, self.wall(name))
+            self.seen[name].pop(key, None)
+        else:
+            core.write(key, value, self.wall(name))
+            self.seen[name][key] = value
+        if key in core.versions:
+            self.history[key, core.versions[key]] = core.rows.get(key)
+
+    def crash(self, name: str) -> None:
+        self.crashed.add(name)
+        self.shared.pop(name, None)
+        super().crash(name)
+
+    def run(self, machine: Machine, actions: list[Action]) -> None:
+        super().run(machine, actions)
+        core = self.core(machine)
+        merged = False
+        for action in actions:
+            if isinstance(action, Change):
+                merged = True
+                change = core.merge(action, self.now, self.wall(machine.name))
+                if change is not None:
+                    self.seen[machine.name].update(change.written)
+                    for key in change.deleted:
+                        del self.seen[machine.name][key]
+        if merged:
+            self.run(machine, machine.core.flush(self.now))
+
+    def ticked(self, machine: Machine) -> None:
+        self.core(machine).tick(self.now, self.wall(machine.name))
+        self.run(machine, machine.core.flush(self.now))
+
+    def _up(self, machine: Machine, peer: Machine) -> None:
+        replica = machine.state.replicas.get(peer.name)
+        if replica is not None and replica.creation not in (0, peer.core.creation):
+            self.core(machine).adopt_from(peer.name)
+        super()._up(machine, peer)
+
+    def check(self) -> None:
+        cores = [self.shared[name] for name in self.machines]
+        for core in cores:
+            assert core.versions == cores[0].versions
+            assert core.rows == cores[0].rows
+            assert self.seen[core.node] == core.rows
+            for key, version in core.versions.items():
+                assert self.history[key, version] == core.rows.get(key)
+        for key, version in self.history:
+            if version[1] not in self.crashed:
+                assert cores[0].versions[key] >= version
+        holders = [k for m in self.machines.values() for k in m.state.log.rows]
+        assert sorted(holders) == sorted(cores[0].versions)
+
+
+steps = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
+    st.tuples(st.just("flush"), st.sampled_from(NAMES)),
+    st.tuples(st.just("partition"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("heal"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("restart"), st.sampled_from(NAMES)),
+    st.tuples(st.just("advance"), st.sampled_from([0.01, 0.3, 2.0, 30.0])),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.sampled_from([0.0, 0.1, 0.4]),
+    log_bytes=st.sampled_from([64, 8 * 1024 * 1024]),
+    script=st.lists(steps, max_size=60),
+)
+def test_all_copies_agree_on_the_latest_version(
+    seed: int, loss: float, log_bytes: int, script: list[tuple[Any, ...]]
+) -> None:
+    """No write of a node that lived is lost to an older one, each row has one holder, whatever happened."""
+    note(f"seed={seed}")
+    net = Sharing(seed, NAMES, loss=loss, retry=0.5, log_bytes=log_bytes)
+    for step in script:
+        match step:
+            case ("put", name, key, value):
+                if name in net.machines:
+                    net.put(name, key, value)
+            case ("flush", name):
+                if name in net.machines:
+                    net.flush(name)
+            case ("partition", one, two):
+                net.partition(one, two)
+            case ("heal", one, two):
+                net.heal(one, two)
+            case ("restart", name):
+                if name not in net.machines:
+                    net.boot(name)
+                elif len(net.machines) > 1:
+                    net.crash(name)
+            case ("advance", seconds):
+                net.advance(seconds)
+    net.settle()
+    if net.machines:
+        net.check()
+
+
+def test_a_deleted_row_never_comes_back() -> None:
+    """Not even from a node that slept through the deletion."""
+    net = Sharing(1, NAMES, loss=0.0)
+    net.put("a", "k", 1)
+    net.flush("a")
+    net.advance(1)
+    net.partition("a", "c")
+    net.partition("b", "c")
+    net.put("b", "k", None)
+    net.flush("b")
+    net.advance(3600)
+    assert net.shared["c"].rows == {"k": 1}
+    net.settle()
+    net.check()
+    assert net.shared["c"].rows == {}
+
+
+def test_rows_of_a_dead_holder_reach_those_who_join_later() -> None:
+    """A survivor holds them under their old version."""
+    net = Sharing(1, ["a", "b", "c"], loss=0.0)
+    net.crash("c")
+    net.put("b", "k", 1)
+    net.flush("b")
+    net.advance(1)
+    version = net.shared["a"].versions["k"]
+    net.crash("b")
+    net.advance(60)
+    net.boot("c")
+    net.advance(5)
+    assert net.shared["c"].rows == {"k": 1}
+    assert net.shared["c"].versions == {"k": version}
+
+
+def test_a_holder_that_restarts_at_once_is_given_its_rows_back() -> None:
+    """It is not loaded before it has them."""
+    net = Sharing(1, ["a", "b", "c"], loss=0.0)
+    net.put("b", "k", 1)
+    net.flush("b")
+    net.advance(1)
+    net.crash("b")
+    net.boot("b")
+    machine = net.machines["b"]
+    for _ in range(1000):
+        net.advance(0.001)
+        if not machine.core.not_loaded("routes"):
+            break
+    assert net.shared["b"].rows == {"k": 1}
+
+
+def test_tombstones_are_collected_after_the_horizon() -> None:
+    """And not before."""
+    store = Shared(
+        Machine("a", 1, 0.0, DEFINITION).state, node="a", horizon=100.0, clock=HybridLogicalClock()
+    )
+    store.write("k", 1, EPOCH)
+    store.delete("k", EPOCH)
+    assert store.tick(0.0, EPOCH + 99.0) == []
+    assert store.tombstones == 1
+    assert store.tick(10.0, EPOCH + 101.0) == ["k"]
+    assert store.tombstones == 0
+
+
+def test_a_clock_set_back_an_hour_still_writes() -> None:
+    """What was read is overwritten, whatever the wall says."""
+    core = Shared(Machine("a", 1, 0.0, DEFINITION).state, node="a")
+    core.write("k", 1, EPOCH)
+    before = core.versions["k"]
+    core.write("k", 2, EPOCH - 3600)
+    assert core.versions["k"] > before
+
+
+def test_a_peers_clock_far_ahead_is_counted_and_does_not_stop_us() -> None:
+    """Its row is taken; our clock stays; our next write of that row is later all the same."""
+    core = Shared(Machine("a", 1, 0.0, DEFINITION).state, node="a")
+    future = HybridLogicalClock().tick(EPOCH + 86_400)
+    core.merge(Change("routes", "b", {"k": [future, "b", 1]}, ()), 0.0, EPOCH)
+    assert core.counts["skewed"] == 1
+    core.write("k", 2, EPOCH)
+    core.write("other", 2, EPOCH)
+    assert core.versions["k"] == (future + 1, "a")
+    assert HybridLogicalClock.wall_of(core.versions["other"][0]) == EPOCH
+
+
+@pytest.mark.parametrize("row", [None, 1, [], [1], ["x", "b", 1], [1, 2, 3], [1, "b", 2, 3]])
+def test_a_row_without_a_version_is_ignored(row: Any) -> None:
+    """Counted, and nothing else of the frame suffers."""
+    core = Shared(Machine("a", 1, 0.0, DEFINITION).state, node="a")
+    change = core.merge(Change("routes", "b", {"bad": row, "good": [1, "b", 2]}, ()), 0.0, EPOCH)
+    assert change is not None
+    assert change.written == {"good": 2}
+    assert core.counts["malformed"] == 1
+
+
+@seeds(2)
+async def test_a_split_serves_both_sides_and_merges(sim: SimNetwork) -> None:
+    """Writes on both sides; the later of two to one key wins; events tell it."""
+    hub = Hub()
+    async with host("a", hub, clock=sim.host("1").clock) as a, host("b", hub, clock=sim.host("2").clock) as b:
+        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+        assert await ta.visible(ta.write("k", 0))
+        hub.partition("a", "b")
+        await asyncio.sleep(1)
+        ta.write("k", 1)
+        ta.write("left", 1)
+        await asyncio.sleep(1)
+        tb.write("k", 2)
+        tb.delete("nothing")
+        events: list[Any] = []
+        ta.subscribe(events.extend)
+        hub.heal("a", "b")
+        await asyncio.sleep(1)
+        assert dict(ta.rows()) == dict(tb.rows()) == {"k": 2, "left": 1}
+        assert events == [("write", "b", "k", 2)]
+        assert a.store.table_info("t")["size"] == 2
+
+
+async def test_a_majority_table_refuses_writes_on_the_smaller_side() -> None:
+    """Three nodes; the one that is alone may read."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
+        tables = [await h.store.create_table("t", replication="shared", majority=True) for h in (a, b, c)]
+        assert await tables[0].visible(tables[0].write("k", 1))
+        hub.partition("a", "c")
+        hub.partition("b", "c")
+        await until(lambda: not c.store.replication.peers() and len(a.store.replication.peers()) == 1)
+        for attempt in (lambda: tables[2].write("k", 2), lambda: tables[2].delete("k")):
+            with pytest.raises(NoMajorityError, match="1 of its 3 nodes can be reached, expected at least 2"):
+                attempt()
+        assert tables[2].read("k") == 1
+        tables[0].write("k", 3)
+        hub.heal("a", "c")
+        await until(lambda: tables[2].read("k") == 3)
+        tables[2].write("k", 4)
+
+
+async def test_a_shared_table_comes_back_from_disc(tmp_path: Path) -> None:
+    """With its versions and tombstones, and is offered to peers again."""
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path)) as a:
+        table = await a.store.create_table("t", replication="shared", storage="disc_copies")
+        table.write("k", {"v": 1})
+        table.write("gone", 1)
+        table.delete("gone")
+        version = table.core.versions["k"]
+        await table.durable()
+    async with host("a", disc=Disc(path)) as a:
+        table = await a.store.create_table("t", replication="shared", storage="disc_copies")
+        assert dict(table.rows()) == {"k": {"v": 1}}
+        assert table.core.versions["k"] == version
+        assert table.core.tombstones == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"replication": "shared", "type": "bag"}, {"majority": True}, {"tombstone_horizon": -1}]
+)
+async def test_what_a_shared_table_cannot_be(options: dict[str, Any]) -> None:
+    """The option is named."""
+    with pytest.raises(BadTableError):
+        await Store(node="a", creation=1).create_table("t", **options)
