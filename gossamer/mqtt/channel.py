@@ -1,16 +1,14 @@
-"""A channel: one client's connection, from its first byte to its last.
+"""A channel: one client's connection, from its first byte to its last, as a process without a task.
 
-The only code that sees raw reads. A read is parsed whole, in one loop, and the packets that make up nearly
-all traffic (PUBLISH of QoS 0 and 1 without flags or properties, PUBACK) are handled in that loop without
-being decoded; every other packet goes through the codec to ``handlers``.
+It feeds whole reads to ``intake``, keeps what belongs to the connection rather than to the session (a
+partial packet, acknowledgements that wait for peers, the will, who made it stop reading), and writes what a
+turn brought.
 
 Rules: 1. No task, future or timer per message; none per connection either, but while a client is being
-authenticated.  2. Two publishes that begin with the same bytes (same size, same topic) are found out by
-comparing those bytes, and QoS 0 ones that follow one another under one plan travel as one slice.  3. What
-came before a malformed packet counts; nothing after it does.  4. PUBACK and PUBREC go out in the order of
-the publishes ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), each when its message is safe on every node that must
-deliver it.  5. A channel holds at most one partial packet, and stops reading while what it owes its client
-or its subscribers piles up.
+authenticated.  2. PUBACK and PUBREC go out in the order of the publishes ([MQTT-4.6.0-2], [MQTT-4.6.0-3]),
+each when its message is safe on every node that must deliver it.  3. At most one partial packet is held,
+and nothing is read while what the client is owed, or what it does to others, piles up.  4. Whatever a
+client provokes ends its own channel at worst.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ import structlog
 from gossamer.mqtt.decode import decode
 from gossamer.mqtt.encode import encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
-from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan, drop_qos0
+from gossamer.mqtt.fanout import Plan, drop_qos0
 from gossamer.mqtt.framing import frame
-from gossamer.mqtt.handlers import handle, unexpected_ack
+from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
@@ -154,7 +152,7 @@ class Channel(Port, asyncio.Protocol):
             self._parts = None
         if not data:
             return
-        pos = self._intake(data) if self._state == UP else self._first(data)
+        pos = take(self, data) if self._state == UP else self._first(data)
         if pos < len(data) and self._state != CLOSED:
             self._keep(data, pos)
 
@@ -188,174 +186,6 @@ class Channel(Port, asyncio.Protocol):
             self.pause_reading(DECIDING)
         return len(data)
 
-    def _intake(self, data: bytes) -> int:
-        """Take every whole packet of ``data``; the position where a partial one starts."""
-        hub = self.hub
-        cache_get = self.broker.cache_get
-        session = self.session
-        inflight = session.inflight
-        v5 = self.version == V5
-        skip = 1 if v5 else 0
-        version = V5 if v5 else V4
-        end = len(data)
-        pos = 0
-        # The last publish: how its packet began, up to the topic's end, and how long it was.
-        prefix = b""
-        total = 0
-        pure = False
-        sinks: tuple[Session, ...] = ()
-        plan: Plan | None = None
-        qos = 0
-        # The run of QoS 0 publishes under way.
-        run: Plan | None = None
-        run_start = 0
-        run_count = 0
-        # Publishes of QoS 1 that peers must have before they are acknowledged, and acknowledgements due now.
-        far: list[bytes] = []
-        far_acks: list[bytes] = []
-        far_plan: Plan | None = None
-        acks: list[bytes] = []
-        acked = False
-        try:
-            while pos < end:
-                if total and data.startswith(prefix, pos):
-                    stop = pos + total
-                    if stop > end:
-                        break
-                    if not qos:
-                        run_count += 1
-                        pos = stop
-                        continue
-                else:
-                    at = pos + 2
-                    if at > end:
-                        break
-                    first = data[pos]
-                    length = data[pos + 1]
-                    if length > 0x7F:
-                        at, stop = frame(data, pos, end, self.broker.max_packet)
-                        if at == 0:
-                            break
-                    else:
-                        stop = at + length
-                    if stop > end:
-                        break
-                    fast = first == 0x30 or first == 0x32
-                    if fast:
-                        topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
-                        body = topic_end + (first & 2)
-                        # Topic aliases and properties are for the codec.
-                        fast = body + skip <= stop and topic_end > at + 2 and not (v5 and data[body])
-                    if fast:
-                        topic = data[at + 2 : topic_end]
-                        route = cache_get(topic)
-                        if route is None:
-                            route = self.broker.resolve(topic)
-                        plan = route.plan or compile_plan(route)
-                        qos = first & 2
-                        total = stop - pos
-                        if not qos:
-                            prefix = data[pos : topic_end + skip]
-                            if plan is not run or not run_count:
-                                if run is not None and run_count:
-                                    hub.run(run, data[run_start:pos], run_count, version, session)
-                                run = plan
-                                run_start = pos
-                                run_count = 0
-                            run_count += 1
-                            pos = stop
-                            continue
-                        prefix = data[pos:topic_end]
-                        pure = plan.pure5 if v5 else plan.pure4
-                        sinks = plan.q1_5 if v5 else plan.q1_4
-                    elif first == 0x40 and stop - at == 2:
-                        if run_count:
-                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                            run_count = 0
-                        packet_id = data[at] << 8 | data[at + 1]
-                        packet = inflight.get(packet_id)
-                        if packet is not None and packet[0] & 0xF6 == 0x32:
-                            del inflight[packet_id]
-                            acked = True
-                        else:
-                            unexpected_ack(self)
-                        pos = stop
-                        continue
-                    else:
-                        if run_count:
-                            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                            run_count = 0
-                        if far:
-                            self._forward(far_plan, far, far_acks)
-                            far, far_acks = [], []
-                        if acks:
-                            self.acknowledge(b"".join(acks), len(acks))
-                            acks = []
-                        total = 0
-                        handle(self, first, data[at:stop])
-                        pos = stop
-                        if self._state != UP:
-                            return end
-                        continue
-                # One publish of QoS 1.
-                if run_count:
-                    hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                    run_count = 0
-                at = pos + len(prefix)
-                identifier = data[at : at + 2]
-                at += 2
-                if identifier == b"\0\0":
-                    raise violation("MQTT-2.2.1-3" if v5 else "MQTT-2.3.1-1", "packet identifier is 0")
-                if v5 and data[at]:
-                    # Same size and topic as the one before it, but with properties.
-                    total = 0
-                    continue
-                tail = data[at:stop]
-                hub.received += 1
-                if pure:
-                    for sink in sinks:
-                        if len(sink.inflight) < sink.window:
-                            sink.send(prefix, tail)
-                        else:
-                            sink.enqueue(prefix, tail)
-                    hub.sent += len(sinks)
-                    acks.append(b"\x40\x02" + identifier)
-                else:
-                    plan = cast("Plan", plan)
-                    hub.one(plan, prefix, tail, version, session)
-                    if plan.peers:
-                        if acks:
-                            self.acknowledge(b"".join(acks), len(acks))
-                            acks = []
-                        if far and far_plan is not plan:
-                            self._forward(far_plan, far, far_acks)
-                            far, far_acks = [], []
-                        far_plan = plan
-                        if v5:
-                            far.append(V5_MARK)
-                        far.append(data[pos:stop])
-                        far_acks.append(b"\x40\x02" + identifier)
-                    else:
-                        if far:
-                            self._forward(far_plan, far, far_acks)
-                            far, far_acks = [], []
-                        acks.append(b"\x40\x02" + identifier)
-                pos = stop
-        finally:
-            if run_count:
-                hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-            if far:
-                self._forward(far_plan, far, far_acks)
-            if acks:
-                self.acknowledge(b"".join(acks), len(acks))
-        if acked and (session.queue or session.resend):
-            session.pump()
-        if pos:
-            self.seen = hub.now()
-        if hub.pressure and plan is not None:
-            hub.pressure.hold_up(self, plan.sessions, plan.peers)
-        return pos
-
     # Acknowledgements, in order.
 
     def acknowledge(self, acks: bytes, count: int) -> None:
@@ -365,9 +195,6 @@ class Channel(Port, asyncio.Protocol):
             self._owe(count)
         else:
             self.session.push(acks)
-
-    def _forward(self, plan: Plan | None, records: list[bytes], acks: list[bytes]) -> None:
-        self.forward(cast("Plan", plan), b"".join(records), b"".join(acks), len(acks))
 
     def forward(self, plan: Plan, record: bytes, acks: bytes, count: int) -> None:
         """Send ``record`` to every peer of ``plan``; ``acks`` go to the client once all of them are safe."""

@@ -6,7 +6,8 @@ in, and the reading side is the channel's loop once more, without acknowledgemen
 batch goes to the sessions of this node only.
 
 Rules: 1. A record that cannot be read ends its batch, is counted and logged: it comes from an authenticated
-node, so it is a bug, not an attack to answer.  2. What is retained is kept here too when it arrives here.
+node, so it is a bug, not an attack to answer.  2. What a peer sends
+is not retained here: it would be out of date as soon as no session here subscribes to the topic any more.
 """
 
 from __future__ import annotations
@@ -148,8 +149,6 @@ class Ingest:
         packet = decode_publish(first & 7, data[at:stop], version)
         broker = self._broker
         message = Message.of(packet, topic=packet.topic, publisher=None, now=broker.hub.now())
-        if message.retain:
-            broker.retain(message)
         broker.hub.received += 1
         broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
         return stop

@@ -1,0 +1,200 @@
+"""The loop that takes whole reads apart: the publish path from bytes to plans.
+
+Its shape is its speed. It looks at each packet once, in place; PUBLISH of QoS 0 and 1 without flags or
+properties, and PUBACK, are served here, anything else goes through the codec to ``handlers``.
+
+Rules: 1. A publish that begins like the one before it, up to the end of its topic, has its length and its
+plan. 2. QoS 0 publishes that follow one another under one plan are one run, handed on as one slice.  3.
+Acknowledgements of a read are one piece of output, those that wait for peers one record and one entry.  4.
+Before anything is done out of line, what came before it is handed on: the order of arrival is the order of
+effect, also when a malformed packet ends the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from gossamer.mqtt.errors import violation
+from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.handlers import handle, unexpected_ack
+from gossamer.mqtt.packets import V4, V5
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.channel import Channel
+    from gossamer.mqtt.session import Session
+
+__all__ = ["take"]
+
+
+def take(channel: Channel, data: bytes) -> int:
+    """Take every whole packet of ``data``; the position where a partial one starts."""
+    hub = channel.hub
+    cache_get = channel.broker.cache_get
+    session = channel.session
+    inflight = session.inflight
+    v5 = channel.version == V5
+    skip = 1 if v5 else 0
+    version = V5 if v5 else V4
+    end = len(data)
+    pos = 0
+    # The last publish: how its packet began, up to the topic's end, and how long it was.
+    prefix = b""
+    total = 0
+    pure = False
+    sinks: tuple[Session, ...] = ()
+    plan: Plan | None = None
+    qos = 0
+    # The run of QoS 0 publishes under way.
+    run: Plan | None = None
+    run_start = 0
+    run_count = 0
+    # Publishes of QoS 1 that peers must have before they are acknowledged, and acknowledgements due now.
+    far: list[bytes] = []
+    far_acks: list[bytes] = []
+    far_plan: Plan | None = None
+    acks: list[bytes] = []
+    acked = False
+    try:
+        while pos < end:
+            if total and data.startswith(prefix, pos):
+                stop = pos + total
+                if stop > end:
+                    break
+                if not qos:
+                    run_count += 1
+                    pos = stop
+                    continue
+            else:
+                at = pos + 2
+                if at > end:
+                    break
+                first = data[pos]
+                length = data[pos + 1]
+                if length > 0x7F:
+                    at, stop = frame(data, pos, end, channel.broker.max_packet)
+                    if at == 0:
+                        break
+                else:
+                    stop = at + length
+                if stop > end:
+                    break
+                fast = first == 0x30 or first == 0x32
+                if fast:
+                    topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
+                    body = topic_end + (first & 2)
+                    # Topic aliases and properties are for the codec.
+                    fast = body + skip <= stop and topic_end > at + 2 and not (v5 and data[body])
+                if fast:
+                    topic = data[at + 2 : topic_end]
+                    route = cache_get(topic)
+                    if route is None:
+                        route = channel.broker.resolve(topic)
+                    plan = route.plan or compile_plan(route)
+                    qos = first & 2
+                    total = stop - pos
+                    if not qos:
+                        prefix = data[pos : topic_end + skip]
+                        if plan is not run or not run_count:
+                            if run is not None and run_count:
+                                hub.run(run, data[run_start:pos], run_count, version, session)
+                            run = plan
+                            run_start = pos
+                            run_count = 0
+                        run_count += 1
+                        pos = stop
+                        continue
+                    prefix = data[pos:topic_end]
+                    pure = plan.pure5 if v5 else plan.pure4
+                    sinks = plan.q1_5 if v5 else plan.q1_4
+                elif first == 0x40 and stop - at == 2:
+                    if run_count:
+                        hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
+                        run_count = 0
+                    packet_id = data[at] << 8 | data[at + 1]
+                    packet = inflight.get(packet_id)
+                    if packet is not None and packet[0] & 0xF6 == 0x32:
+                        del inflight[packet_id]
+                        acked = True
+                    else:
+                        unexpected_ack(channel)
+                    pos = stop
+                    continue
+                else:
+                    if run_count:
+                        hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
+                        run_count = 0
+                    if far:
+                        _forward(channel, far_plan, far, far_acks)
+                        far, far_acks = [], []
+                    if acks:
+                        channel.acknowledge(b"".join(acks), len(acks))
+                        acks = []
+                    total = 0
+                    handle(channel, first, data[at:stop])
+                    pos = stop
+                    if not channel.is_up:
+                        return end
+                    continue
+            # One publish of QoS 1.
+            if run_count:
+                hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
+                run_count = 0
+            at = pos + len(prefix)
+            identifier = data[at : at + 2]
+            at += 2
+            if identifier == b"\0\0":
+                raise violation("MQTT-2.2.1-3" if v5 else "MQTT-2.3.1-1", "packet identifier is 0")
+            if v5 and data[at]:
+                # Same size and topic as the one before it, but with properties.
+                total = 0
+                continue
+            tail = data[at:stop]
+            hub.received += 1
+            if pure:
+                for sink in sinks:
+                    if len(sink.inflight) < sink.window:
+                        sink.send(prefix, tail)
+                    else:
+                        sink.enqueue(prefix, tail)
+                hub.sent += len(sinks)
+                acks.append(b"\x40\x02" + identifier)
+            else:
+                plan = cast("Plan", plan)
+                hub.one(plan, prefix, tail, version, session)
+                if plan.peers:
+                    if acks:
+                        channel.acknowledge(b"".join(acks), len(acks))
+                        acks = []
+                    if far and far_plan is not plan:
+                        _forward(channel, far_plan, far, far_acks)
+                        far, far_acks = [], []
+                    far_plan = plan
+                    if v5:
+                        far.append(V5_MARK)
+                    far.append(data[pos:stop])
+                    far_acks.append(b"\x40\x02" + identifier)
+                else:
+                    if far:
+                        _forward(channel, far_plan, far, far_acks)
+                        far, far_acks = [], []
+                    acks.append(b"\x40\x02" + identifier)
+            pos = stop
+    finally:
+        if run_count:
+            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
+        if far:
+            _forward(channel, far_plan, far, far_acks)
+        if acks:
+            channel.acknowledge(b"".join(acks), len(acks))
+    if acked and (session.queue or session.resend):
+        session.pump()
+    if pos:
+        channel.seen = hub.now()
+    if hub.pressure and plan is not None:
+        hub.pressure.hold_up(channel, plan.sessions, plan.peers)
+    return pos
+
+
+def _forward(channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes]) -> None:
+    channel.forward(cast("Plan", plan), b"".join(records), b"".join(acks), len(acks))
