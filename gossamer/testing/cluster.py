@@ -1,0 +1,231 @@
+"""Whole nodes on a simulated network: real code from gossip to dispatcher, only sockets and clock replaced.
+
+Node ``n`` lives on host ``10.0.0.n`` and listens for MQTT clients there; clients live on hosts of their own,
+so that a cut between nodes leaves them connected. Rules: 1. Everything random comes from the network's seed.
+2. A crash takes the host first and the processes after it, so that nothing is said on the way down.  3. What
+is true of a whole cluster is checked by :meth:`SimCluster.differences`, which names what is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import msgspec
+
+from gossamer.config import (
+    ApiConfig,
+    ClusterConfig,
+    Config,
+    DiscoveryConfig,
+    DistributionConfig,
+    Endpoint,
+    ListenerConfig,
+    MqttAuthConfig,
+    MqttConfig,
+    MqttServerConfig,
+    NodeConfig,
+)
+from gossamer.distribution import StreamTransport
+from gossamer.errors import UnavailableError
+from gossamer.gossip import MemberMetadata
+from gossamer.node import Node
+from gossamer.testing.host import Crash
+from gossamer.testing.mqtt_client import SimClient
+from gossamer.testing.network import SimNetwork
+
+__all__ = ["NotSettledError", "SimCluster", "SimNode", "address_of"]
+
+GOSSIP_PORT = 7946
+LINK_PORT = 4370
+MQTT_PORT = 1883
+_COOKIE = "simulated-cookie"
+_POLL = 0.1
+
+
+class NotSettledError(UnavailableError):
+    """A cluster did not come to rest in time."""
+
+    def __init__(self, *, waited: float, differences: Iterable[str]) -> None:
+        self.waited = waited
+        self.differences = tuple(differences)
+        super().__init__(
+            f"not settled after {waited:g} virtual seconds; expected every running node to agree:"
+            + "".join(f"\n  {line}" for line in self.differences)
+        )
+
+
+def address_of(number: int) -> str:
+    """The host of node ``number``."""
+    return f"10.0.0.{number}"
+
+
+class SimNode(Node):
+    """A node whose process number is its own, since all share one real process."""
+
+    number: int
+
+    def metadata(self) -> MemberMetadata:
+        return msgspec.structs.replace(super().metadata(), pid=1000 + self.number)
+
+
+class SimCluster:
+    """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds."""
+
+    def __init__(
+        self, sim: SimNetwork, size: int, *, seeds: int = 2, cluster: dict[str, Any] | None = None
+    ) -> None:
+        self.sim = sim
+        self.size = size
+        self._cluster = cluster or {}
+        self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
+        self._creations: dict[int, int] = {}
+        self._clients = 0
+        self.nodes: dict[int, SimNode] = {}
+        """The running nodes by number."""
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    async def start(self, *numbers: int) -> None:
+        """Start some nodes, or all, at the same time."""
+        async with asyncio.TaskGroup() as group:
+            for number in numbers or range(1, self.size + 1):
+                group.create_task(self._start(number), name=f"start node {number}")
+
+    async def stop(self, number: int) -> None:
+        """Stop a node in order; its host stays."""
+        node = self.nodes.pop(number)
+        self.sim.note("stop", node.name)
+        await node.stop()
+        self.sim.crash(address_of(number))
+
+    def crash(self, number: int, how: Crash = "kill") -> None:
+        """End a node at once."""
+        self.sim.crash(address_of(number), how)
+        self.nodes.pop(number).crash()
+
+    async def restart(self, number: int) -> None:
+        """A new life of a node that was stopped or has crashed."""
+        await self._start(number)
+
+    async def stop_all(self) -> None:
+        for number in sorted(self.nodes, reverse=True):
+            await self.stop(number)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop_all()
+
+    async def _start(self, number: int) -> None:
+        address = address_of(number)
+        host = self.sim.host(address)
+        if not host.alive:
+            host = self.sim.restart(address)
+        creation = self._creations[number] = self._creations.get(number, 0) + 1
+        rng = self.sim.rng(f"node/{number}/{creation}")
+        node = SimNode(
+            self._config(number),
+            creation=creation,
+            cookie=_COOKIE,
+            network=host,
+            clock=host.clock,
+            rng=rng,
+            transport=StreamTransport(host),
+            nonce=rng.randbytes,
+        )
+        node.number = number
+        self.nodes[number] = node
+        self.sim.note("start", node.name)
+        await node.start()
+
+    def _config(self, number: int) -> Config:
+        address = address_of(number)
+        return Config(
+            node=NodeConfig(name=f"node{number}@{address}"),
+            cluster=ClusterConfig(
+                env="simulation",
+                host=address,
+                port=GOSSIP_PORT,
+                seed_endpoints=self._seeds,
+                discovery=DiscoveryConfig(strategy="static"),
+                **self._cluster,
+            ),
+            distribution=DistributionConfig(host=address, port=LINK_PORT),
+            mqtt=MqttConfig(
+                server=MqttServerConfig(listeners=(ListenerConfig(host=address, port=MQTT_PORT),)),
+                auth=MqttAuthConfig(allow_anonymous=True),
+            ),
+            api=ApiConfig(enable=False),
+        )
+
+    # -- weather --------------------------------------------------------------------------------------
+
+    def partition(self, *groups: Iterable[int]) -> None:
+        """Cut the nodes into groups; clients keep their nodes."""
+        self.sim.partition(*([address_of(number) for number in group] for group in groups))
+
+    def cut(self, source: int, target: int, *, one_way: bool = False) -> None:
+        self.sim.cut(address_of(source), address_of(target), one_way=one_way)
+
+    def heal(self) -> None:
+        self.sim.heal()
+
+    # -- clients --------------------------------------------------------------------------------------
+
+    async def client(self, number: int, client_id: str = "", **options: Any) -> SimClient:
+        """A client of node ``number``, on a host of its own."""
+        self._clients += 1
+        host = self.sim.host(f"10.1.{self._clients // 250}.{self._clients % 250 + 1}")
+        name = client_id or f"client{self._clients}"
+        return await SimClient.connect(host, (address_of(number), MQTT_PORT), name, **options)
+
+    # -- what is true ---------------------------------------------------------------------------------
+
+    async def settled(self, *numbers: int, timeout: float = 60.0) -> float:
+        """Wait until nothing differs among the running nodes, or those given; how long it took."""
+        loop = self.sim.loop
+        begun = loop.time()
+        while differences := list(self.differences(*numbers)):
+            if loop.time() - begun >= timeout:
+                raise NotSettledError(waited=timeout, differences=differences)
+            await asyncio.sleep(_POLL)
+        self.sim.note("settled")
+        return loop.time() - begun
+
+    def differences(self, *numbers: int) -> Iterator[str]:
+        """What keeps the nodes from being one cluster with equal tables, one line each."""
+        group = [node for number, node in sorted(self.nodes.items()) if not numbers or number in numbers]
+        names = {node.name for node in group}
+        for node in group:
+            if node.state != "running":
+                yield f"{node.name} is {node.state}"
+                continue
+            seen = {member.name for member in node.members.members() if member.status.name == "ONLINE"}
+            if seen != names:
+                yield f"{node.name} sees {sorted(seen)}, expected {sorted(names)}"
+            linked = set(node.distribution.nodes()) | {node.name}
+            if linked != names:
+                yield f"{node.name} is linked with {sorted(linked)}, expected {sorted(names)}"
+            yield from self._route_differences(node, group)
+
+    def _route_differences(self, node: SimNode, group: list[SimNode]) -> Iterator[str]:
+        """Every filter with a subscriber somewhere must be routed there from everywhere, and no other."""
+        wanted = {
+            (topic_filter, other.name)
+            for other in group
+            for session in other.broker.sessions.values()
+            for topic_filter in session.subscriptions
+        }
+        held = {
+            (topic_filter, name)
+            for topic_filter, others, here in node.router.routes()
+            for name in (*others, *([node.name] if here else ()))
+        }
+        for topic_filter, name in sorted(wanted - held):
+            yield f"{node.name} has no route for {topic_filter} to {name}"
+        for topic_filter, name in sorted(held - wanted):
+            yield f"{node.name} has a stale route for {topic_filter} to {name}"

@@ -1,0 +1,251 @@
+"""A small MQTT client for simulations: one connection, on any Network, by the broker's own codec.
+
+It is honest about what it may expect: ``publish`` comes back when the broker has acknowledged, and what was
+delivered is kept in order in ``messages``, acknowledged as the protocol says. It never reconnects by itself;
+a scenario that wants a client to come back makes another one with the same identifier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar, cast
+
+from gossamer.errors import PeerError, TransportError
+from gossamer.mqtt import Framer, Properties, decode, encode
+from gossamer.mqtt.packets import (
+    V5,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from gossamer.network import Address, Network
+
+__all__ = ["ClientLostError", "RefusedError", "SimClient"]
+
+P = TypeVar("P", bound=Packet)
+
+
+class ClientLostError(TransportError):
+    """The connection ended while something was awaited on it."""
+
+    def __init__(self, client_id: str, cause: Exception | None) -> None:
+        self.client_id = client_id
+        super().__init__(f"client {client_id} lost its connection ({cause or 'closed by the broker'})")
+
+
+class RefusedError(PeerError):
+    """The broker answered with a failure."""
+
+    def __init__(self, client_id: str, what: str, reason: int) -> None:
+        self.client_id = client_id
+        self.what = what
+        self.reason = reason
+        super().__init__(f"client {client_id}: {what} refused with reason 0x{reason:02x}")
+
+
+class SimClient(asyncio.Protocol):
+    """Use :meth:`connect`. ``messages`` grows by every delivery; ``lost`` is done when the connection is."""
+
+    def __init__(self, client_id: str, *, version: int) -> None:
+        self.client_id = client_id
+        self.version = version
+        self.messages: list[Publish] = []
+        self.session_present = False
+        self.left: int | None = None
+        """The reason of the broker's DISCONNECT, if it sent one."""
+        self._framer = Framer()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[tuple[type[Packet], int], asyncio.Future[Packet]] = {}
+        self._next_id = 0
+        self._half_received: set[int] = set()
+        self._pinger: asyncio.TimerHandle | None = None
+        self._keep_alive = 0
+        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def connect(
+        cls,
+        network: Network,
+        address: Address,
+        client_id: str,
+        *,
+        version: int = V5,
+        clean_start: bool = True,
+        session_expiry: int = 0,
+        keep_alive: int = 60,
+        will: Will | None = None,
+        timeout: float = 10.0,
+    ) -> SimClient:
+        """Connect and say CONNECT. Raises OSError, TimeoutError, RefusedError or ClientLostError."""
+        async with asyncio.timeout(timeout):
+            _, client = await network.connect(lambda: cls(client_id, version=version), address)
+            properties = Properties(session_expiry=session_expiry or None)
+            packet = Connect(
+                client_id=client_id,
+                version=version,
+                clean_start=clean_start,
+                keep_alive=keep_alive,
+                will=will,
+                properties=properties if version == V5 else Properties(),
+            )
+            try:
+                answer = await client._ask(packet, Connack, 0)
+            except BaseException:
+                client.drop()
+                raise
+        if answer.reason:
+            client.drop()
+            raise RefusedError(client_id, "CONNECT", answer.reason)
+        client.session_present = answer.session_present
+        client._keep_alive = keep_alive
+        client._ping_later()
+        return client
+
+    @property
+    def connected(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def payloads(self) -> list[bytes]:
+        """What was delivered, in order."""
+        return [message.payload for message in self.messages]
+
+    async def subscribe(self, *filters: str, qos: int = 0, timeout: float = 30.0) -> None:
+        """Come back at SUBACK. Raises RefusedError for the first filter that was refused."""
+        packet_id = self._new_id()
+        wanted = tuple(Subscription(one, qos) for one in filters)
+        async with asyncio.timeout(timeout):
+            answer = await self._ask(Subscribe(packet_id=packet_id, subscriptions=wanted), Suback, packet_id)
+        for topic_filter, reason in zip(filters, answer.reasons, strict=True):
+            if reason >= 0x80:
+                raise RefusedError(self.client_id, f"SUBSCRIBE to {topic_filter}", reason)
+
+    async def unsubscribe(self, *filters: str, timeout: float = 30.0) -> None:
+        packet_id = self._new_id()
+        async with asyncio.timeout(timeout):
+            await self._ask(Unsubscribe(packet_id=packet_id, filters=filters), Unsuback, packet_id)
+
+    async def publish(
+        self, topic: str, payload: bytes = b"", *, qos: int = 0, retain: bool = False, timeout: float = 60.0
+    ) -> None:
+        """Come back when the broker has taken the message for good, at once for QoS 0."""
+        packet_id = self._new_id() if qos else None
+        packet = Publish(topic=topic.encode(), payload=payload, qos=qos, retain=retain, packet_id=packet_id)
+        if packet_id is None:
+            self._send(packet)
+            return
+        async with asyncio.timeout(timeout):
+            if qos == 1:
+                refused = (await self._ask(packet, Puback, packet_id)).reason
+            else:
+                refused = (await self._ask(packet, Pubrec, packet_id)).reason
+                if refused < 0x80:
+                    await self._ask(Pubrel(packet_id), Pubcomp, packet_id)
+        if refused >= 0x80:
+            raise RefusedError(self.client_id, f"PUBLISH to {topic}", refused)
+
+    async def disconnect(self) -> None:
+        """Say DISCONNECT, and wait until the connection is gone."""
+        if self.connected:
+            self._send(Disconnect())
+            cast("asyncio.Transport", self._transport).close()
+            await self.lost
+
+    def drop(self) -> None:
+        """Go without saying goodbye."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        for first, body in self._framer.feed(data):
+            self._take(decode(first, body, self.version))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._pinger is not None:
+            self._pinger.cancel()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ClientLostError(self.client_id, exc))
+        if not self.lost.done():
+            self.lost.set_result(exc)
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _take(self, packet: Packet) -> None:
+        match packet:
+            case Publish():
+                self._deliver(packet)
+            case Pubrel():
+                self._half_received.discard(packet.packet_id)
+                self._send(Pubcomp(packet.packet_id))
+            case Connack():
+                self._answer(packet, 0)
+            case Puback() | Suback() | Unsuback():  # the other acknowledgements descend from PUBACK
+                self._answer(packet, packet.packet_id)
+            case Disconnect():
+                self.left = packet.reason
+            case _:
+                pass
+
+    def _deliver(self, packet: Publish) -> None:
+        if packet.qos == 2 and packet.packet_id in self._half_received:
+            self._send(Pubrec(packet.packet_id))
+            return
+        self.messages.append(packet)
+        if packet.packet_id is not None:
+            if packet.qos == 2:
+                self._half_received.add(packet.packet_id)
+                self._send(Pubrec(packet.packet_id))
+            else:
+                self._send(Puback(packet.packet_id))
+
+    async def _ask(self, packet: Packet, answer: type[P], packet_id: int) -> P:
+        if self._transport is None:
+            raise ClientLostError(self.client_id, None)
+        key = (cast("type[Packet]", answer), packet_id)
+        future = self._waiting[key] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(packet)
+            return cast("P", await future)
+        finally:
+            del self._waiting[key]
+
+    def _answer(self, packet: Packet, packet_id: int) -> None:
+        future = self._waiting.get((type(packet), packet_id))
+        if future is not None and not future.done():
+            future.set_result(packet)
+
+    def _send(self, packet: Packet) -> None:
+        if self._transport is not None:
+            self._transport.write(encode(packet, self.version))
+
+    def _ping_later(self) -> None:
+        if self._keep_alive and self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._pinger = loop.call_later(self._keep_alive / 2, self._ping)
+
+    def _ping(self) -> None:
+        self._send(Pingreq())
+        self._ping_later()
+
+    def _new_id(self) -> int:
+        self._next_id = self._next_id % 65535 + 1
+        return self._next_id

@@ -1,0 +1,150 @@
+"""Whole nodes that come, go and die, on virtual time: the cluster stays one and its routes stay true."""
+
+import asyncio
+
+import pytest
+
+from gossamer.testing import LOSSY, seeds
+
+from .flows import Flow, doubled, in_order, reaches
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [10], indirect=True)
+async def test_nodes_that_start_together_become_one_cluster(sim, cluster):
+    await cluster.start()
+    assert await cluster.settled() < 10
+
+
+@seeds(3)
+async def test_nodes_that_join_one_by_one_hold_every_route(sim, cluster):
+    rng = sim.rng("joins")
+    order = rng.sample(range(1, 6), 5)
+    listeners = []
+    for number in order:
+        await cluster.start(number)
+        listener = await cluster.client(number)
+        await listener.subscribe(f"own/{number}", "all/#", qos=1)
+        listeners.append(listener)
+        await asyncio.sleep(rng.uniform(0, 10))
+    await cluster.settled()
+    speaker = await cluster.client(rng.choice(order))
+    await speaker.publish("all/of/you", b"hello", qos=1)
+    await asyncio.sleep(2)
+    assert [listener.payloads() for listener in listeners] == [[b"hello"]] * 5
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_messages_cross_nodes_once_and_in_order(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    listeners = []
+    for number, version, filters in ((1, 4, ["flow/+"]), (2, 5, ["#"]), (3, 5, ["flow/#", "flow/+"])):
+        listeners.append(await cluster.client(number, version=version))
+        await listeners[-1].subscribe(*filters, qos=2)
+    flows = [
+        Flow(await cluster.client(1 + qos), f"flow/{qos}", qos=qos, pause=0.01).start(count=50)
+        for qos in range(3)
+    ]
+    for flow in flows:
+        await flow.finish()
+    await asyncio.sleep(2)
+    for listener in listeners:
+        assert len(listener.messages) == 150
+        assert not doubled(listener)
+        assert all(in_order(listener, flow.topic) for flow in flows)
+
+
+@seeds(6)
+@pytest.mark.parametrize("how", ["kill", "reset", "silence"])
+async def test_a_crashed_node_is_noticed_its_routes_go_and_it_rejoins(sim, cluster, how):
+    await cluster.start()
+    await cluster.settled()
+    victim = sim.rng("victim").randrange(1, 6)
+    there = await cluster.client(victim)
+    await there.subscribe("on/the/victim", qos=1)
+    survivor = victim % 5 + 1
+    watcher = await cluster.client(survivor)
+    await watcher.subscribe("elsewhere", qos=1)
+    name = cluster.nodes[victim].name
+    cluster.crash(victim, how)
+    rest = [number for number in range(1, 6) if number != victim]
+    begun = sim.loop.time()
+    while any(name in node.distribution.nodes() for node in cluster.nodes.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    assert sim.loop.time() - begun < 30
+    speaker = await cluster.client(survivor)
+    await speaker.publish("on/the/victim", b"anybody?", qos=1)  # acknowledged: nobody is there any more
+    await cluster.restart(victim)
+    await cluster.settled(timeout=60)
+    assert await reaches(cluster, victim, survivor)
+    assert await reaches(cluster, survivor, victim)
+    assert watcher.connected
+    assert len(rest) == 4
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_flow_between_two_nodes_survives_the_death_of_a_third(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    listener = await cluster.client(3)
+    await listener.subscribe("steady/#", qos=1)
+    bystander = await cluster.client(2)
+    await bystander.subscribe("steady/#", qos=1)
+    flow = Flow(await cluster.client(1), "steady/1", pause=0.01).start(count=1500)
+    await asyncio.sleep(sim.rng("when").uniform(1, 3))
+    cluster.crash(2, sim.rng("how").choice(["kill", "reset", "silence"]))
+    await asyncio.sleep(5)
+    await cluster.restart(2)
+    await flow.finish()
+    await asyncio.sleep(2)
+    assert len(flow.acknowledged) == 1500
+    assert listener.payloads() == flow.sent
+
+
+@seeds(3)
+async def test_nodes_restarted_in_turn_leave_no_trace(sim, cluster):
+    """In order, as an upgrade does it; clients of the others notice nothing."""
+    await cluster.start()
+    await cluster.settled()
+    for number in range(2, 6):
+        steady = await cluster.client(1)
+        await steady.subscribe("steady", qos=1)
+        begun = sim.loop.time()
+        await cluster.stop(number)
+        assert await cluster.settled(timeout=10) < 10
+        await asyncio.sleep(sim.rng(f"pause/{number}").uniform(0, 5))
+        await cluster.restart(number)
+        await cluster.settled()
+        assert sim.loop.time() - begun < 60
+        assert steady.connected
+        assert await reaches(cluster, number, 1)
+        await steady.disconnect()
+    await cluster.settled()
+
+
+@seeds(3)
+async def test_bad_weather_delays_and_loses_nothing(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    sim.weather(LOSSY)
+    listeners = [await cluster.client(number, timeout=60) for number in range(1, 6)]
+    for listener in listeners:
+        await listener.subscribe("storm/#", qos=1)
+    await asyncio.sleep(10)
+    flows = [
+        Flow(await cluster.client(number, timeout=60), f"storm/{number}", pause=0.1).start(count=60)
+        for number in (1, 3, 5)
+    ]
+    for flow in flows:
+        await flow.finish()
+    sim.weather(sim.links.quality("10.0.0.1", "10.0.0.1"))
+    await asyncio.sleep(10)
+    await cluster.settled(timeout=60)
+    for listener in listeners:
+        for flow in flows:
+            assert flow.lost_by(listener) == []
+            assert in_order(listener, flow.topic)
+        assert not doubled(listener)

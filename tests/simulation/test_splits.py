@@ -1,0 +1,165 @@
+"""Networks that are cut in every shape: both sides serve on, and become one cluster again when they can."""
+
+import asyncio
+
+import pytest
+
+from gossamer.testing import SLOW, seeds
+
+from .flows import Flow, doubled, reaches
+
+
+async def start_with_listeners(cluster):
+    """Every node with a client that listens to everything."""
+    await cluster.start()
+    await cluster.settled()
+    listeners = {}
+    for number in cluster.nodes:
+        listeners[number] = await cluster.client(number)
+        await listeners[number].subscribe("split/#", f"only/{number}", qos=1)
+    await cluster.settled()
+    return listeners
+
+
+async def assert_whole(cluster, listeners):
+    """One cluster, equal tables, nobody dropped, and everybody reaches everybody."""
+    await cluster.settled(timeout=90)
+    assert all(listener.connected for listener in listeners.values())
+    speaker = await cluster.client(min(cluster.nodes))
+    marker = b"after %f" % cluster.sim.loop.time()
+    await speaker.publish("split/after", marker, qos=1)
+    await asyncio.sleep(3)
+    assert [marker in listener.payloads() for listener in listeners.values()] == [True] * len(listeners)
+    for listener in listeners.values():
+        assert not doubled(listener)
+
+
+@seeds(4)
+@pytest.mark.parametrize(
+    "groups",
+    [([1, 2, 3], [4, 5]), ([1], [2, 3, 4, 5]), ([1, 2], [3, 4], [5]), ([1], [2], [3], [4], [5])],
+    ids=["3/2", "1/4", "2/2/1", "total"],
+)
+async def test_a_split_heals_and_each_side_serves_meanwhile(sim, cluster, groups):
+    listeners = await start_with_listeners(cluster)
+    cluster.partition(*groups)
+    for group in groups:
+        await cluster.settled(*group, timeout=60)
+    for group in groups:
+        source, target = group[0], group[-1]
+        assert await reaches(cluster, source, target)
+        # What changes on one side during the split must be known on the other after it.
+        await listeners[target].subscribe(f"during/{target}", qos=1)
+    await asyncio.sleep(sim.rng("length").uniform(0, 60))
+    cluster.heal()
+    await assert_whole(cluster, listeners)
+
+
+@seeds(4)
+async def test_same_side_flows_lose_nothing_during_a_split(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    flows = {
+        number: Flow(await cluster.client(number), f"split/{number}", pause=0.2).start() for number in (1, 4)
+    }
+    await asyncio.sleep(2)
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(20)
+    cluster.heal()
+    await asyncio.sleep(30)
+    for flow in flows.values():
+        await flow.stop()
+    await assert_whole(cluster, listeners)
+    for number, flow in flows.items():
+        assert len(flow.acknowledged) > 100
+        for near in [1, 2, 3] if number == 1 else [4, 5]:
+            assert flow.lost_by(listeners[near]) == []
+
+
+@seeds(4)
+async def test_a_one_way_cut_heals(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    deaf, other = sim.rng("cut").sample(range(1, 6), 2)
+    cluster.cut(other, deaf, one_way=True)
+    await asyncio.sleep(30)
+    cluster.heal()
+    await assert_whole(cluster, listeners)
+
+
+@seeds(4)
+async def test_a_cut_between_two_nodes_that_others_bridge_heals(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    one, other = sim.rng("cut").sample(range(1, 6), 2)
+    cluster.cut(one, other)
+    await asyncio.sleep(30)
+    cluster.heal()
+    await assert_whole(cluster, listeners)
+
+
+@seeds(4)
+async def test_a_flapping_network_ends_whole(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    rng = sim.rng("flaps")
+    for _ in range(8):
+        side = rng.sample(range(1, 6), rng.randrange(1, 4))
+        cluster.partition(side, [number for number in range(1, 6) if number not in side])
+        await asyncio.sleep(rng.uniform(0.1, 8))
+        cluster.heal()
+        await asyncio.sleep(rng.uniform(0.1, 4))
+    await assert_whole(cluster, listeners)
+
+
+@seeds(3)
+async def test_a_slow_link_is_no_split(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    sim.shape("10.0.0.1", "10.0.0.2", SLOW)
+    await asyncio.sleep(60)
+    assert not list(cluster.differences())
+    sim.shape("10.0.0.1", "10.0.0.2", None)
+    await assert_whole(cluster, listeners)
+
+
+@seeds(3)
+async def test_a_split_with_a_crash_on_either_side_heals(sim, cluster):
+    listeners = await start_with_listeners(cluster)
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(sim.rng("when").uniform(0, 20))
+    for number in (1, 5):
+        cluster.crash(number, sim.rng(f"how/{number}").choice(["kill", "reset", "silence"]))
+        listeners.pop(number).drop()
+    await asyncio.sleep(5)
+    await cluster.restart(1)
+    cluster.heal()
+    await cluster.restart(5)
+    await assert_whole(cluster, listeners)
+
+
+@seeds(6)
+async def test_whatever_happens_ends_in_one_cluster(sim, cluster):
+    """Cuts, crashes, restarts, subscriptions and bad links at random, then quiet."""
+    listeners = await start_with_listeners(cluster)
+    rng = sim.rng("chaos")
+    for _ in range(12):
+        match rng.randrange(6):
+            case 0:
+                side = rng.sample(range(1, 6), rng.randrange(1, 4))
+                cluster.partition(side, [number for number in range(1, 6) if number not in side])
+            case 1:
+                cluster.cut(*rng.sample(range(1, 6), 2), one_way=rng.random() < 0.5)
+            case 2:
+                cluster.heal()
+            case 3 if len(cluster.nodes) > 2:
+                victim = rng.choice(sorted(cluster.nodes))
+                cluster.crash(victim, rng.choice(["kill", "reset", "silence"]))
+                listeners.pop(victim, None)
+            case 4 if len(cluster.nodes) < 5:
+                await cluster.restart(rng.choice([n for n in range(1, 6) if n not in cluster.nodes]))
+            case _:
+                number = rng.choice(sorted(cluster.nodes))
+                if number in listeners:
+                    await listeners[number].subscribe(f"chaos/{rng.randrange(20)}", qos=1)
+        await asyncio.sleep(rng.uniform(0, 6))
+    cluster.heal()
+    for number in range(1, 6):
+        if number not in cluster.nodes:
+            await cluster.restart(number)
+    await assert_whole(cluster, listeners)
