@@ -1,6 +1,6 @@
 """Probing: who is asked next, and what counts as no answer.
 
-Each interval one live member, from a shuffled round robin, is pinged. Without an ack in time the probe
+Twice an interval a live member, from a shuffled round robin, is pinged. Without an ack in time the probe
 escalates: the ping is repeated, helpers are asked to ping, a stream is opened, then once more with other
 helpers. Only when all of it stayed silent until the deadline is the member suspected.
 
@@ -130,7 +130,7 @@ class Prober:
 
     def hearsay(self, entry: Entry, now: float) -> None:
         """Another member suspects this one: perhaps look for ourselves."""
-        wanted = 2 * self._settings.suspicion_confirmations
+        wanted = 4 * self._settings.suspicion_confirmations
         if self._rng.random() * self._table.size < wanted:
             self.doubt(entry, now)
 
@@ -159,7 +159,8 @@ class Prober:
 
     def _turn(self, now: float) -> None:
         settings = self._settings
-        self._timers.at(now + self._awareness.stretch(settings.probe_interval), self._turn)
+        period = settings.probe_interval / settings.probes_per_interval
+        self._timers.at(now + self._awareness.stretch(period), self._turn)
         entry = self._order.next()
         if entry is not None and entry.name not in self._probing:
             self._begin(entry, now, window=settings.probe_interval)

@@ -35,7 +35,9 @@ class GossipSettings:
     """Times in seconds, sizes in bytes."""
 
     probe_interval: float = 0.5
-    """One member is probed each interval, times (health score + 1)."""
+    """How long a probe may take, times (health score + 1); the unit of suspicion timeouts."""
+    probes_per_interval: int = 2
+    """Probes begun in each interval, evenly spread. One would find half of the dead a second later."""
     probe_timeout: float = 0.25
     """After this without an answer the probe escalates: again, by helpers, by stream."""
     indirect_checks: int = 3
@@ -82,6 +84,10 @@ class GossipSettings:
                 name="mtu",
                 got=self.mtu,
                 expected=f"at least {512 + self.max_metadata}, one full member record",
+            )
+        if self.probes_per_interval < 1:
+            raise InvalidSettingError(
+                name="probes_per_interval", got=self.probes_per_interval, expected="at least 1"
             )
         for name in ("gossip_interval", "reconnect_interval", "sync_interval", "stream_timeout"):
             if getattr(self, name) <= 0:
