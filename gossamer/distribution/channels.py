@@ -73,6 +73,8 @@ class Outbound:
         self._greeting: bytes | None = None
         self._ending: Ending = None
         self._open = False
+        self.over = False
+        """The channel has ended, or could not be opened."""
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
@@ -124,6 +126,7 @@ class Outbound:
     def closed(self, error: LinkLostError | None) -> None:
         self._open = False
         self._channel = None
+        self.over = True
         self._on_end(self, self._ending or error)
 
     def _step(self, step: Step, channel: Channel) -> None:

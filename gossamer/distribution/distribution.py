@@ -95,8 +95,9 @@ class Distribution:
         """Where peers reach this node; the port is the real one once it listens."""
         self.evidence = evidence
         self.max_frame = max_frame
-        self.max_message = max_frame + batch_size + 4096
-        self.batch_size = batch_size
+        # A message holds frames of about a batch's size, or one longer frame.
+        self.batch_size = min(batch_size, max_frame)
+        self.max_message = max_frame + 4096
         self.handshake_timeout = handshake_timeout
         # Whoever waits for control traffic waits for an answer, not for an ack.
         self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})

@@ -22,13 +22,14 @@ from gossamer.distribution.channels import Ending, Outbound
 from gossamer.distribution.errors import HandshakeError, LinkLostError
 from gossamer.distribution.handshake import Opened
 from gossamer.distribution.peer import Peer
+from gossamer.distribution.transport import show
 from gossamer.distribution.wire import PURPOSES
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
 if TYPE_CHECKING:
     from gossamer.distribution.distribution import Distribution
 
-__all__ = ["RETRY", "Backoff", "Link"]
+__all__ = ["RETRY", "Backoff", "Link", "retry"]
 
 log = structlog.get_logger(__name__)
 
@@ -128,12 +129,18 @@ class Link:
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
                     await hub.transport.connect(peer.address, outbound)
+                if outbound.over:
+                    break
             while True:
                 message = await self._receive(None if since is not None else deadline - loop.time())
                 if hub.peers.get(peer.name) is not peer:
                     break
                 if isinstance(message, _Ended) and message.outbound in self._outbounds:
                     error = message.error
+                    if error is None and since is not None:
+                        # A killed process closes its sockets as politely as one that stops.
+                        detail = "closed by the other side"
+                        error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
                     break
                 if isinstance(message, _Opened) and message.outbound in self._outbounds:
                     if message.opened.creation > peer.creation:
