@@ -1,13 +1,8 @@
 """The broker of one node: sessions, who may have them, and the way in for Python publishers.
 
-A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom.
-What is here is what spans connections: the table of sessions, takeover, wills, expiry, retained messages,
-and what peers send.
-
-Rules: 1. A session outlives its connection for its expiry interval, and the broker's restart not at all
-yet.  2. One channel a session: a second connection with the same client identifier takes the session over
-and ends the first ([MQTT-3.1.4-3]).  3. A will is published once, when its connection ends without a
-goodbye and its delay is over, unless the client is back by then ([MQTT-3.1.3-9]).
+A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom,
+the session table keeps what outlives a connection. What is here is what they share, the decision on a
+CONNECT, subscribing, and what people and programs may ask.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
 import structlog
 
 from gossamer.clock import Clock
@@ -32,12 +26,13 @@ from gossamer.mqtt.fanout import Fanout, compile_plan
 from gossamer.mqtt.handlers import subscribed
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.message import Message, strip
-from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription, Will
+from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription
 from gossamer.mqtt.ports import RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
+from gossamer.mqtt.sessions import SessionTable
 from gossamer.mqtt.wheel import Wheel
 from gossamer.network import Network
 from gossamer.routes import SubscriptionOptions
@@ -46,9 +41,6 @@ from gossamer.supervisor import Runtime
 __all__ = ["Broker", "ClientInfo"]
 
 log = structlog.get_logger(__name__)
-
-NEVER = 0xFFFFFFFF
-"""Session expiry interval of MQTT 5.0 that means: not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,6 @@ class Broker:
         self.network = network
         self.config = config
         self.runtime = runtime
-        self.sessions: dict[str, Session] = {}
         self.channels: set[Channel] = set()
         self.ports: dict[str, int] = {}
         self.retained: Retained = retained if retained is not None else LocalRetained()
@@ -100,19 +91,26 @@ class Broker:
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
             now=clock.monotonic,
         )
+        self.table = SessionTable(
+            hub=self.hub,
+            wheel=self.wheel,
+            router=router,
+            publish=self.route,
+            max_expiry=int(limits.max_session_expiry),
+            max_queued=limits.max_queued,
+        )
+        self.sessions: dict[str, Session] = self.table.sessions
         # Read once: a channel looks at these for every packet, and a pydantic model is slow to read.
         self.cache_get: Callable[[bytes], Any] = router.cache.get
         self.max_packet = limits.max_packet_size
         # Nobody has been let in yet, so nobody gets to fill much memory.
         self.max_connect_packet = min(limits.max_packet_size, 256 * 1024)
         self.receive_maximum = limits.max_inflight
-        self.max_queued = limits.max_queued
         self.max_write_buffer = limits.max_write_buffer
         self.high_water = min(limits.max_write_buffer, 256 * 1024)
         self.topic_alias_maximum = limits.topic_alias_maximum
         self.connect_timeout = limits.connect_timeout
         self.max_keep_alive = int(limits.max_keepalive)
-        self.max_expiry = int(limits.max_session_expiry)
         self.max_subscriptions = limits.max_subscriptions
         self._ingest = Ingest(self)
         router.on_forward(self._ingest)
@@ -262,29 +260,14 @@ class Broker:
         version = packet.version
         asked = packet.properties
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
-        session = self.sessions.get(client_id)
-        if session is not None and session.channel is not None:
-            self._take_over(session, clean=packet.clean_start)
-            session = self.sessions.get(client_id)
-        if session is not None and packet.clean_start:
-            self._end(session)
-            session = None
-        present = session is not None
-        if session is None:
-            session = self.sessions[client_id] = Session(client_id, hub=self.hub, max_queued=self.max_queued)
-        else:
-            # Back before its will was due: the will is forgotten.
-            session.will_due = None
-            if session.deadline is not None:
-                session.deadline.cancel()
-                session.deadline = None
+        session, present = self.table.open(client_id, clean=packet.clean_start)
         shape = session.shape
         session.username = packet.username
         answer: dict[str, Any] = {}
         keep_alive = packet.keep_alive
         if version == V5:
             wanted = asked.session_expiry or 0
-            session.expiry = self.bounded_expiry(wanted)
+            session.expiry = self.table.bounded_expiry(wanted)
             if session.expiry != wanted:
                 answer["session_expiry"] = session.expiry
             if self.max_keep_alive < 65535 and (not keep_alive or keep_alive > self.max_keep_alive):
@@ -296,7 +279,7 @@ class Broker:
             answer["topic_alias_maximum"] = self.topic_alias_maximum or None
             answer["shared_available"] = 0
         else:
-            session.expiry = 0 if packet.clean_start else self.max_expiry
+            session.expiry = 0 if packet.clean_start else self.table.max_expiry
         session.attach(
             channel,
             version=version,
@@ -305,7 +288,7 @@ class Broker:
             alias_maximum=asked.topic_alias_maximum or 0,
         )
         if present and session.shape != shape:
-            self._forget_plans()
+            self.table.forget_plans()
         channel.will = packet.will
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
@@ -315,86 +298,6 @@ class Broker:
         if keep_alive:
             channel.deadline = self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
         channel.admitted(session, connack)
-
-    def bounded_expiry(self, wanted: int) -> int:
-        """The session expiry interval this node grants."""
-        return min(wanted, self.max_expiry)
-
-    def _take_over(self, session: Session, *, clean: bool) -> None:
-        """End the connection that has the session; a will that is delayed waits for the new one."""
-        channel: Channel = session.channel
-        will = channel.will
-        delayed = will is not None and will.properties.will_delay and not clean
-        channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
-
-    def _forget_plans(self) -> None:
-        """A session changed version or limits: what was compiled with the old ones is void."""
-        for route in list(self.router.cache.values()):
-            route.plan = None
-
-    def released(self, channel: Channel, session: Session) -> None:
-        """A channel ended that had ``session``."""
-        will = channel.will
-        channel.will = None
-        if session.channel is not channel:
-            return
-        session.detach()
-        delay = will.properties.will_delay or 0 if will is not None else 0
-        if will is not None:
-            if delay and session.expiry:
-                session.will_due = will
-                self.wheel.at(
-                    self.hub.now() + min(delay, session.expiry), partial(self._will_due, session, will)
-                )
-            else:
-                self._publish_will(will)
-        if not session.expiry:
-            self._end(session)
-        elif session.expiry != NEVER:
-            session.expires_at = self.hub.now() + session.expiry
-            session.deadline = self.wheel.at(session.expires_at, partial(self._expire, session))
-
-    def _will_due(self, session: Session, will: Will, _now: float) -> None:
-        if session.will_due is will:
-            session.will_due = None
-            self._publish_will(will)
-
-    def _publish_will(self, will: Will) -> None:
-        properties = will.properties
-        if properties.will_delay is not None:
-            properties = msgspec.structs.replace(properties, will_delay=None)
-        expiry = properties.message_expiry
-        message = Message(
-            will.topic,
-            will.payload,
-            qos=will.qos,
-            retain=will.retain,
-            properties=NONE if properties == NONE else properties,
-            expires_at=None if expiry is None else self.hub.now() + expiry,
-        )
-        try:
-            self.route(message)
-        except MqttProtocolError as error:
-            log.warning("will_not_published", error=str(error))
-
-    def _expire(self, session: Session, now: float) -> None:
-        if session.expires_at is not None and session.expires_at <= now:
-            self._end(session)
-
-    def _end(self, session: Session) -> None:
-        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
-        if self.sessions.get(session.client_id) is session:
-            del self.sessions[session.client_id]
-        session.expires_at = None
-        if session.deadline is not None:
-            session.deadline.cancel()
-            session.deadline = None
-        will, session.will_due = session.will_due, None
-        if session.subscriptions:
-            self.router.unsubscribe_all(session)
-            session.subscriptions.clear()
-        if will is not None:
-            self._publish_will(will)
 
     # Subscriptions.
 
@@ -493,7 +396,7 @@ class Broker:
             return False
         if session.channel is not None:
             session.channel.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
-        self._end(session)
+        self.table.end(session)
         return True
 
     def stats(self) -> dict[str, int]:

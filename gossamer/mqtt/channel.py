@@ -330,7 +330,7 @@ class Channel(Port, asyncio.Protocol):
                 self.broker.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.hub.pressure.relieve(self.session)
-            self.broker.released(self, self.session)
+            self.broker.table.released(self, self.session)
         self.broker.closed(self, why)
         self.close(("shutdown", "connection closed"))
 

@@ -185,7 +185,7 @@ def _disconnect(channel: Channel, packet: Disconnect) -> None:
     if expiry is not None:
         if expiry and not channel.session.expiry:
             raise violation("MQTT 3.14.2.2.2", "DISCONNECT makes a session expire later that was to end now")
-        channel.session.expiry = channel.broker.bounded_expiry(expiry)
+        channel.session.expiry = channel.broker.table.bounded_expiry(expiry)
     if packet.reason == 0:
         # Said goodbye: no will ([MQTT-3.14.4-3]).
         channel.will = None

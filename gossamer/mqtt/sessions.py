@@ -1,0 +1,162 @@
+"""The sessions of a node: who resumes, who is taken over, when a session ends and when its will is sent.
+
+Rules: 1. One connection a session: a second one with the same client identifier takes the session over and
+ends the first ([MQTT-3.1.4-3]).  2. A session outlives its connection for its expiry interval; 0 ends it
+with the connection ([MQTT-3.1.2-23], [MQTT-4.1.0-2]).  3. A will is sent once: when its connection ended
+without a goodbye and its delay is over or the session ends, whichever is first, unless the client is back
+by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]).
+
+Sessions live in memory: a restart of the node ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.fanout import Fanout
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import Will
+from gossamer.mqtt.ports import RouterLike
+from gossamer.mqtt.properties import NONE
+from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.session import Session
+from gossamer.mqtt.wheel import Wheel
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.channel import Channel
+
+__all__ = ["SessionTable"]
+
+log = structlog.get_logger(__name__)
+
+NEVER = 0xFFFFFFFF
+"""Session expiry interval of MQTT 5.0 that means: not at all."""
+
+
+class SessionTable:
+    """See the module. ``publish`` sends a will on its way."""
+
+    def __init__(
+        self,
+        *,
+        hub: Fanout,
+        wheel: Wheel,
+        router: RouterLike,
+        publish: Callable[[Message], object],
+        max_expiry: int,
+        max_queued: int,
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.max_expiry = max_expiry
+        self._hub = hub
+        self._wheel = wheel
+        self._router = router
+        self._publish = publish
+        self._max_queued = max_queued
+
+    def open(self, client_id: str, *, clean: bool) -> tuple[Session, bool]:
+        """The session for a new connection, and whether it was there before."""
+        session = self.sessions.get(client_id)
+        if session is not None and session.channel is not None:
+            self._take_over(session, clean=clean)
+            session = self.sessions.get(client_id)
+        if session is not None and clean:
+            self.end(session)
+            session = None
+        if session is None:
+            session = self.sessions[client_id] = Session(
+                client_id, hub=self._hub, max_queued=self._max_queued
+            )
+            return session, False
+        # Back before its will was due: the will is forgotten.
+        session.will_due = None
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        return session, True
+
+    def bounded_expiry(self, wanted: int) -> int:
+        """The session expiry interval this node grants."""
+        return min(wanted, self.max_expiry)
+
+    def _take_over(self, session: Session, *, clean: bool) -> None:
+        """End the connection that has the session; a will that is delayed waits for the new one."""
+        channel = session.channel
+        will = channel.will
+        delayed = will is not None and will.properties.will_delay and not clean
+        channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
+
+    def forget_plans(self) -> None:
+        """A session changed version or limits: what was compiled with the old ones is void."""
+        for route in list(self._router.cache.values()):
+            route.plan = None
+
+    def released(self, channel: Channel, session: Session) -> None:
+        """A channel ended that had ``session``."""
+        will = channel.will
+        channel.will = None
+        if session.channel is not channel:
+            return
+        session.detach()
+        delay = will.properties.will_delay or 0 if will is not None else 0
+        if will is not None:
+            if delay and session.expiry:
+                session.will_due = will
+                self._wheel.at(
+                    self._hub.now() + min(delay, session.expiry), partial(self._will_due, session, will)
+                )
+            else:
+                self._send_will(will)
+        if not session.expiry:
+            self.end(session)
+        elif session.expiry != NEVER:
+            session.expires_at = self._hub.now() + session.expiry
+            session.deadline = self._wheel.at(session.expires_at, partial(self._expire, session))
+
+    def _will_due(self, session: Session, will: Will, _now: float) -> None:
+        if session.will_due is will:
+            session.will_due = None
+            self._send_will(will)
+
+    def _send_will(self, will: Will) -> None:
+        properties = will.properties
+        if properties.will_delay is not None:
+            properties = msgspec.structs.replace(properties, will_delay=None)
+        expiry = properties.message_expiry
+        message = Message(
+            will.topic,
+            will.payload,
+            qos=will.qos,
+            retain=will.retain,
+            properties=NONE if properties == NONE else properties,
+            expires_at=None if expiry is None else self._hub.now() + expiry,
+        )
+        try:
+            self._publish(message)
+        except MqttProtocolError as error:
+            log.warning("will_not_published", error=str(error))
+
+    def _expire(self, session: Session, now: float) -> None:
+        if session.expires_at is not None and session.expires_at <= now:
+            self.end(session)
+
+    def end(self, session: Session) -> None:
+        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+        session.expires_at = None
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        will, session.will_due = session.will_due, None
+        if session.subscriptions:
+            self._router.unsubscribe_all(session)
+            session.subscriptions.clear()
+        if will is not None:
+            self._send_will(will)
