@@ -10,6 +10,7 @@ from gossamer.routes.filters import FilterIndex
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.owner import RouteOwner, routes_child
 from gossamer.routes.router import Route, Router, Subscribed
+from gossamer.routes.shared import Group, Strategy
 from gossamer.routes.topics import (
     InvalidTopicFilter,
     InvalidTopicName,
@@ -29,12 +30,14 @@ __all__ = [
     "FilterIndex",
     "Findings",
     "Forwarder",
+    "Group",
     "InvalidTopicFilter",
     "InvalidTopicName",
     "Route",
     "RouteOwner",
     "Router",
     "SharedFilter",
+    "Strategy",
     "Subscribed",
     "SubscriptionOptions",
     "TopicError",

@@ -163,6 +163,11 @@ class Forwarder:
         waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks in self._ready)
         return waiting + sum(len(callbacks) for _, _, callbacks in self._unacked)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not (self._scheduled or self._unacked)
+
     def _cut(self) -> None:
         self._ready.append((self._records, self._callbacks))
         self._records = []

@@ -15,20 +15,25 @@ __all__ = ["NodeSlot", "NodeTable"]
 
 
 class NodeSlot:
-    """One remote node. ``routes`` counts the filters it wants."""
+    """One remote node. ``routes`` counts the filters it wants, ``groups`` are forwarders to share groups."""
 
-    __slots__ = ("bit", "forwarder", "name", "routes")
+    __slots__ = ("bit", "forwarder", "groups", "name", "routes")
 
     def __init__(self, name: str, bit: int, forwarder: Forwarder) -> None:
         self.name = name
         self.bit = bit
         self.forwarder = forwarder
+        self.groups: dict[str, Forwarder] = {}
         self.routes = 0
 
     @property
     def up(self) -> bool:
         """Whether it is forwarded to."""
         return self.forwarder.up
+
+    def forwarders(self) -> tuple[Forwarder, ...]:
+        """All that lead to this node."""
+        return (self.forwarder, *self.groups.values())
 
 
 class NodeTable:
@@ -64,11 +69,12 @@ class NodeTable:
                 return None
             slot = self.slot(name)
         changed = slot.up is not up
-        if up:
-            slot.forwarder.up = True
-        else:
-            # Even where it was down: what was appended since then must be answered.
-            slot.forwarder.down()
+        for forwarder in slot.forwarders():
+            if up:
+                forwarder.up = True
+            else:
+                # Even where it was down: what was appended since then must be answered.
+                forwarder.down()
         self._by_mask = {0: ()}
         self.release(slot)
         return slot if changed else None

@@ -17,7 +17,7 @@ exists exactly while this node has a subscriber of its filter.  3. A node that i
 
 from __future__ import annotations
 
-import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,32 +25,49 @@ from typing import Any
 import msgspec
 import structlog
 
-from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
 from gossamer.routes.cache import RouteCache
 from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of, merge
 from gossamer.routes.forwarder import Forwarder
+from gossamer.routes.forwarding import Forwarding
 from gossamer.routes.index import Entry, RouteIndex
-from gossamer.routes.nodes import NodeTable
+from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.ports import DataLinks, RouteTable
-from gossamer.routes.topics import DEFAULT_LIMITS, TopicLimits, parse_filter, parse_name
+from gossamer.routes.shared import Group, SharedIndex, Strategy, is_shared
+from gossamer.routes.topics import (
+    DEFAULT_LIMITS,
+    InvalidTopicFilter,
+    TopicLimits,
+    parse_filter,
+    parse_name,
+    split_shared,
+)
 from gossamer.routes.verify import Findings, Verifier
 
 __all__ = ["Route", "Router", "Subscribed"]
 
 log = structlog.get_logger(__name__)
 
-DATA = "data"
 _PRESENT = 1
 
 
 class Route:
-    """Who gets one topic. Replaced, never changed; ``plan`` is for whoever delivers."""
+    """Who gets one topic. Replaced, never changed; ``plan`` is for whoever delivers.
 
-    __slots__ = ("deliveries", "mask", "peers", "plan")
+    Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`.
+    """
 
-    def __init__(self, deliveries: tuple[Delivery, ...], peers: tuple[Forwarder, ...], mask: int) -> None:
+    __slots__ = ("deliveries", "groups", "mask", "peers", "plan")
+
+    def __init__(
+        self,
+        deliveries: tuple[Delivery, ...],
+        peers: tuple[Forwarder, ...],
+        mask: int,
+        groups: tuple[Group, ...] = (),
+    ) -> None:
         self.deliveries = deliveries
         self.peers = peers
+        self.groups = groups
         self.mask = mask
         """Every node that wants it, also those that are down."""
         self.plan: Any = None
@@ -78,31 +95,33 @@ class Router:
         frame_bytes: int = 256 * 1024,
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
+        shared_strategy: Strategy = "round_robin",
+        rng: random.Random | None = None,
     ) -> None:
         self.node = node
         self.counts: Counter[str] = Counter()
         """``resolved`` topics, ``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
-        self._schedule = schedule or _end_of_turn
         self._limits = limits
         self._visible_timeout = visible_timeout
-        self._forwarding = {
-            "frame_bytes": frame_bytes,
-            "high_water": high_water,
-            "lost_is_safe": lost_is_safe,
-        }
+        self._forwarding = Forwarding(
+            schedule=schedule,
+            changed=self._forget_node,
+            counts=self.counts,
+            frame_bytes=frame_bytes,
+            high_water=high_water,
+            lost_is_safe=lost_is_safe,
+        )
+        self._nodes = self._forwarding.nodes
+        self._shared = SharedIndex(shared_strategy, rng or random.Random(), self._forwarding.is_up)
         self._index = RouteIndex()
         self._routes = RouteCache(limit=cache_limit)
         self.cache: dict[bytes, Route] = self._routes.routes
         """Topic to route; the same dictionary for the life of the router."""
         self._subscriptions: dict[Any, dict[str, Delivery]] = {}
-        self._nodes = NodeTable(self._make_forwarder)
         # Routes without deliveries here differ by their nodes alone and are shared by topics.
         self._remote_routes: dict[int, Route] = {}
         self._table: RouteTable | None = None
-        self._links: DataLinks | None = None
         self._seq = 0
-        self._forward: Callable[[str, bytes], Any] | None = None
-        self._congestion: list[Callable[[str, bool], Any]] = []
 
     # The publish path.
 
@@ -123,18 +142,24 @@ class Router:
             elif type(value) is Entry:
                 mask |= value.mask
                 deliveries.extend(value.local.values())
-        if not deliveries:
+        groups = self._shared.match(name) if self._shared else ()
+        if not deliveries and not groups:
             route = self._remote_routes.get(mask)
             if route is None:
                 if len(self._remote_routes) >= 4096:
                     self._remote_routes.clear()
                 route = self._remote_routes[mask] = Route((), self._nodes.forwarders(mask), mask)
         else:
-            merged = tuple(deliveries) if len(deliveries) == 1 else merge(deliveries)
-            route = Route(merged, self._nodes.forwarders(mask), mask)
+            merged = tuple(deliveries) if len(deliveries) < 2 else merge(deliveries)
+            route = Route(merged, self._nodes.forwarders(mask), mask, groups)
         self._routes.put(topic, route)
         self.counts["resolved"] += 1
         return route
+
+    def pick(self, group: Group, publisher: str, topic: str) -> Delivery | Forwarder | None:
+        """Who gets one message for a share group: a member here, or the way to the node that chooses."""
+        chosen = group.pick(publisher, topic)
+        return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
 
     # Subscriptions of this node.
 
@@ -154,6 +179,10 @@ class Router:
         # A subscriber's filters mostly have the same options and then share one delivery.
         latest = next(reversed(mine.values())) if mine else None
         delivery = latest if latest is not None and latest.asks(options) else delivery_of(subscriber, options)
+        if is_shared(text):
+            self._join(text, delivery)
+            mine[text] = delivery
+            return Subscribed(known is not None, self._unseen())
         first = self._index.add(text, delivery)
         if first and self._table is not None:
             try:
@@ -212,25 +241,31 @@ class Router:
         The route owner calls this whenever it starts; the second time nothing is left to do.
         """
         self._table = table
-        if links is None or self._links is links:
-            return
-        self._links = links
-        links.on_ack(DATA, self._acked)
-        links.on_gap(DATA, self._gap)
-        links.subscribe(self._node_event)
-        if self._forward is not None:
-            links.on_frame(DATA, self._receive)
+        if links is not None:
+            self._forwarding.attach(links)
 
     def on_forward(self, callback: Callable[[str, bytes], Any]) -> None:
         """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order."""
-        first = self._forward is None
-        self._forward = callback
-        if first and self._links is not None:
-            self._links.on_frame(DATA, self._receive)
+        self._forwarding.on_forward(callback)
+
+    def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
+        """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
+
+        Each record is for one member: ``group.pick_here(publisher, topic)``.
+        """
+
+        def take(peer: str, name: str, records: bytes) -> None:
+            group = self._shared.get(name)
+            if group is None or not group.members:
+                self.counts["group_frames_dropped"] += 1
+            else:
+                callback(peer, group, records)
+
+        self._forwarding.on_group_forward(take)
 
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
-        self._congestion.append(callback)
+        self._forwarding.on_congestion(callback)
 
     def apply(self, change: Any) -> None:
         """Rows of the ``routes`` table changed."""
@@ -238,16 +273,18 @@ class Router:
         if owner == self.node:
             return
         slot = self._nodes.slot(owner)
-        if self._links is None and not slot.up:
+        if self._forwarding.links is None and not slot.up:
             # A router without links takes the rows for all there is to know.
             self.node_up(owner)
         index, bit = self._index, slot.bit
         changed: list[str] = []
-        for keys, wants in ((change.written, True), (change.deleted, False)):
+        for rows, wants in ((change.written, True), (change.deleted, False)):
             before = len(changed)
-            for key in keys:
+            for key in rows:
                 if type(key) is not str or not key:
                     self.counts["bad_rows"] += 1
+                elif is_shared(key):
+                    self._apply_shared(slot, key, change.written[key] if wants else 0)
                 elif index.set_node(key, bit, wants):
                     changed.append(key)
             slot.routes += len(changed) - before if wants else before - len(changed)
@@ -262,15 +299,11 @@ class Router:
 
     def node_up(self, name: str) -> None:
         """Forward to ``name``."""
-        slot = self._nodes.set_up(name, True)
-        if slot is not None:
-            self._forget_bit(slot.bit)
+        self._forwarding.node_up(name)
 
     def node_down(self, name: str) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
-        slot = self._nodes.set_up(name, False)
-        if slot is not None:
-            self._forget_bit(slot.bit)
+        self._forwarding.node_down(name)
 
     # Looking in, and after.
 
@@ -287,6 +320,7 @@ class Router:
             findings,
             node=self.node,
             index=self._index,
+            shared=self._shared,
             cache=self._routes,
             nodes=self._nodes,
             subscriptions=self._subscriptions,
@@ -309,6 +343,7 @@ class Router:
         """Sizes and counts."""
         return {
             "filters": len(self._index),
+            "groups": len(self._shared),
             "subscribers": len(self._subscriptions),
             "subscriptions": sum(map(len, self._subscriptions.values())),
             "nodes": len(self._nodes),
@@ -321,65 +356,48 @@ class Router:
     # Inside.
 
     def _leave(self, topic_filter: str, subscriber: Any) -> None:
+        if is_shared(topic_filter):
+            if self._shared.leave(topic_filter, subscriber):
+                self._routes.changed(split_shared(topic_filter).filter)
+            self._write_shared(topic_filter)
+            return
         last = self._index.discard(topic_filter, subscriber)
         self._routes.changed(topic_filter)
         if last and self._table is not None:
             self._seq = self._table.delete(topic_filter)
+
+    def _join(self, name: str, delivery: Delivery) -> None:
+        if self._shared.join(name, delivery):
+            self._routes.changed(split_shared(name).filter)
+        self._write_shared(name)
+
+    def _write_shared(self, name: str) -> None:
+        """The row of a share group says how many members are here."""
+        if self._table is None:
+            return
+        group = self._shared.get(name)
+        if group is not None and group.members:
+            self._seq = self._table.write(name, len(group.members))
+        else:
+            self._seq = self._table.delete(name)
+
+    def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
+        count = value if type(value) is int and value > 0 else 0
+        try:
+            before, changed = self._shared.set_node(name, slot.name, count)
+        except InvalidTopicFilter:
+            self.counts["bad_rows"] += 1
+            return
+        slot.routes += bool(count) - bool(before)
+        if changed:
+            self._routes.changed(split_shared(name).filter)
 
     def _unseen(self) -> int | None:
         if self._table is None or self._table.is_visible(self._seq):
             return None
         return self._seq
 
-    def _make_forwarder(self, name: str) -> Forwarder:
-        def send(frame: bytes, reliable: bool) -> int:
-            if self._links is None:
-                raise PeerGoneError(name)
-            return self._links.send(name, DATA, frame, reliable)
-
-        options: dict[str, Any] = self._forwarding
-        forwarder = Forwarder(name, send=send, schedule=self._schedule, congestion=self._congested, **options)
-        # Rows may come before the link is up.
-        forwarder.up = False
-        return forwarder
-
-    def _forget_bit(self, bit: int) -> None:
+    def _forget_node(self, bit: int) -> None:
         """A node came or went: forget the routes that lead to it."""
         self._remote_routes.clear()
         self._routes.forget([topic for topic, route in self.cache.items() if route.mask & bit])
-
-    def _congested(self, forwarder: Forwarder, congested: bool) -> None:
-        log.info("forward_congestion", peer=forwarder.peer, congested=congested)
-        for callback in self._congestion:
-            callback(forwarder.peer, congested)
-
-    def _node_event(self, event: NodeUp | NodeDown) -> None:
-        if isinstance(event, NodeUp):
-            self.node_up(event.name)
-        else:
-            self.node_down(event.name)
-
-    def _acked(self, peer: str, number: int) -> None:
-        slot = self._nodes.get(peer)
-        if slot is not None:
-            slot.forwarder.acked(number)
-
-    def _gap(self, gap: Gap) -> None:
-        if gap.side == "receive":
-            self.counts["gaps_in"] += 1
-            return
-        slot = self._nodes.get(gap.peer)
-        if slot is not None:
-            slot.forwarder.lost(gap.last)
-
-    def _receive(self, frame: Any) -> None:
-        self.counts["frames_in"] += 1
-        self.counts["bytes_in"] += len(frame.payload)
-        if self._forward is not None:
-            self._forward(frame.peer, frame.payload)
-        if self._links is not None:
-            self._links.done(frame)
-
-
-def _end_of_turn(function: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(function)

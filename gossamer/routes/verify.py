@@ -10,7 +10,7 @@ at is looked at as it is in that moment, in all sources, so changes between step
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from gossamer.routes.delivery import Delivery
 from gossamer.routes.index import RouteIndex, local_of, mask_of
 from gossamer.routes.nodes import NodeTable
 from gossamer.routes.ports import RouteTable
+from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
 __all__ = ["Findings", "Verifier"]
 
@@ -61,6 +63,7 @@ class Verifier:
         *,
         node: str,
         index: RouteIndex,
+        shared: SharedIndex,
         cache: RouteCache,
         nodes: NodeTable,
         subscriptions: dict[Any, dict[str, Delivery]],
@@ -70,6 +73,7 @@ class Verifier:
         self._findings = findings
         self._node = node
         self._index = index
+        self._shared = shared
         self._cache = cache
         self._nodes = nodes
         self._subscriptions = subscriptions
@@ -80,6 +84,7 @@ class Verifier:
         """Run; gives way after every few hundred checks."""
         yield from self._subscribers()
         yield from self._filters()
+        yield from self._groups()
         if self._table is not None:
             yield from self._own_rows(self._table)
             yield from self._other_rows(self._table)
@@ -100,12 +105,15 @@ class Verifier:
                     yield
                     continue
                 delivery = self._subscriptions.get(subscriber, {}).get(topic_filter)
-                if delivery is None or delivery in local_of(self._index.get(topic_filter)):
+                if delivery is None or delivery in self._local(topic_filter):
                     continue
                 self._findings.unindexed += 1
                 if self._repair:
-                    self._index.add(topic_filter, delivery)
-                    self._cache.changed(topic_filter)
+                    if is_shared(topic_filter):
+                        self._shared.join(topic_filter, delivery)
+                    else:
+                        self._index.add(topic_filter, delivery)
+                    self._changed(topic_filter)
         yield
 
     def _filters(self) -> Iterator[None]:
@@ -130,6 +138,24 @@ class Verifier:
                         self._cache.changed(topic_filter)
         yield
 
+    def _groups(self) -> Iterator[None]:
+        for group in self._paced(list(self._shared)):
+            if group is None:
+                yield
+                continue
+            for subscriber, delivery in list(group.members.items()):
+                if self._subscriptions.get(subscriber, {}).get(group.name) is not delivery:
+                    self._findings.orphans += 1
+                    if self._repair and self._shared.leave(group.name, subscriber):
+                        self._changed(group.name)
+            self._own(group.name)
+            for node, count in list(group.others.items()) if self._table is not None else ():
+                if self._rows(node).get(group.name) != count:
+                    self._findings.stale_routes += 1
+                    if self._repair:
+                        self._set_group(node, group.name, self._rows(node).get(group.name, 0))
+        yield
+
     def _own_rows(self, table: RouteTable) -> Iterator[None]:
         for topic_filter in self._paced(list(table.rows_of(self._node))):
             if topic_filter is None:
@@ -143,13 +169,18 @@ class Verifier:
         table = self._table
         if table is None:
             return
-        wanted = type(topic_filter) is str and any(True for _ in local_of(self._index.get(topic_filter)))
-        if wanted is (topic_filter in table.rows_of(self._node)):
+        wanted: int | None = None
+        if type(topic_filter) is str:
+            here = len(tuple(self._local(topic_filter)))
+            if here:
+                wanted = here if is_shared(topic_filter) else 1
+        row = table.rows_of(self._node).get(topic_filter)
+        if row == wanted:
             return
-        if wanted:
+        if wanted is not None:
             self._findings.missing_rows += 1
             if self._repair:
-                table.write(topic_filter, 1)
+                table.write(topic_filter, wanted)
         else:
             self._findings.stale_rows += 1
             if self._repair:
@@ -164,6 +195,9 @@ class Verifier:
                     yield
                     continue
                 if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
+                    continue
+                if is_shared(topic_filter):
+                    self._other_group(owner, topic_filter)
                     continue
                 slot = self._nodes.get(owner)
                 if slot is not None and mask_of(self._index.get(topic_filter)) & slot.bit:
@@ -189,12 +223,45 @@ class Verifier:
             for value in self._index.match(topic.decode()):
                 mask |= mask_of(value)
                 subscribers.update(delivery.subscriber for delivery in local_of(value))
-            same = mask == route.mask and subscribers == {d.subscriber for d in route.deliveries}
+            groups = self._shared.match(topic.decode())
+            same = (
+                mask == route.mask
+                and route.groups == groups
+                and subscribers == {d.subscriber for d in route.deliveries}
+            )
             if not same or route.peers != self._nodes.forwarders(mask):
                 self._findings.stale_cache += 1
                 if self._repair:
                     self._cache.forget([topic])
         yield
+
+    def _other_group(self, owner: str, name: str) -> None:
+        group = self._shared.get(name)
+        count = self._rows(owner)[name]
+        if type(count) is not int or count <= 0 or (group is not None and group.others.get(owner) == count):
+            return
+        try:
+            split_shared(name)
+        except InvalidTopicFilter:
+            return
+        self._findings.missing_routes += 1
+        if self._repair:
+            self._set_group(owner, name, count)
+
+    def _set_group(self, owner: str, name: str, count: int) -> None:
+        before, changed = self._shared.set_node(name, owner, count)
+        self._nodes.slot(owner).routes += bool(count) - bool(before)
+        if changed:
+            self._changed(name)
+
+    def _changed(self, topic_filter: str) -> None:
+        self._cache.changed(split_shared(topic_filter).filter)
+
+    def _local(self, topic_filter: str) -> Iterable[Delivery]:
+        if not is_shared(topic_filter):
+            return local_of(self._index.get(topic_filter))
+        group = self._shared.get(topic_filter)
+        return () if group is None else group.members.values()
 
     def _rows(self, owner: str) -> Mapping[Any, Any]:
         return {} if self._table is None else self._table.rows_of(owner)

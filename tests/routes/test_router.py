@@ -7,11 +7,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gossamer.routes import InvalidTopicFilter, InvalidTopicName, Router, SubscriptionOptions, matches
+from gossamer.routes import (
+    InvalidTopicFilter,
+    InvalidTopicName,
+    Router,
+    SubscriptionOptions,
+    matches,
+    split_shared,
+)
 from tests.routes.fakes import Client, Links, Table, Turn
 from tests.routes.strategies import FEW, filters, names
 
 PEERS = ["b", "c"]
+
+wanted_filters = st.one_of(
+    filters(FEW, 2), st.builds("$share/{}/{}".format, st.sampled_from("gh"), filters(FEW, 2))
+)
 
 
 def make(node: str = "a", **options: Any) -> tuple[Router, Table, Links, Turn]:
@@ -24,6 +35,10 @@ def make(node: str = "a", **options: Any) -> tuple[Router, Table, Links, Turn]:
 
 def who(route: Any) -> list[str]:
     return sorted(delivery.subscriber.name for delivery in route.deliveries)
+
+
+def plain(topic_filter: str, topic: str) -> bool:
+    return not topic_filter.startswith("$share/") and matches(topic_filter, topic)
 
 
 class RouterMachine(RuleBasedStateMachine):
@@ -47,7 +62,7 @@ class RouterMachine(RuleBasedStateMachine):
         for peer in PEERS:
             self.node_up(peer)
 
-    @rule(client=clients, topic_filter=filters(FEW, 2), options=options)
+    @rule(client=clients, topic_filter=wanted_filters, options=options)
     def subscribe(self, client, topic_filter, options):
         done = self.router.subscribe(topic_filter, self.people[client], options)
         assert done.existing is (topic_filter in self.wanted[client])
@@ -56,7 +71,7 @@ class RouterMachine(RuleBasedStateMachine):
     @rule(client=clients, data=st.data())
     def unsubscribe(self, client, data):
         known = sorted(self.wanted[client])
-        topic_filter = data.draw(st.sampled_from(known) if known else filters(FEW, 2))
+        topic_filter = data.draw(st.sampled_from(known) if known else wanted_filters)
         expected = self.wanted[client].pop(topic_filter, None) is not None
         assert self.router.unsubscribe(topic_filter, self.people[client]) is expected
 
@@ -67,7 +82,7 @@ class RouterMachine(RuleBasedStateMachine):
 
     @rule(
         peer=st.sampled_from(PEERS),
-        written=st.lists(filters(FEW, 2), min_size=1, max_size=4),
+        written=st.lists(wanted_filters, min_size=1, max_size=4),
         purge=st.booleans(),
     )
     def rows_change(self, peer, written, purge):
@@ -116,7 +131,7 @@ class RouterMachine(RuleBasedStateMachine):
         route = self.router.cache[topic.encode()]
         expected = {}
         for client, mine in self.wanted.items():
-            hits = [options for topic_filter, options in mine.items() if matches(topic_filter, topic)]
+            hits = [options for topic_filter, options in mine.items() if plain(topic_filter, topic)]
             if hits:
                 expected[f"client{client}"] = (
                     max(o.qos for o in hits),
@@ -130,8 +145,13 @@ class RouterMachine(RuleBasedStateMachine):
         }
         assert found == expected
         assert len(found) == len(route.deliveries)
-        peers = [p for p in PEERS if p in self.up and any(matches(f, topic) for f in self.table.rows_of(p))]
+        peers = [p for p in PEERS if p in self.up and any(plain(f, topic) for f in self.table.rows_of(p))]
         assert sorted(forwarder.peer for forwarder in route.peers) == peers
+        groups = {name for mine in self.wanted.values() for name in mine if name.startswith("$share/")}
+        groups |= {name for p in PEERS for name in self.table.rows_of(p) if name.startswith("$share/")}
+        assert sorted(group.name for group in route.groups) == sorted(
+            name for name in groups if matches(split_shared(name).filter, topic)
+        )
 
 
 TestRouterMachine = RouterMachine.TestCase

@@ -1,0 +1,223 @@
+"""Share groups: one member in the whole cluster gets each message."""
+
+import random
+from collections import Counter
+from typing import Any, get_args
+
+import pytest
+
+from gossamer.distribution import Frame
+from gossamer.routes import Delivery, Forwarder, Group, Router, Strategy, SubscriptionOptions
+from tests.routes.fakes import Client, Links, Table, Turn
+from tests.routes.test_router import make
+
+STRATEGIES = get_args(Strategy)
+GROUP = "$share/g/t/+"
+
+
+class Cluster:
+    """Routers that see each other's rows and get each other's frames at once."""
+
+    def __init__(self, *names: str, strategy: Strategy, seed: int = 1) -> None:
+        self.turn = Turn()
+        self.routers: dict[str, Router] = {}
+        self.links: dict[str, Links] = {}
+        self.tables: dict[str, Table] = {}
+        self.got: list[tuple[str, str]] = []
+        for name in names:
+            table, links = Table(name), Links()
+            router = Router(name, schedule=self.turn, shared_strategy=strategy, rng=random.Random(seed))
+            table.subscribe_batches(router.apply)
+            router.attach(table, links)
+            router.on_forward(lambda peer, records: None)
+            router.on_group_forward(self.take)
+            self.routers[name], self.links[name], self.tables[name] = router, links, table
+        for name, table in self.tables.items():
+            others = [other for other in names if other != name]
+            table.subscribe_batches(lambda change, others=others: self.spread(change, others))
+            for other in others:
+                self.links[name].up(other)
+
+    def spread(self, change: Any, others: list[str]) -> None:
+        if change.owner not in others:
+            for other in others:
+                self.tables[other].put(change.owner, change.written, change.deleted)
+
+    def join(self, node: str, client: Client, group: str = GROUP) -> None:
+        self.routers[node].subscribe(group, client, SubscriptionOptions(qos=1))
+
+    def take(self, peer: str, group: Group, records: bytes) -> None:
+        for record in records.split(b";")[:-1]:
+            publisher, topic = record.decode().split("|")
+            self.give(group.pick_here(publisher, topic), topic)
+
+    def give(self, delivery: Delivery | None, topic: str) -> None:
+        if delivery is not None:
+            assert delivery.qos == 1
+            self.got.append((delivery.subscriber.name, topic))
+
+    def publish(self, node: str, publisher: str, topic: str) -> None:
+        router, links = self.routers[node], self.links[node]
+        route = router.cache.get(topic.encode()) or router.resolve(topic.encode())
+        for group in route.groups:
+            chosen = router.pick(group, publisher, topic)
+            if isinstance(chosen, Forwarder):
+                chosen.append(f"{publisher}|{topic};".encode())
+            else:
+                self.give(chosen, topic)
+        self.turn.end()
+        for number, (peer, frame, _) in enumerate(links.sent):
+            self.links[peer].receiver(Frame(node, "data", number, frame))
+        links.sent.clear()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_message_reaches_one_member_wherever_it_is_published(strategy):
+    cluster = Cluster("a", "b", "c", strategy=strategy)
+    members = [Client(f"m{n}") for n in range(5)]
+    for node, member in zip("abbcc", members, strict=True):
+        cluster.join(node, member)
+    for n in range(300):
+        cluster.publish("abc"[n % 3], f"p{n % 7}", f"t/{n}")
+    assert sorted(topic for _, topic in cluster.got) == sorted(f"t/{n}" for n in range(300))
+
+
+@pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "hash_topic"])
+def test_members_get_about_equal_shares_whichever_node_they_are_on(strategy):
+    cluster = Cluster("a", "b", strategy=strategy)
+    for node, n in (("a", 0), ("b", 1), ("b", 2), ("b", 3)):
+        cluster.join(node, Client(f"m{n}"))
+    for n in range(2000):
+        cluster.publish("a", f"p{n % 3}", f"t/{n}")
+    shares = Counter(name for name, _ in cluster.got)
+    assert len(shares) == 4
+    assert all(350 < share < 650 for share in shares.values()), shares
+
+
+def test_two_groups_and_a_plain_subscription_each_get_the_message():
+    router, _, _, _ = make()
+    plain, one, two = Client("plain"), Client("one"), Client("two")
+    router.subscribe("t/+", plain, SubscriptionOptions())
+    router.subscribe("$share/g/t/+", one, SubscriptionOptions())
+    router.subscribe("$share/h/t/#", two, SubscriptionOptions())
+    route = router.resolve(b"t/x")
+    assert [d.subscriber for d in route.deliveries] == [plain]
+    assert [router.pick(g, "p", "t/x").subscriber for g in route.groups] == [one, two]
+    router.unsubscribe("$share/g/t/+", one)
+    assert [g.name for g in router.resolve(b"t/x").groups] == ["$share/h/t/#"]
+
+
+def test_members_come_and_go_without_new_routes_until_the_group_is_gone():
+    router, table, _, _ = make()
+    one, two = Client("one"), Client("two")
+    router.subscribe(GROUP, one, SubscriptionOptions())
+    route = router.resolve(b"t/x")
+    router.subscribe(GROUP, two, SubscriptionOptions())
+    assert dict(table.rows_of("a")) == {GROUP: 2}
+    router.unsubscribe_all(one)
+    assert router.cache[b"t/x"] is route
+    assert router.pick(route.groups[0], "p", "t/x").subscriber is two
+    router.unsubscribe_all(two)
+    assert b"t/x" not in router.cache
+    assert dict(table.rows_of("a")) == {}
+
+
+def test_sticky_and_hash_of_the_client_keep_a_publisher_with_its_member():
+    for strategy in ("sticky", "hash_clientid"):
+        cluster = Cluster("a", strategy=strategy)
+        members = {f"m{n}": Client(f"m{n}") for n in range(4)}
+        for member in members.values():
+            cluster.join("a", member)
+        for n in range(40):
+            cluster.publish("a", f"p{n % 8}", f"t/p{n % 8}")
+        by_publisher: dict[str, set[str]] = {}
+        for name, topic in cluster.got:
+            by_publisher.setdefault(topic, set()).add(name)
+        assert all(len(names) == 1 for names in by_publisher.values()), strategy
+        assert len(set.union(*by_publisher.values())) > 1
+        gone = cluster.got[-1][0]
+        cluster.routers["a"].unsubscribe_all(members[gone])
+        cluster.publish("a", "p7", "t/p7")
+        assert cluster.got[-1][0] != gone
+
+
+def test_local_stays_here_while_it_can():
+    cluster = Cluster("a", "b", strategy="local")
+    here, there = Client("here"), Client("there")
+    cluster.join("a", here)
+    cluster.join("b", there)
+    for n in range(20):
+        cluster.publish("a", "p", f"t/{n}")
+    assert {name for name, _ in cluster.got} == {"here"}
+    cluster.routers["a"].unsubscribe_all(here)
+    cluster.publish("a", "p", "t/x")
+    assert cluster.got[-1] == ("there", "t/x")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_that_is_down_is_not_chosen(strategy):
+    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster.join("b", Client("lost"))
+    cluster.join("c", Client("alive"))
+    cluster.publish("a", "p", "t/0")
+    cluster.links["a"].down("b")
+    cluster.got.clear()
+    for n in range(30):
+        cluster.publish("a", "p", f"t/{n}")
+    assert cluster.got == [("alive", f"t/{n}") for n in range(30)]
+    cluster.links["a"].down("c")
+    cluster.publish("a", "p", "t/x")
+    assert len(cluster.got) == 30
+
+
+def test_what_was_sent_to_a_group_of_a_node_that_goes_down_is_answered():
+    router, table, links, turn = make()
+    safe: list[bool] = []
+    links.up("b")
+    table.put("b", {GROUP: 3})
+    forwarder = router.pick(router.resolve(b"t/x").groups[0], "p", "t/x")
+    forwarder.append_acked(b"1", safe.append)
+    turn.end()
+    links.ack("b", 1)
+    assert safe == [True]
+    forwarder.append_acked(b"2", safe.append)
+    turn.end()
+    links.down("b")
+    assert safe == [True, True]
+    assert forwarder.counts["dropped_peer_down"] == 1
+
+
+def test_a_group_that_left_before_the_frame_came_is_counted():
+    router, _, links, _ = make()
+    router.on_forward(lambda peer, records: None)
+    router.on_group_forward(lambda peer, group, records: pytest.fail("nobody is here"))
+    name = GROUP.encode()
+    links.receiver(Frame("b", "data", 1, b"\xff" + len(name).to_bytes(3) + name + b"record"))
+    assert router.stats()["group_frames_dropped"] == 1
+    assert [frame.number for frame in links.finished] == [1]
+
+
+def test_rows_that_are_no_groups_are_counted_and_passed_over():
+    router, table, links, _ = make()
+    links.up("b")
+    table.put("b", {"$share/": 1, "$share/g": 1, "$share/+/a": 1, GROUP: "many", "$share/g/ok": 2})
+    assert router.stats()["groups"] == 1
+    assert router.verify().wrong == 0
+    table.put("b", {}, ["$share/g/ok"])
+    assert router.stats()["groups"] == 0
+
+
+def test_verification_repairs_groups():
+    router, table, links, _ = make()
+    links.up("b")
+    one = Client("one")
+    router.subscribe(GROUP, one, SubscriptionOptions())
+    table.put("b", {GROUP: 2})
+    table.owned["b"] = {GROUP: 5, "$share/h/t/x": 1}
+    table.owned["a"] = {GROUP: 9}
+    router._shared.leave(GROUP, one)
+    assert router.verify().wrong >= 4
+    assert router.verify().wrong == 0
+    assert dict(table.rows_of("a")) == {GROUP: 1}
+    groups = router.resolve(b"t/x").groups
+    assert {g.name: g.others for g in groups} == {GROUP: {"b": 5}, "$share/h/t/x": {"b": 1}}
