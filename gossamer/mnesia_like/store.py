@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import structlog
 
 from gossamer.clock import Clock, HybridLogicalClock, SystemClock
 from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.backup import Backup, read_backup, write_backup
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.errors import (
@@ -47,6 +50,7 @@ AnyTable = LocalTable | OwnedTable | SharedTable
 log = structlog.get_logger(__name__)
 
 _POLL = 0.02
+_RESTORE_ROWS = 2000
 _LOAD_TIMEOUT = 300.0
 
 
@@ -191,6 +195,54 @@ class Store(TableOwner):
             if self.clock.monotonic() - start >= timeout:
                 raise TablesNotLoadedError(missing, waited=timeout)
             await asyncio.sleep(_POLL)
+
+    async def backup(self, path: str | Path, tables: Iterable[str] | None = None) -> int:
+        """Write what this node may write of its tables (of owned ones its own rows) to a file; its size.
+
+        The rows are those of one moment; what is written meanwhile is not in it.
+
+        Raises:
+            NoSuchTableError: a name is not a table.
+            DiscError: the file cannot be written; whatever stood under its name is as it was.
+        """
+        chosen = [self.table(name) for name in (tables or self._tables)]
+        content = Backup(
+            self.node,
+            self.clock.wall(),
+            {t.name: asdict(t.definition) for t in chosen},
+            {t.name: dict(_writable(t)) for t in chosen},
+        )
+        return await asyncio.get_running_loop().run_in_executor(None, write_backup, Path(path), content)
+
+    async def restore(self, path: str | Path, tables: Iterable[str] | None = None) -> dict[str, int]:
+        """Write the rows of a backup again, as new writes; how many of each table.
+
+        Rows that came after the backup stay. The file is checked, and the tables are found or created, before
+        anything is written.
+
+        Raises:
+            NoSuchTableError: a name is not a table of the backup.
+            TableExistsError: a table is defined otherwise here.
+            DiscError: the file cannot be read, or is damaged.
+        """
+        content = await asyncio.get_running_loop().run_in_executor(None, read_backup, Path(path))
+        names = list(content.tables if tables is None else tables)
+        for name in names:
+            if name not in content.tables:
+                raise NoSuchTableError(name, list(content.tables))
+        found = [await self.create_table(**content.definitions[name]) for name in names]
+        for table in found:
+            for number, (key, value) in enumerate(content.tables[table.name].items()):
+                if table.definition.type == "bag":
+                    for item in value:
+                        table.write(key, item)
+                else:
+                    table.write(key, value)
+                if number % _RESTORE_ROWS == _RESTORE_ROWS - 1:
+                    # Everyone else's turn; and the disc's, where rows wait for it.
+                    await table.durable(None)
+                    await asyncio.sleep(0)
+        return {table.name: len(content.tables[table.name]) for table in found}
 
     def table_info(self, name: str) -> dict[str, Any]:
         """What an operator wants to know of one table.
@@ -341,3 +393,8 @@ class Store(TableOwner):
         table = self._tables[name]
         assert isinstance(table, OwnedTable | SharedTable)  # noqa: S101
         return table
+
+
+def _writable(table: AnyTable) -> Mapping[Any, Any]:
+    """The rows of a table that this node may write."""
+    return table.rows_of(table.node) if isinstance(table, OwnedTable) else table.rows()

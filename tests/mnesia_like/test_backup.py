@@ -1,0 +1,105 @@
+"""Backups come back whole, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.mnesia_like import (
+    CorruptTablesError,
+    DiscError,
+    NoSuchTableError,
+    Store,
+    TableExistsError,
+)
+
+ROWS: dict[Any, Any] = {("t", i): {"v": [i, b"x", None, 1.5]} for i in range(2500)}
+
+
+async def filled() -> Store:
+    store = Store(node="a", creation=1)
+    for name, options in (
+        ("local", {}),
+        ("owned", {"replication": "owned"}),
+        ("shared", {"replication": "shared"}),
+    ):
+        table: Any = await store.create_table(name, **options)
+        for key, value in ROWS.items():
+            table.write(key, value)
+    bag = await store.create_table("bag", type="bag")
+    bag.write("k", 1)
+    bag.write("k", [2])
+    return store
+
+
+async def test_a_backup_comes_back_whole(tmp_path: Path) -> None:
+    """Tables are created where they are missing; newer rows stay."""
+    store = await filled()
+    size = await store.backup(tmp_path / "b")
+    assert size == (tmp_path / "b").stat().st_size
+    other = Store(node="b", creation=1)
+    local = await other.create_table("local")
+    local.write("newer", 1)
+    counts = await other.restore(tmp_path / "b")
+    assert counts == {"local": 2500, "owned": 2500, "shared": 2500, "bag": 1}
+    assert local.rows() == ROWS | {"newer": 1}
+    owned: Any = other.table("owned")
+    assert owned.rows_of("b") == ROWS
+    shared: Any = other.table("shared")
+    assert shared.rows() == ROWS
+    bag: Any = other.table("bag")
+    assert bag.read("k") == [1, [2]]
+
+
+async def test_single_tables_can_be_backed_up_and_restored(tmp_path: Path) -> None:
+    """By name; a wrong name changes nothing."""
+    store = await filled()
+    await store.backup(tmp_path / "b", ["bag", "local"])
+    with pytest.raises(NoSuchTableError):
+        await store.backup(tmp_path / "c", ["unknown"])
+    other = Store(node="b", creation=1)
+    with pytest.raises(NoSuchTableError, match="owned"):
+        await other.restore(tmp_path / "b", ["owned"])
+    assert other.tables() == []
+    await other.restore(tmp_path / "b", ["bag"])
+    assert other.tables() == ["bag"]
+
+
+async def test_a_table_of_another_definition_is_not_overwritten(tmp_path: Path) -> None:
+    """Both definitions are named, and no row is written."""
+    store = await filled()
+    await store.backup(tmp_path / "b", ["local"])
+    other = Store(node="b", creation=1)
+    table = await other.create_table("local", type="bag")
+    with pytest.raises(TableExistsError, match="local bag"):
+        await other.restore(tmp_path / "b")
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize("where", [3, 200, -9, -1])
+@pytest.mark.parametrize("how", ["flip", "cut"])
+async def test_a_damaged_backup_is_refused(tmp_path: Path, where: int, how: str) -> None:
+    """Wherever one bit is wrong, or the end is missing; nothing is restored."""
+    store = await filled()
+    await store.backup(tmp_path / "b", ["local"])
+    data = bytearray((tmp_path / "b").read_bytes())
+    if how == "flip":
+        data[where] ^= 1
+    else:
+        del data[where:]
+    (tmp_path / "b").write_bytes(data)
+    other = Store(node="b", creation=1)
+    with pytest.raises(CorruptTablesError, match="nothing was restored"):
+        await other.restore(tmp_path / "b")
+    assert other.tables() == []
+
+
+async def test_a_backup_that_cannot_be_written_or_read_says_why(tmp_path: Path) -> None:
+    """The path is named."""
+    store = await filled()
+    with pytest.raises(DiscError, match="no/such/dir"):
+        await store.backup(tmp_path / "no/such/dir/b")
+    with pytest.raises(DiscError, match="missing"):
+        await store.restore(tmp_path / "missing")
