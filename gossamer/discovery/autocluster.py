@@ -11,6 +11,7 @@ from gossamer.discovery.plan import Plan, advice
 from gossamer.discovery.strategy import Discovered, Strategy
 from gossamer.gossip import Join, JoinResult, MembershipView, Status
 from gossamer.supervisor import (
+    Caller,
     CallFailed,
     Destination,
     GenServer,
@@ -21,7 +22,6 @@ from gossamer.supervisor import (
     self_pid,
     send_after,
 )
-from gossamer.supervisor.calls import Caller
 
 __all__ = ["Autocluster"]
 

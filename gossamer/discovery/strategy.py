@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gossamer.config.model import ClusterConfig
+from gossamer.config import ClusterConfig
 from gossamer.network import Address
 
 __all__ = ["Discovered", "Manual", "Resolver", "Static", "Strategy", "resolve_host", "strategy_of"]

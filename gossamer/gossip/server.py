@@ -56,6 +56,7 @@ from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Listener, Network
 from gossamer.supervisor import (
+    Caller,
     Destination,
     GenServer,
     NoReply,
@@ -68,7 +69,6 @@ from gossamer.supervisor import (
     spawn_link,
     trap_exit,
 )
-from gossamer.supervisor.calls import Caller
 
 __all__ = ["GossipAddressError", "GossipServer", "local_host"]
 
