@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gossamer.config.model import ClusterConfig
+from gossamer.config import ClusterConfig
 from gossamer.discovery import (
     AlreadyInClusterError,
     ClusterCommands,
