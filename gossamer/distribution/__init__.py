@@ -15,6 +15,7 @@ from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, S
 from gossamer.distribution.functions import connect_node, monitor_node, node, nodes
 from gossamer.distribution.grpc_transport import GrpcTransport
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
+from gossamer.distribution.services import remote_services
 from gossamer.distribution.stream_transport import StreamTransport
 from gossamer.distribution.terms import register_message
 from gossamer.distribution.transport import LinkTransport
@@ -51,5 +52,6 @@ __all__ = [
     "nodes",
     "pg",
     "register_message",
+    "remote_services",
     "rpc",
 ]

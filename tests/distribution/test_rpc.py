@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.distribution import NotAllowedError, RemoteProcesses
+from gossamer.distribution import NotAllowedError, RemoteProcesses, pg, remote_services
 from gossamer.distribution.rpc import (
     RPC,
     Exited,
@@ -16,7 +16,7 @@ from gossamer.distribution.rpc import (
     multicall,
     spawn_on,
 )
-from gossamer.supervisor import ExitProcess, exit, self_pid  # noqa: A004
+from gossamer.supervisor import ExitProcess, Supervisor, exit, self_pid  # noqa: A004
 
 from .simulation import simulated
 
@@ -113,3 +113,19 @@ async def test_a_process_is_spawned_by_a_name_the_node_allows(net):
     assert b.runtime.alive(pid)
     await asyncio.sleep(6)
     assert not b.runtime.alive(pid)
+
+
+@simulated
+async def test_one_child_makes_a_node_reachable(net):
+    a, b = await net.pair()
+    groups = pg.Groups()
+    await a.runtime.start(Supervisor, [remote_services(a)])
+    await b.runtime.start(Supervisor, [remote_services(b, functions={"add": add}, groups=groups)])
+
+    async def body():
+        await pg.join("pool", self_pid())
+        assert await call("b", "add", 1) == Returned(2)
+        await asyncio.sleep(0.1)
+        assert groups.members("pool") == [self_pid()]
+
+    await a.runtime.run(body)
