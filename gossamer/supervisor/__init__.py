@@ -95,6 +95,7 @@ from gossamer.supervisor.values import (
     describe,
     is_clean,
 )
+from gossamer.supervisor.watch import LoopWatch
 
 __all__ = [
     "AlreadyPresent",
@@ -131,6 +132,7 @@ __all__ = [
     "Info",
     "Internal",
     "Keep",
+    "LoopWatch",
     "MailboxFull",
     "MaxChildren",
     "NameTaken",
