@@ -170,14 +170,16 @@ class Distribution:
     def send(self, peer: str, purpose: Purpose, frame: bytes, reliable: bool = True) -> int:
         """Queue a frame; returns its number, 0 for an unreliable one.
 
-        Frames queue while the link is down. An unreliable frame that finds no room is dropped and counted.
+        A peer takes frames from its NodeUp to its NodeDown; they queue while the link is down in between. An
+        unreliable frame that finds no room is dropped and counted.
 
         Raises:
-            PeerGoneError: no such peer.
+            PeerGoneError: it is not up.
             FrameTooLargeError: longer than ``max_frame``.
         """
         to = self.peers.get(peer)
-        if to is None:
+        # Not before it is up: were its session given up until then, nobody would be told.
+        if to is None or not to.up:
             raise PeerGoneError(peer)
         size = len(frame)
         if size > self.max_frame:

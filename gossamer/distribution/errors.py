@@ -12,7 +12,7 @@
     TransportError
     └── LinkLostError          the connection to a peer broke, or was never there
     UnavailableError
-    └── PeerGoneError          no such peer now: it never joined, left, or was declared down
+    └── PeerGoneError          no such peer now: not up yet, left, or declared down
 
 No field ever holds the cookie, a key or a message authentication code.
 """
@@ -109,8 +109,10 @@ class LinkLostError(TransportError):
 
 
 class PeerGoneError(UnavailableError):
-    """A frame for a node that is not a peer."""
+    """A frame for a node that is not up."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        super().__init__(f"node {peer!r} is not connected; expected a member that is up, wait for NodeUp")
+        super().__init__(
+            f"node {peer!r} is not up; expected a peer between its NodeUp and its NodeDown, wait for NodeUp"
+        )

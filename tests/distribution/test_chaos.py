@@ -84,7 +84,7 @@ class Chaos:
 
     def send(self, name, other):
         node = self.net.nodes[name]
-        if other in node.peers:
+        if other in node.nodes():
             last = node.peers[other].sends["data"].last
             frame = f"{name} {self.creations[name]} {last + 1} ".encode() + bytes(self.rng.randrange(1000))
             assert node.send(other, "data", frame) == last + 1

@@ -70,7 +70,7 @@ async def test_frames_of_one_turn_leave_as_one_message(net):
 @simulated
 async def test_unknown_peers_and_oversized_frames_are_errors(net):
     a, _ = await net.pair(max_frame=1000, retain=2000)
-    with pytest.raises(PeerGoneError, match="'c' is not connected"):
+    with pytest.raises(PeerGoneError, match="'c' is not up"):
         a.send("c", "data", b"")
     with pytest.raises(FrameTooLargeError, match="1001 bytes, expected at most 1000"):
         a.send("b", "data", bytes(1001))
@@ -185,13 +185,15 @@ async def test_nothing_is_handed_over_before_node_up(net):
     order = []
     b.subscribe(order.append)
     b.on_frame("data", lambda frame: order.append(frame.payload))
+    a.subscribe(lambda event: a.send("b", "data", b"at once"))
     a.connect("b", 1, ("b", 4370))
-    a.send("b", "data", b"early")
+    with pytest.raises(PeerGoneError):
+        a.send("b", "data", b"early")
     await asyncio.sleep(2)
     assert order == []
     b.connect("a", 1, ("a", 4370))
     await asyncio.sleep(8)
-    assert order == [NodeUp("a", 1), b"early"]
+    assert order == [NodeUp("a", 1), b"at once"]
 
 
 @simulated
