@@ -89,9 +89,10 @@ class Forwarding:
         forwarder = slot.groups.get(group)
         if forwarder is None:
             if len(slot.groups) >= _IDLE_LIMIT:
-                slot.groups = {name: other for name, other in slot.groups.items() if not other.idle}
-            name = group.encode()
-            forwarder = self._make(peer, bytes([GROUP_MARK]) + len(name).to_bytes(3) + name)
+                for name in [name for name, other in slot.groups.items() if other.idle]:
+                    self.nodes.retired.update(slot.groups.pop(name).counts)
+            encoded = group.encode()
+            forwarder = self._make(peer, bytes([GROUP_MARK]) + len(encoded).to_bytes(3) + encoded)
             forwarder.up = slot.up
             slot.groups[group] = forwarder
         return forwarder

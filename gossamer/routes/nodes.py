@@ -7,6 +7,7 @@ to.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from gossamer.routes.forwarder import Forwarder
@@ -39,13 +40,15 @@ class NodeSlot:
 class NodeTable:
     """Remote nodes by name and by bit. ``make`` makes the forwarder of a node."""
 
-    __slots__ = ("_by_mask", "_make", "_slots", "_used")
+    __slots__ = ("_by_mask", "_make", "_slots", "_used", "retired")
 
     def __init__(self, make: Callable[[str], Forwarder]) -> None:
         self._make = make
         self._slots: dict[str, NodeSlot] = {}
         self._used = 0
         self._by_mask: dict[int, tuple[Forwarder, ...]] = {0: ()}
+        self.retired: Counter[str] = Counter()
+        """What the forwarders that are no more had counted."""
 
     def get(self, name: str) -> NodeSlot | None:
         """The slot of a node that has one."""
@@ -83,6 +86,8 @@ class NodeTable:
         """Give the bit of a node back if nothing needs it any more."""
         if not slot.routes and not slot.up and self._slots.get(slot.name) is slot:
             del self._slots[slot.name]
+            for forwarder in slot.forwarders():
+                self.retired.update(forwarder.counts)
             self._used &= ~slot.bit
             self._by_mask = {0: ()}
 
@@ -95,6 +100,14 @@ class NodeTable:
                 self._by_mask = {0: ()}
             self._by_mask[mask] = found
         return found
+
+    def counts(self) -> Counter[str]:
+        """What all forwarders, those of the past too, have counted together."""
+        total = Counter(self.retired)
+        for slot in self._slots.values():
+            for forwarder in slot.forwarders():
+                total.update(forwarder.counts)
+        return total
 
     def __iter__(self) -> Iterator[NodeSlot]:
         return iter(tuple(self._slots.values()))

@@ -10,6 +10,7 @@ Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from functools import partial
 from typing import Any
@@ -58,8 +59,11 @@ class RouteOwner(GenServer):
         return Continue()
 
     async def handle_continue(self, token: Any) -> None:
-        # Before anything else is served, and in one go: routes that are wrong now would lose messages.
-        findings = self._router.verify()
+        # Before anything else is served: routes that are wrong now lose messages. In steps all the same, for
+        # a million routes take seconds and publishing goes on meanwhile.
+        findings = Findings()
+        for _ in self._router.verify_steps(findings):
+            await asyncio.sleep(0)
         self._report(findings, "start")
         send_after(self._pause, self_pid(), _AGAIN)
 

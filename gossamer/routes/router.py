@@ -134,14 +134,17 @@ class Router:
         name = parse_name(topic, self._limits)
         mask = 0
         deliveries: list[Delivery] = []
+        sources = 0
         for value in self._index.match(name):
             if type(value) is int:
                 mask |= value
             elif type(value) is Delivery:
                 deliveries.append(value)
+                sources += 1
             elif type(value) is Entry:
                 mask |= value.mask
                 deliveries.extend(value.local.values())
+                sources += 1
         groups = self._shared.match(name) if self._shared else ()
         if not deliveries and not groups:
             route = self._remote_routes.get(mask)
@@ -150,7 +153,8 @@ class Router:
                     self._remote_routes.clear()
                 route = self._remote_routes[mask] = Route((), self._nodes.forwarders(mask), mask)
         else:
-            merged = tuple(deliveries) if len(deliveries) < 2 else merge(deliveries)
+            # One filter has each subscriber once.
+            merged = tuple(deliveries) if sources < 2 else merge(deliveries)
             route = Route(merged, self._nodes.forwarders(mask), mask, groups)
         self._routes.put(topic, route)
         self.counts["resolved"] += 1
@@ -350,6 +354,7 @@ class Router:
             "cached_topics": len(self.cache),
             **{f"index_{part}": size for part, size in self._index.stats().items()},
             **{f"cache_{what}": count for what, count in self._routes.counts.items()},
+            **{f"forward_{what}": count for what, count in self._nodes.counts().items()},
             **self.counts,
         }
 

@@ -247,3 +247,15 @@ def test_a_node_that_is_forgotten_gives_its_place_to_another():
     assert router.stats()["nodes"] == 0
     links.up("last")
     assert router._nodes.slot("last").bit == 1
+
+
+def test_what_a_forgotten_node_lost_stays_counted():
+    router, table, links, turn = make()
+    links.up("b")
+    table.put("b", {"t": 1})
+    router.resolve(b"t").peers[0].append_acked(b"m", lambda ok: None)
+    turn.end()
+    links.down("b")
+    table.put("b", {}, ["t"])
+    stats = router.stats()
+    assert (stats["nodes"], stats["forward_frames"], stats["forward_dropped_peer_down"]) == (0, 1, 1)

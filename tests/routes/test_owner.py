@@ -88,6 +88,7 @@ async def test_rows_that_cannot_be_taken_in_end_the_owner_and_not_the_writer(run
 async def test_verification_can_be_asked_for_with_and_without_repair(runtime: Runtime):
     router, table, links = parts()
     owner = await RouteOwner.start_link(router, table, links)
+    await settle()
     links.up("b")
     table.put("b", {f"t/{n}": 1 for n in range(2000)})
     table.owned["b"]["lost"] = 1
@@ -104,6 +105,7 @@ async def test_verification_goes_on_in_the_background(runtime: Runtime):
     router, table, links = parts()
     child = ChildSpec("routes", partial(RouteOwner.start_link, router, table, links, pause=10.0))
     await Supervisor.start_link([child])
+    await settle()
     links.up("b")
     for round_ in range(3):
         table.owned.setdefault("b", {})[f"lost{round_}"] = 1
