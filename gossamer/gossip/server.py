@@ -58,10 +58,13 @@ from gossamer.network import Address, Listener, Network
 from gossamer.supervisor import (
     Caller,
     Destination,
+    Exit,
     GenServer,
     NoReply,
+    Pid,
     Port,
     Reply,
+    Stop,
     guarded,
     reply,
     self_pid,
@@ -159,6 +162,7 @@ class GossipServer(GenServer):
         self._guard = ReplayGuard()
         self._subscribers: dict[Destination, None] = dict.fromkeys(subscribers)
         self._callers: dict[int, Caller] = {}
+        self._exchanges: dict[Pid, OpenStream] = {}
         self._tokens = 0
         self._complained: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -200,8 +204,13 @@ class GossipServer(GenServer):
             case _:
                 await super().handle_cast(request)
 
-    async def handle_info(self, message: Any) -> None:
-        # Ends of exchanges, which report their outcome before; and of the sockets, which is ours too.
+    async def handle_info(self, message: Any) -> Stop | None:
+        if isinstance(message, Exit):
+            if message.source == self._sockets.pid:
+                return Stop(("sockets_closed", message.reason))
+            action = self._exchanges.pop(message.source, None)
+            if action is not None and message.reason != "normal":
+                self._feed(StreamFailed(action.token, "failed"))
         return None
 
     async def terminate(self, reason: Any) -> None:
@@ -277,7 +286,8 @@ class GossipServer(GenServer):
     def _do(self, action: object) -> None:
         match action:
             case OpenStream():
-                spawn_link(self._exchange, action, label="gossip_exchange")
+                pid = spawn_link(self._exchange, action, label="gossip_exchange")
+                self._exchanges[pid] = action
             case ReplyStream(token, body):
                 stream = self._sockets.streams.get(token) if isinstance(token, int) else None
                 if stream is not None:

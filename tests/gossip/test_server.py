@@ -14,9 +14,11 @@ from gossamer.gossip import (
     ForceLeave,
     GossipServer,
     GossipSettings,
+    InvalidSettingError,
     Join,
     JoinResult,
     Keyring,
+    KeyringError,
     Keys,
     Leave,
     MemberDown,
@@ -242,4 +244,29 @@ async def test_garbage_on_both_sockets_changes_nothing(peers: Callable[..., Any]
     await eventually(lambda: a.view.counters["rejected.malformed"] == 3)
     assert a.view.counters["rejected.version"] == 2
     assert a.view.counters["rejected.oversized"] == 1
+    assert a.online() == {"a"}
+
+
+async def test_a_server_without_its_sockets_ends_so_that_it_is_restarted(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    assert a.pid is not None
+    ended = a.runtime.join(a.pid)
+    (sockets,) = [pid for pid in a.runtime.processes() if labelled(a.runtime, pid) == "gossip_sockets"]
+    a.runtime.exit(sockets, "kill")
+    assert (await asyncio.wait_for(ended, 2))[0] == "sockets_closed"
+
+
+def labelled(runtime: Runtime, pid: Pid) -> str:
+    entry = runtime.find(pid)
+    return "" if entry is None else entry.label
+
+
+async def test_metadata_too_large_is_an_answer_and_not_the_end(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    large = MemberMetadata("a", services=tuple(f"service-number-{n}" for n in range(60)))
+    answer = await a.call(UpdateMetadata(large))
+    assert isinstance(answer, InvalidSettingError)
+    assert "512" in str(answer)
+    answer = await a.call(Keys("use", "00000000"))
+    assert isinstance(answer, KeyringError)
     assert a.online() == {"a"}

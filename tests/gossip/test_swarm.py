@@ -7,6 +7,7 @@ import pytest
 from gossamer.gossip.hints import explain
 from gossamer.gossip.member import (
     ForcedOut,
+    LinkEvidence,
     MemberAlive,
     MemberDown,
     MemberLeft,
@@ -16,7 +17,7 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.steps import JoinResult
+from gossamer.gossip.steps import EvidenceSeen, JoinResult
 from tests.gossip.swarm import Host, Swarm
 
 SEEDS = [1, 2, 3]
@@ -348,3 +349,15 @@ def test_every_hint_has_words() -> None:
     assert explain(hints["minority"]).startswith("only ")
     assert "held each other for dead" in explain(hints["healed-split"])
     assert all("{" not in explain(hint) for hint in hints.values())
+
+
+def test_a_link_that_breaks_convicts_nobody_who_answers() -> None:
+    swarm = Swarm(seed=12, loss=0.05)
+    hosts = grow(swarm, 8)
+    for turn in range(400):
+        victim = hosts[turn % 8]
+        for host in hosts:
+            if host is not victim:
+                swarm.give(host, EvidenceSeen(LinkEvidence(victim.name, "reset")))
+        swarm.run(1)
+    assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
