@@ -1,4 +1,4 @@
-"""Tables over real links: three stores in this one process and on its one core, loopback sockets between them.
+"""Tables over real links: three stores in this one process and on its one core, loopback between them.
 
 ``python bench/tables_cluster.py`` prints, for plain streams and for gRPC, how long a write takes until both
 others have applied it, and how many writes a second all three end up with.

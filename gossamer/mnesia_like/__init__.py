@@ -24,6 +24,7 @@ from gossamer.mnesia_like.errors import (
 from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
+from gossamer.mnesia_like.queries import ANY, IndexExistsError, NoSuchIndexError, NotOrderedError
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
@@ -31,6 +32,7 @@ from gossamer.mnesia_like.store import DiscProcessMissingError, Store
 from gossamer.mnesia_like.table import Subscription, TableEvent
 
 __all__ = [
+    "ANY",
     "BadFrameError",
     "BadKeyError",
     "BadTableError",
@@ -44,9 +46,12 @@ __all__ = [
     "DiscLockedError",
     "DiscProcessMissingError",
     "DiscReadOnlyError",
+    "IndexExistsError",
     "LocalTable",
     "NoMajorityError",
+    "NoSuchIndexError",
     "NoSuchTableError",
+    "NotOrderedError",
     "NotOwnerError",
     "OwnedTable",
     "ReplicationLink",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.queries import Order, Queries
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.table import Table, TableOwner, without
@@ -16,7 +17,7 @@ __all__ = ["LocalTable"]
 _MISSING: Any = object()
 
 
-class LocalTable(Table):
+class LocalTable(Table, Queries):
     """A table of this node alone."""
 
     def __init__(
@@ -30,6 +31,8 @@ class LocalTable(Table):
         super().__init__(definition, node=node, disc=disc, owner=owner)
         self._rows: dict[Key, Value] = {}
         self._bag = definition.type == "bag"
+        self._indexes = {}
+        self._order = Order(self._rows) if definition.type == "ordered_set" else None
 
     def read(self, key: Key, default: Value = None) -> Value:
         """The value of ``key``; of a bag the list of its values."""
@@ -103,8 +106,10 @@ class LocalTable(Table):
     def _tell(self, written: dict[Key, Value], deleted: Iterable[Key]) -> None:
         if self._disc is not None:
             self._owner.written(self)
-        if self._subscriptions:
-            self.dispatch(Change(self.name, self.node, written, deleted))
+        if self._subscriptions or self._indexes or self._order is not None:
+            change = Change(self.name, self.node, written, deleted)
+            self._note(change)
+            self.dispatch(change)
 
     def __len__(self) -> int:
         return len(self._rows)

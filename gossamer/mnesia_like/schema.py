@@ -1,9 +1,9 @@
 """What a table is: its kind, where it is kept, how it replicates.
 
-The words are Mnesia's: ``set`` and ``bag``, ``ram_copies`` and ``disc_copies``. ``local`` tables are this
-node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so that no split
-of the network can make two versions of it. A ``shared`` table is written by every node, the latest version
-wins; with ``majority`` only where most of its nodes can be reached.
+The words are Mnesia's: ``set``, ``ordered_set`` and ``bag``, ``ram_copies`` and ``disc_copies``. ``local``
+tables are this node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so
+that no split of the network can make two versions of it. A ``shared`` table is written by every node, the
+latest version wins; with ``majority`` only where most of its nodes can be reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["TableDef"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _CHOICES = {
-    "type": ("set", "bag"),
+    "type": ("set", "ordered_set", "bag"),
     "storage": ("ram_copies", "disc_copies"),
     "replication": ("local", "owned", "shared"),
 }
@@ -63,8 +63,14 @@ class TableDef:
             got = getattr(self, option)
             if got < 0:
                 raise BadTableError(self.name, option=option, got=got, expected="0 seconds or more")
-        if self.replication == "shared" and self.type == "bag":
-            raise BadTableError(self.name, option="type", got=self.type, expected="set for a shared table")
+        fitting = {"owned": ("set", "bag"), "shared": ("set", "ordered_set")}.get(self.replication)
+        if fitting is not None and self.type not in fitting:
+            raise BadTableError(
+                self.name,
+                option="type",
+                got=self.type,
+                expected=f"{' or '.join(fitting)} where replication is {self.replication}",
+            )
         if self.majority and self.replication != "shared":
             raise BadTableError(
                 self.name, option="majority", got=True, expected="False where replication is not shared"

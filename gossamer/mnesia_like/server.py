@@ -229,19 +229,27 @@ class Replicator(GenServer):
                 self._perform(core.work(now))
             case _Tick():
                 send_after(self._wiring.tick, self_pid(), _TICK)
+                if self._wiring.link is not None:
+                    self._reconcile(self._wiring.link, again=False)
                 self._perform(core.tick(now))
                 self._wiring.housekeeping()
             case _:
                 await super().handle_info(message)
 
-    def _reconcile(self, link: ReplicationLink) -> None:
-        """Peers came and went, and frames were lost, while no process listened."""
+    def _reconcile(self, link: ReplicationLink, *, again: bool = True) -> None:
+        """Peers came and went while no process listened, or its mailbox was full.
+
+        ``again``: frames were lost too, so those that stayed up are followed again.
+        """
         now = self._now()
         there = dict(link.peers())
-        for name in self._core.peers():
+        known = self._core.peers()
+        for name in known:
             if name not in there:
                 self._perform(self._core.peer_down(name, now))
         for name, creation in there.items():
+            if not again and known.get(name) == creation:
+                continue
             self._wiring.returns(name, creation)
             self._perform(self._core.peer_up(name, creation, now))
 

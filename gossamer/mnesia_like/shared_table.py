@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from gossamer.clock import Clock
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.queries import Order, Queries
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.shared import Shared
@@ -29,7 +30,7 @@ class NoMajorityError(UnavailableError):
         )
 
 
-class SharedTable(ReplicatedTable):
+class SharedTable(ReplicatedTable, Queries):
     """A table that every node writes. ``reach``: how many of its nodes can be reached, and of how many."""
 
     def __init__(
@@ -46,6 +47,8 @@ class SharedTable(ReplicatedTable):
     ) -> None:
         super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible)
         self.core = core
+        self._indexes = {}
+        self._order = Order(core.rows) if definition.type == "ordered_set" else None
         self._clock = clock
         self._reach = reach
 
@@ -80,8 +83,7 @@ class SharedTable(ReplicatedTable):
         number, value = self.core.write(key, value, self._clock.wall())
         self._stored((key,))
         self._owner.written(self)
-        if self._subscriptions:
-            self.dispatch(Change(self.name, self.node, {key: value}, ()))
+        self._tell(Change(self.name, self.node, {key: value}, ()))
         return number
 
     def delete(self, key: Key) -> int:
@@ -96,8 +98,7 @@ class SharedTable(ReplicatedTable):
             return self.core.position
         self._stored((key,))
         self._owner.written(self)
-        if self._subscriptions:
-            self.dispatch(Change(self.name, self.node, {}, (key,)))
+        self._tell(Change(self.name, self.node, {}, (key,)))
         return number
 
     # -- what the store does with it
@@ -108,8 +109,8 @@ class SharedTable(ReplicatedTable):
         self._owner.written(self)
         if self._disc is not None:
             self._stored(change.written)
-        if merged is not None and self._subscriptions:
-            self.dispatch(merged)
+        if merged is not None:
+            self._tell(merged)
 
     def adopt_from(self, peer: str) -> None:
         """A peer comes back without what it held."""
@@ -127,6 +128,11 @@ class SharedTable(ReplicatedTable):
         self.core.restore(rows, self._clock.monotonic(), self._clock.wall())
 
     # -- inside
+
+    def _tell(self, change: Change) -> None:
+        self._note(change)
+        if self._subscriptions:
+            self.dispatch(change)
 
     def _check(self) -> None:
         if self._disc is not None:

@@ -106,6 +106,19 @@ async def test_the_restart_of_the_replicator_loses_nothing() -> None:
         assert b.child("Replicator") != victim
 
 
+async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
+    """What the link says is compared with what is known, again and again."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
+        for h in (a, b):
+            await h.store.create_table("routes", replication="owned")
+        await until(lambda: a.store.replication.peers() == {"b": 2})
+        hub.cut.add(frozenset("ab"))
+        await until(lambda: a.store.replication.peers() == {})
+        hub.cut.clear()
+        await until(lambda: a.store.replication.peers() == {"b": 2})
+
+
 async def test_a_subscriber_sees_own_and_replicated_changes_in_the_writers_turn() -> None:
     """Events carry op, owner, key and value."""
     hub = Hub()
