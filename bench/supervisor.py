@@ -1,8 +1,8 @@
 """Processes side by side: a bare asyncio.Queue hand-off, gossamer, Pykka, Thespian, Erlang where installed.
 
-Run ``python bench/supervisor.py [--quick]``. Rates are operations a second, the best of five short runs taken
-in turns. Thespian is measured on its fastest base (one process, ``simpleSystemBase``) and on its fastest one
-that uses processes (``multiprocTCPBase``).
+Run ``python bench/supervisor.py [--quick]``. Rates are operations a second of processor time, the best of
+seven short runs taken in turns; ratios are medians over the turns. Thespian is measured on its fastest base
+(one process, ``simpleSystemBase``) and on its fastest one that uses processes (``multiprocTCPBase``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import gc
 import logging
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -51,11 +52,11 @@ async def queue_call(number: int) -> float:
 
     task = asyncio.create_task(server())
     answers: asyncio.Queue[int] = asyncio.Queue()
-    start = time.perf_counter()
+    start = time.process_time()
     for request in range(number):
         inbox.put_nowait((request, answers))
         await answers.get()
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     task.cancel()
     return number / took
 
@@ -68,18 +69,18 @@ async def queue_send(number: int) -> float:
             await inbox.get()
 
     task = asyncio.create_task(consumer())
-    start = time.perf_counter()
+    start = time.process_time()
     for message in range(number):
         inbox.put_nowait(message)
         if not message % 100:
             await asyncio.sleep(0)
     await task
-    return number / (time.perf_counter() - start)
+    return number / (time.process_time() - start)
 
 
 class Server(GenServer):
     async def handle_call(self, request: int, caller: object) -> Reply:
-        return Reply(await handle(request))
+        return Reply(request + 1)
 
 
 async def gossamer_call(number: int) -> float:
@@ -87,10 +88,10 @@ async def gossamer_call(number: int) -> float:
     server = await runtime.start(Server)
 
     async def client() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         for request in range(number):
             await call(server, request)
-        return number / (time.perf_counter() - start)
+        return number / (time.process_time() - start)
 
     rate = await runtime.run(client)
     await runtime.stop()
@@ -113,10 +114,10 @@ async def gossamer_send(number: int) -> float:
             if not message % 100:
                 await asyncio.sleep(0)
 
-    start = time.perf_counter()
+    start = time.process_time()
     await runtime.run(producer)
     await done
-    return number / (time.perf_counter() - start)
+    return number / (time.process_time() - start)
 
 
 def pykka_call(number: int) -> float:
@@ -127,10 +128,10 @@ def pykka_call(number: int) -> float:
             return message + 1
 
     actor = Actor.start()
-    start = time.perf_counter()
+    start = time.process_time()
     for request in range(number):
         actor.ask(request)
-    rate = number / (time.perf_counter() - start)
+    rate = number / (time.process_time() - start)
     actor.stop()
     return rate
 
@@ -143,11 +144,11 @@ def pykka_send(number: int) -> float:
             return message
 
     actor = Actor.start()
-    start = time.perf_counter()
+    start = time.process_time()
     for message in range(number):
         actor.tell(message)
     actor.ask(0)
-    rate = number / (time.perf_counter() - start)
+    rate = number / (time.process_time() - start)
     actor.stop()
     return rate
 
@@ -266,15 +267,21 @@ async def storm(seconds: float) -> tuple[float, int]:
 Measure = Callable[[int], float | Awaitable[float]]
 
 
-def best(*measures: tuple[Measure, int]) -> list[float]:
-    """The best of five runs of each, in turns, so that a busy moment of the machine hits all alike."""
+def best(*measures: tuple[Measure, int]) -> list[tuple[float, float]]:
+    """Of each the best of seven runs, and the median of its ratios to the first of the same round.
+
+    They run in turns, so that a busy moment of the machine hits all alike.
+    """
 
     def once(measure: Measure, number: int) -> float:
         value = measure(number)
         return value if isinstance(value, float) else asyncio.run(value)  # type: ignore[arg-type]
 
-    rounds = [[once(measure, number) for measure, number in measures] for _ in range(5)]
-    return [max(rates) for rates in zip(*rounds, strict=True)]
+    rounds = [[once(measure, number) for measure, number in measures] for _ in range(7)]
+    return [
+        (max(rates), statistics.median(rate / first for rate, (first, *_) in zip(rates, rounds, strict=True)))
+        for rates in zip(*rounds, strict=True)
+    ]
 
 
 def main() -> None:
@@ -283,21 +290,17 @@ def main() -> None:
     scale = 1 if parser.parse_args().quick else 10
     calls = best((queue_call, 2000 * scale), (gossamer_call, 2000 * scale), (pykka_call, 300 * scale))
     sends = best((queue_send, 10000 * scale), (gossamer_send, 10000 * scale), (pykka_send, 1000 * scale))
-    names = ("asyncio.Queue hand-off", "gossamer", "pykka (threads)")
-    rows = list(zip(names, calls, sends, strict=True))
-    rows.extend(
-        (f"thespian {base}", thespian_call(base, 100 * scale), float("nan"))
-        for base in ("simpleSystemBase", "multiprocTCPBase")
-    )
-    if shutil.which("erl"):
-        rows.append(("Erlang (send and receive)", erlang_call(100000 * scale), float("nan")))
-    queue, ours = rows[0], rows[1]
     print(f"{'':32}{'call/s':>12}{'of queue':>10}{'send/s':>12}{'of queue':>10}")
-    for name, calls, sends in rows:
-        shown = "" if sends != sends else f"{sends:>12,.0f}{sends / queue[2]:>10.2f}"
-        print(f"{name:32}{calls:>12,.0f}{calls / queue[1]:>10.2f}{shown}")
-    tcp = next(row for row in rows if "TCP" in row[0])
-    print(f"\ngossamer over thespian's processes: {ours[1] / tcp[1]:.0f} x")
+    names = ("asyncio.Queue hand-off", "gossamer", "pykka (threads)")
+    for name, (rate, ratio), (sent, sent_ratio) in zip(names, calls, sends, strict=True):
+        print(f"{name:32}{rate:>12,.0f}{ratio:>10.2f}{sent:>12,.0f}{sent_ratio:>10.2f}")
+    for base in ("simpleSystemBase", "multiprocTCPBase"):
+        rate = thespian_call(base, 100 * scale)
+        print(f"{f'thespian {base}':32}{rate:>12,.0f}{rate / calls[0][0]:>10.4f}")
+    print(f"gossamer over thespian's processes: {calls[1][0] / rate:.0f} x")
+    if shutil.which("erl"):
+        rate = erlang_call(100000 * scale)
+        print(f"{'Erlang (send and receive)':32}{rate:>12,.0f}{rate / calls[0][0]:>10.2f}")
     print(f"\n{'children':32}{'start s':>12}{'stop s':>10}{'bytes each':>12}")
     for number in (1000, 10000) if scale == 1 else (1000, 10000, 100000):
         for ports in (False, True):
