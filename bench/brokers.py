@@ -9,7 +9,7 @@ the rate: a rate with losses is not a rate.  4. ``tiny`` is no broker (``tiny_br
 out); it shows how much of the machine is left.
 
 A pattern that crosses nodes publishes at the first node of a broker and subscribes at its second; both nodes
-share the one core.
+share the one core (``cpu`` is that of the first). The peer there is two mosquittos with a bridge, which forwards everything, wanted or not.
 """
 
 import argparse
@@ -106,18 +106,35 @@ def await_port(port: int, process: subprocess.Popen[bytes], directory: str, pati
     raise RuntimeError(f"no broker on port {port} within {patience:g} s; it said:\n{said}")
 
 
-def mosquitto(core: int) -> Running:
-    (port,) = free_ports(1)
+def mosquitto(core: int, nodes: int = 1) -> Running:
+    """Debian's. It has no cluster; two of them are joined by its bridge, from the first to the second."""
+    ports = free_ports(nodes)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
-    config = Path(directory.name) / "mosquitto.conf"
-    # Its queue bound would make it drop what the others deliver.
-    config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nlog_type error\n"
-    )
+    running = Running([], ports, directory)
     program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
-    process = launch(core, [program, "-c", str(config)], directory)
-    await_port(port, process, directory.name)
-    return Running([process], [port], directory)
+    for index, port in reversed(list(enumerate(ports))):
+        config = Path(directory.name) / f"mosquitto{index}.conf"
+        # Its queue bound would make it drop what the others deliver.
+        lines = [
+            f"listener {port} 127.0.0.1",
+            "allow_anonymous true",
+            "max_queued_messages 0",
+            "log_type error",
+        ]
+        if index + 1 < nodes:
+            lines += [
+                "max_inflight_messages 0",
+                "connection next",
+                f"address 127.0.0.1:{ports[index + 1]}",
+                "topic # out 1",
+            ]
+        config.write_text("\n".join(lines) + "\n")
+        process = launch(core, [program, "-c", str(config)], directory)
+        running.processes.insert(0, process)
+        await_port(port, process, directory.name)
+    if nodes > 1:
+        time.sleep(1)
+    return running
 
 
 def tiny(core: int) -> Running:
@@ -188,6 +205,7 @@ PEERS = {
     "gossamer": (gossamer, 1),
     "single": (single, 1),
     "tiny": (tiny, 1),
+    "mosquitto x2": (lambda core: mosquitto(core, nodes=2), 2),
     "gossamer x2": (lambda core: gossamer(core, nodes=2), 2),
 }
 
@@ -236,7 +254,7 @@ def table(results: dict[tuple[str, str], list[dict[str, object]]], peers: list[s
     )
     lines = [f"{head} {'lost':>7} {'doubled':>7} {'reord.':>7} {'cpu':>5} {'load':>5}"]
     for name in [*PATTERNS, *CROSS]:
-        reference = results.get((name, "mosquitto"))
+        reference = results.get((name, "mosquitto x2" if name in CROSS else "mosquitto"))
         for peer in peers:
             rounds = results.get((name, peer))
             if not rounds:
