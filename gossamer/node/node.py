@@ -4,6 +4,7 @@
 
     node (one_for_one)
     ├── distribution     links to peers
+    ├── remote           processes of other nodes: signals, rpc, process groups
     ├── mnesia_like      tables: disc, replicator
     ├── routes           the owner of the route table and its index
     ├── membership       from gossip's verdicts to links
@@ -30,7 +31,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -40,7 +41,7 @@ from gossamer.api import ApiServer
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Autocluster, strategy_of
-from gossamer.distribution import Distribution, GrpcTransport, LinkTransport
+from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.gossip import (
     GossipServer,
@@ -145,6 +146,8 @@ class Node:
             runtime=self.runtime,
             rng=self.rng,
         )
+        self.functions: dict[str, Callable[..., Any]] = {}
+        """What other nodes may call here by ``rpc``, by name."""
         self.api_port = 0
         self.view = View(self)
         self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
@@ -257,6 +260,7 @@ class Node:
         config = self.config
         children = [
             self.distribution.child_spec(),
+            remote_services(self.distribution, functions=self.functions),
             self.store.child_spec(),
             ChildSpec("routes", self._start_routes),
             ChildSpec(
