@@ -102,7 +102,8 @@ class Pressure:
     def hold_up(self, channel: Channel, sessions: tuple[Session, ...], peers: tuple[Any, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
-            if session in self.behind:
+            # A client that is behind on its own messages must be read from: its acknowledgements are what helps.
+            if session in self.behind and session.channel is not channel:
                 if session.waiting is None:
                     session.waiting = []
                     self._call_later(PATIENCE, partial(self._wait, session, _progress(session)))

@@ -195,3 +195,12 @@ async def test_a_closing_connection_does_not_linger(world, monkeypatch):
     client.send(p.Disconnect())
     world.later(11)
     assert aborted == [True]
+
+
+async def test_a_client_is_not_held_up_by_itself(make_world):
+    world = await make_world(max_queued=4, max_inflight=1)
+    client = await world.client("c")
+    await client.subscribe("a", qos=1)
+    for n in range(4):
+        client.publish("a", b"%d" % n, qos=1, packet_id=n + 1)
+    assert not client.transport.paused

@@ -1,0 +1,172 @@
+"""The session alone: a client that comes and goes gets every message, in order, QoS 2 exactly once."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.mqtt import Framer, Message, decode
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.pressure import Pressure
+from gossamer.mqtt.session import Session
+
+
+class Hub:
+    """Counts, and keeps nothing else."""
+
+    def __init__(self):
+        self.pressure = Pressure(lambda _seconds, _callback: None)
+        self.drops = []
+        self.touches = 0
+
+    def touch(self, session):
+        self.touches += 1
+
+    def now(self):
+        return 0.0
+
+    def dropped(self, reason, count=1):
+        self.drops += [reason] * count
+
+
+class Delivery:
+    def __init__(self, qos):
+        self.qos = qos
+        self.no_local = False
+        self.retain_as_published = False
+        self.identifiers = ()
+
+
+class Client:
+    """A correct client: acknowledges when told to, and holds the session to its promises."""
+
+    def __init__(self, session):
+        self.session = session
+        self.got = []
+        self.releasing = set()
+        self.owed = []
+        self.unacked = set()
+        self.limit = 0
+        self.version = p.V4
+
+    def connect(self, limit, version):
+        self.version = version
+        self.limit = limit
+        self.owed.clear()
+        self.unacked.clear()
+        self.session.attach(object(), version=version, receive_maximum=limit)
+        self.session.resume()
+
+    def disconnect(self):
+        self.session.detach()
+        self.owed.clear()
+
+    def read(self):
+        data = b"".join(self.session.out)
+        self.session.out.clear()
+        for first, body in Framer().feed(data):
+            packet = decode(first, body, self.version)
+            if isinstance(packet, p.Publish):
+                self.unacked.add(packet.packet_id)
+                number = int(packet.payload)
+                again = (
+                    packet.packet_id in self.releasing
+                    if packet.qos == 2
+                    else packet.dup and number in self.got
+                )
+                if not again:
+                    self.got.append(number)
+                if packet.qos == 2:
+                    self.releasing.add(packet.packet_id)
+                self.owed.append((packet.qos, packet.packet_id))
+            elif isinstance(packet, p.Pubrel):
+                self.unacked.add(packet.packet_id)
+                self.owed.append((0, packet.packet_id))
+        assert len(self.unacked) <= self.limit, "more in flight than the client allows"
+
+    def acknowledge(self):
+        if not self.owed:
+            return
+        kind, packet_id = self.owed.pop(0)
+        if kind == 1:
+            self.unacked.discard(packet_id)
+            assert self.session.acked(packet_id)
+        elif kind == 2:
+            self.session.received(packet_id)
+        else:
+            self.releasing.discard(packet_id)
+            self.unacked.discard(packet_id)
+            assert self.session.completed(packet_id)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 2)),
+        st.tuples(st.just("acknowledge"), st.just(0)),
+        st.tuples(st.just("disconnect"), st.just(0)),
+        st.tuples(st.just("connect"), st.integers(1, 4)),
+        st.tuples(st.just("full"), st.booleans()),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.lists(st.sampled_from([p.V4, p.V5]), min_size=1))
+def test_everything_arrives_in_order_through_any_number_of_reconnects(script, versions):
+    """[MQTT-4.4.0-1], [MQTT-4.6.0-6], [MQTT-3.3.4-9], [MQTT-4.3.3-1] and what they promise together"""
+    hub = Hub()
+    session = Session("c", hub=hub, max_queued=1000)
+    client = Client(session)
+    client.connect(3, versions[0])
+    connects = 0
+    sent = 0
+    for step, value in script:
+        if step == "publish":
+            session.deliver(Message(b"t", b"%d" % sent, qos=2), Delivery(value))
+            sent += 1
+        elif step == "acknowledge":
+            client.acknowledge()
+        elif step == "full" and session.channel is not None:
+            if value:
+                session.pause()
+            else:
+                session.unpause()
+        elif step == "disconnect":
+            client.disconnect()
+        elif step == "connect":
+            connects += 1
+            client.disconnect()
+            client.connect(value, versions[connects % len(versions)])
+        client.read()
+    client.disconnect()
+    client.connect(4, p.V5)
+    client.read()
+    while client.owed:
+        client.acknowledge()
+        client.read()
+    assert client.got == list(range(sent))
+    assert not session.inflight
+    assert not session.queue
+    assert hub.drops == []
+
+
+def test_a_session_is_touched_once_until_it_is_flushed():
+    hub = Hub()
+    session = Session("c", hub=hub)
+    session.attach(object(), version=p.V4, receive_maximum=10)
+    for n in range(5):
+        session.deliver(Message(b"t", b"%d" % n), Delivery(0))
+    assert hub.touches == 1
+
+
+def test_one_encoding_serves_all_subscribers_of_a_version_and_qos():
+    message = Message(b"t", b"x", qos=1)
+    assert message.parts(p.V4, 2, (), 0.0) is message.parts(p.V4, 2, (7,), 5.0)
+    assert message.parts(p.V5, 2, (7,), 0.0) != message.parts(p.V5, 2, (), 0.0)
+
+
+def test_a_zero_queue_keeps_nothing():
+    hub = Hub()
+    session = Session("c", hub=hub, max_queued=0)
+    session.deliver(Message(b"t", b"x", qos=1), Delivery(1))
+    assert hub.drops == ["queue_full"]
+    assert not session.queue
