@@ -9,7 +9,8 @@ the rate: a rate with losses is not a rate.  4. ``tiny`` is no broker (``tiny_br
 out); it shows how much of the machine is left.
 
 A pattern that crosses nodes publishes at the first node of a broker and subscribes at its second; both nodes
-share the one core (``cpu`` is that of the first). The peer there is two mosquittos with a bridge, which forwards everything, wanted or not.
+share the one core (``cpu`` is that of the first). The peer there is two mosquittos with a bridge, which
+forwards everything, wanted or not.
 """
 
 import argparse
