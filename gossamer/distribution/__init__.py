@@ -1,7 +1,7 @@
 """Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
 
 from gossamer.distribution import pg, rpc
-from gossamer.distribution.distribution import Distribution, Event, Evidence, Receiver
+from gossamer.distribution.distribution import Distribution, Event, Evidence
 from gossamer.distribution.errors import (
     FrameTooLargeError,
     HandshakeError,
@@ -14,6 +14,7 @@ from gossamer.distribution.errors import (
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.functions import connect_node, monitor_node, node, nodes
 from gossamer.distribution.grpc_transport import GrpcTransport
+from gossamer.distribution.inbox import Receiver
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.services import remote_services
 from gossamer.distribution.stream_transport import StreamTransport

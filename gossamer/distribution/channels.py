@@ -17,6 +17,7 @@ from typing import Protocol
 
 from gossamer.distribution.errors import HandshakeError, LinkLostError, WireError
 from gossamer.distribution.handshake import Acceptor, Initiator, Opened, Step
+from gossamer.distribution.inbox import Inbox
 from gossamer.distribution.peer import Peer
 from gossamer.distribution.transport import Channel
 from gossamer.distribution.wire import Ack, Batch, Hello, Message, Purpose, Skip, decode_message, encode
@@ -37,6 +38,7 @@ class Hub(Protocol):
     batch_size: int
     handshake_timeout: float
     ack_delays: dict[Purpose, float]
+    inbox: Inbox
 
     def initiator(self, peer: Peer, purpose: Purpose, binding: bytes) -> Initiator: ...
     def strange(self, number: int) -> bool: ...
@@ -44,10 +46,7 @@ class Hub(Protocol):
     def admit(self, hello: Hello) -> Peer: ...
     def entered(self, peer: Peer, inbound: Inbound) -> None: ...
     def left(self, inbound: Inbound, error: Ending) -> None: ...
-    def takes(self, peer: Peer, purpose: Purpose) -> bool: ...
-    def take(self, peer: Peer, purpose: Purpose, number: int, payload: bytes) -> None: ...
     def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None: ...
-    def missed(self, peer: Peer, purpose: Purpose, first: int, last: int) -> None: ...
 
 
 class Outbound:
@@ -251,14 +250,14 @@ class Inbound:
         try:
             if isinstance(message, Batch):
                 for number, payload in stream.batch(message):
-                    self._hub.take(peer, purpose, number, payload)
+                    self._hub.inbox.take(peer, purpose, number, payload)
                     if self._dead:
                         # Whoever took the frame ended the session, or itself.
                         return
             elif isinstance(message, Skip):
                 lost = stream.skip(message.next)
                 if lost:
-                    self._hub.missed(peer, purpose, lost.first, lost.last)
+                    self._hub.inbox.missed(peer, purpose, lost.first, lost.last)
                     self.ack_due()
             else:
                 raise WireError(where="incoming channel", expected="frames", got=type(message).__name__)
@@ -266,7 +265,7 @@ class Inbound:
             self._fail(error)
 
     def _flows(self) -> bool:
-        return self.peer is not None and not self._dead and self._hub.takes(self.peer, self.purpose)
+        return self.peer is not None and not self._dead and self._hub.inbox.takes(self.peer, self.purpose)
 
     def _admit(self, hello: Hello) -> int:
         self.peer = self._hub.admit(hello)

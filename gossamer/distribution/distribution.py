@@ -11,8 +11,7 @@ What a user may rely on:
 2. Reliable frames arrive once and in order within a session, or a :class:`~.events.Gap` names what is lost.
    A session's end loses what is unacked, and ``NodeDown`` says so.
 3. ``acked`` counts frames that took effect: whose receiver called ``done``.
-4. A receiver that raises is reported and counted, and its frame is done: a frame that cannot be handled must
-   not come again for ever.
+4. A receiver that raises loses its frame, which is reported and counted.
 
 Frames sent within one turn of the loop leave as one message per stream.
 """
@@ -30,6 +29,7 @@ from gossamer.distribution.channels import Ending, Inbound, Outbound
 from gossamer.distribution.errors import FrameTooLargeError, HandshakeError, PeerGoneError
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp
 from gossamer.distribution.handshake import Acceptor, Initiator, Local, cookie_key
+from gossamer.distribution.inbox import Inbox, Receiver
 from gossamer.distribution.link import Backoff, Link, retry
 from gossamer.distribution.peer import Peer
 from gossamer.distribution.session import Admission, admit
@@ -43,9 +43,6 @@ from gossamer.supervisor import ChildSpec, Pid, Runtime, Supervisor
 __all__ = ["Distribution", "Event", "Evidence", "Receiver"]
 
 log = structlog.get_logger(__name__)
-
-Receiver = Pid | Callable[[Frame], None]
-"""Who takes frames: a process, as messages, or a function, in the turn in which they arrive."""
 
 Event = NodeUp | NodeDown
 Subscriber = Pid | Callable[[Event], None]
@@ -102,6 +99,7 @@ class Distribution:
         # Whoever waits for control traffic waits for an answer, not for an ack.
         self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})
         self.peers: dict[str, Peer] = {}
+        self.inbox = Inbox(runtime, self.peers)
         self.links: dict[str, Pid] = {}
         self.listening: LinkListener | None = None
         self._local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
@@ -110,9 +108,7 @@ class Distribution:
         self._retain = retain
         self._queue = queue
         self._backoff = (backoff_initial, backoff_maximum)
-        self._receivers: dict[Purpose, Receiver] = {}
         self._ack_callbacks: dict[Purpose, list[Callable[[str, int], None]]] = {p: [] for p in PURPOSES}
-        self._gap_callbacks: dict[Purpose, list[Callable[[Gap], None]]] = {p: [] for p in PURPOSES}
         self._subscribers: dict[Subscriber, None] = {}
         self._refused: dict[str, str] = {}
         self._strangers = 0
@@ -214,7 +210,7 @@ class Distribution:
 
     def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
         """Call ``callback`` whenever frames are lost within a session, at either end."""
-        self._gap_callbacks[purpose].append(callback)
+        self.inbox.on_gap(purpose, callback)
 
     # Receiving.
 
@@ -224,25 +220,11 @@ class Distribution:
         Frames wait at their senders while nobody takes them. A process that ends stops taking; whoever takes
         over gets again what was not done.
         """
-        if self._receivers.pop(purpose, None) is not None:
-            self._rewind(purpose)
-        if isinstance(receiver, Pid):
-            entry = self.runtime.table.get(receiver)
-            if entry is None:
-                raise UsageError(
-                    f"on_frame({purpose!r}) got {receiver}; expected a process of this node that is alive"
-                )
-            entry.on_release(lambda _: self._released(purpose, receiver))
-        self._receivers[purpose] = receiver
-        self._release(purpose)
+        self.inbox.on_frame(purpose, receiver)
 
     def done(self, frame: Frame) -> None:
         """``frame`` has taken effect; its sender will be told, cumulatively."""
-        if frame.number:
-            peer = self.peers.get(frame.peer)
-            # Frames of a session that is over are nobody's.
-            if peer is not None and peer.session == frame.session:
-                self._finish(peer, frame.purpose, frame.number)
+        self.inbox.done(frame)
 
     def counts(self) -> dict[str, Counts]:
         """What the links with each peer carried and went through."""
@@ -361,38 +343,6 @@ class Distribution:
         elif error is not None:
             log.debug("channel_lost", peer=peer.name if peer else None, error=str(error))
 
-    def takes(self, peer: Peer, purpose: Purpose) -> bool:
-        """May frames of ``purpose`` be handed over now?"""
-        return peer.up and purpose in self._receivers
-
-    def take(self, peer: Peer, purpose: Purpose, number: int, payload: bytes) -> None:
-        """Hand over a frame."""
-        counts = peer.counts.streams[purpose]
-        counts.frames_in += 1
-        counts.bytes_in += len(payload)
-        frame = Frame(peer.name, purpose, number, payload, peer.session)
-        receiver = self._receivers.get(purpose)
-        try:
-            if isinstance(receiver, Pid):
-                if self.runtime.send(receiver, frame):
-                    return
-                problem = "mailbox full"
-            elif receiver is not None:
-                receiver(frame)
-                return
-            else:
-                problem = "nobody takes it"
-            log.error("frame_not_taken", peer=peer.name, purpose=purpose, number=number, problem=problem)
-        except Exception:
-            log.exception("receiver_failed", peer=peer.name, purpose=purpose, number=number)
-        counts.failed += 1
-        self.done(frame)
-
-    def missed(self, peer: Peer, purpose: Purpose, first: int, last: int) -> None:
-        """The peer gave frames up."""
-        peer.counts.streams[purpose].lost_in += last - first + 1
-        self._report_gap(Gap(peer.name, purpose, first, last, "receive"))
-
     def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None:
         """The peer is done up to ``number``."""
         for callback in self._ack_callbacks[purpose]:
@@ -452,46 +402,12 @@ class Distribution:
         except Exception:
             log.exception("subscriber_failed", event_type=type(event).__name__, peer=event.name)
 
-    def _finish(self, peer: Peer, purpose: Purpose, number: int) -> None:
-        if peer.receives[purpose].finish(number):
-            inbound = peer.inbound.get(purpose)
-            if inbound is not None:
-                inbound.ack_due()
-
     def _overflow(self, peer: Peer, purpose: Purpose) -> None:
         lost = peer.sends[purpose].overflow()
         if lost is not None:
             peer.counts.streams[purpose].lost_out += lost.last - lost.first + 1
             log.error("stream_overflow", peer=peer.name, purpose=purpose, first=lost.first, last=lost.last)
-            self._report_gap(Gap(peer.name, purpose, lost.first, lost.last, "send"))
-
-    def _report_gap(self, gap: Gap) -> None:
-        for callback in self._gap_callbacks[gap.purpose]:
-            try:
-                callback(gap)
-            except Exception:
-                log.exception("gap_callback_failed", peer=gap.peer, purpose=gap.purpose)
-
-    def _release(self, purpose: Purpose) -> None:
-        for peer in list(self.peers.values()):
-            inbound = peer.inbound.get(purpose)
-            if inbound is not None:
-                inbound.release()
-
-    def _released(self, purpose: Purpose, receiver: Pid) -> None:
-        if self._receivers.get(purpose) == receiver:
-            del self._receivers[purpose]
-            self._rewind(purpose)
-
-    def _rewind(self, purpose: Purpose) -> None:
-        """What the receiver had not done must come again, over a new connection."""
-        for peer in self.peers.values():
-            stream = peer.receives[purpose]
-            if stream.received > stream.done:
-                stream.rewind()
-                inbound = peer.inbound.get(purpose)
-                if inbound is not None:
-                    inbound.abort()
+            self.inbox.report_gap(Gap(peer.name, purpose, lost.first, lost.last, "send"))
 
     def _refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
         return HandshakeError(
