@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from gossamer.mnesia_like import Disc, OwnedTable, Store
+from gossamer.mnesia_like import Change, Disc, OwnedTable, Store
 from gossamer.mnesia_like.disc import DiscFile
 from gossamer.mnesia_like.replication import Action, Replication, Send
 from gossamer.mnesia_like.schema import TableDef
@@ -155,6 +155,12 @@ async def bench_store(rows: int) -> None:
     local = await store.create_table("local")
     seconds = timed(lambda: [local.write(key, 1) for key in keys])
     show("local table.write", rows, seconds)
+    shared = await store.create_table("shared", replication="shared")
+    seconds = timed(lambda: [shared.write(key, 1) for key in keys])
+    show("shared table.write", rows, seconds)
+    change = Change("shared", "b", {key: [1 << 62, "b", 2] for key in keys}, ())
+    seconds = timed(lambda: shared.absorb(change))
+    show("shared rows merged", rows, seconds)
 
 
 def bench_disc(rows: int) -> None:

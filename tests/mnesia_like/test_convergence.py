@@ -55,7 +55,7 @@ def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
                 net.advance(seconds)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     loss=st.sampled_from([0.0, 0.1, 0.5]),
