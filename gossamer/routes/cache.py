@@ -11,8 +11,8 @@ that came since, once each. Buckets may name topics that left the cache, which d
 anew when the list has grown to twice the cache.
 
 Rules: 1. ``routes`` is the same dictionary for ever.  2. At most ``limit`` topics; the oldest eighth goes
-when it is full. No order of use is kept, since that would cost the hit.  3. Shapes beyond
-:data:`SHAPE_LIMIT` empty the whole cache instead of having buckets.
+when it is full. No order of use is kept, since that would cost the hit.  3. Buckets are bounded: a shape
+beyond :data:`SHAPE_LIMIT`, or more than :data:`FILED_LIMIT` places for each topic, empties the whole cache.
 
 Rejected: testing every cached topic on every change (100,000 subscriptions would each scan the cache);
 version stamps checked on every hit (cost the hit); a trie of topics (a ``+`` above a selective level visits
@@ -27,9 +27,10 @@ from typing import Any
 
 from gossamer.routes.shapes import Shape, parse_shape
 
-__all__ = ["SHAPE_LIMIT", "RouteCache"]
+__all__ = ["FILED_LIMIT", "SHAPE_LIMIT", "RouteCache"]
 
 SHAPE_LIMIT = 64
+FILED_LIMIT = 8
 
 
 class _Buckets:
@@ -42,12 +43,15 @@ class _Buckets:
         self.filed = 0
         self.topics: dict[Any, bytes | list[bytes]] = {}
 
-    def file(self, seen: list[bytes]) -> None:
+    def file(self, seen: list[bytes]) -> int:
+        """File the topics that came since the last time; how many fit the shape."""
         shape, topics = self.shape, self.topics
+        count = 0
         for topic in islice(seen, self.filed, None):
             words = topic.decode().split("/")
             if not shape.fits(len(words), topic[0] == 0x24):
                 continue
+            count += 1
             key = shape.key(words)
             known = topics.get(key)
             if known is None:
@@ -57,12 +61,13 @@ class _Buckets:
             else:
                 topics[key] = [known, topic]  # type: ignore[list-item]
         self.filed = len(seen)
+        return count
 
 
 class RouteCache:
     """Routes by topic, bounded, and exact at every moment. ``limit`` counts topics."""
 
-    __slots__ = ("_buckets", "_limit", "_seen", "counts", "routes")
+    __slots__ = ("_buckets", "_filed", "_limit", "_seen", "counts", "routes")
 
     def __init__(self, *, limit: int = 131_072) -> None:
         self.routes: dict[bytes, Any] = {}
@@ -70,6 +75,7 @@ class RouteCache:
         """``invalidated`` and ``evicted`` topics, and how often everything was ``cleared``."""
         self._limit = max(8, limit)
         self._seen: list[bytes] = []
+        self._filed = 0
         self._buckets: dict[tuple[int, tuple[int, ...], bool], _Buckets] = {}
 
     def put(self, topic: bytes, route: Any) -> None:
@@ -84,6 +90,7 @@ class RouteCache:
         seen.append(topic)
         if len(seen) > 2 * len(routes) + 1024:
             self._seen = list(routes)
+            self._filed = 0
             for buckets in self._buckets.values():
                 buckets.filed = 0
                 buckets.topics = {}
@@ -105,10 +112,14 @@ class RouteCache:
                 return
             buckets = self._buckets[identity] = _Buckets(Shape(*identity))
         if buckets.filed < len(self._seen):
-            buckets.file(self._seen)
+            self._filed += buckets.file(self._seen)
+            if self._filed > FILED_LIMIT * self._limit:
+                self.clear()
+                return
         found = buckets.topics.pop(buckets.shape.key(words), None)
         if found is None:
             return
+        self._filed -= len(found) if type(found) is list else 1
         before = len(routes)
         for topic in found if type(found) is list else (found,):
             routes.pop(topic, None)  # type: ignore[arg-type]
@@ -126,5 +137,6 @@ class RouteCache:
             self.counts["cleared"] += 1
         self.routes.clear()
         self._seen = []
+        self._filed = 0
         # Shapes too: those of filters long gone shall not count for ever.
         self._buckets = {}
