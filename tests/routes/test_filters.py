@@ -13,7 +13,7 @@ from tests.routes.strategies import filters, names
 
 @pytest.mark.parametrize("shape_limit", [0, 1, 16])
 def test_the_index_finds_exactly_the_filters_that_match(shape_limit):
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(
         st.lists(st.tuples(st.booleans(), filters()), max_size=40), st.lists(names(), min_size=1, max_size=8)
     )

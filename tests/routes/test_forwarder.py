@@ -129,7 +129,7 @@ def test_a_callback_that_raises_does_not_keep_the_others_waiting():
     assert safe == [True]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(
         st.one_of(

@@ -155,7 +155,7 @@ class RouterMachine(RuleBasedStateMachine):
 
 
 TestRouterMachine = RouterMachine.TestCase
-TestRouterMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestRouterMachine.settings = settings(max_examples=70, stateful_step_count=40, deadline=None)
 
 
 def test_a_change_touches_only_the_routes_it_concerns():
