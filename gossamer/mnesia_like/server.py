@@ -143,6 +143,15 @@ class DiscHandle:
         # Through the loop, so that one on virtual time can run it at once.
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
+    def abandon(self) -> None:
+        """Let go at once, as the kernel does for a killed process: what waits is not committed."""
+        if self._own and self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor = None
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()
+
     def release(self) -> None:
         """Let the thread end."""
         if self._own and self._executor is not None:

@@ -111,6 +111,14 @@ class Store(TableOwner):
             children.insert(0, ChildSpec("disc", start))
         return await Supervisor.start_link(children, intensity=5, period=10.0, name=name)
 
+    def abandon(self) -> None:
+        """After the runtime was halted: give up the disc copy without a last commit; for simulations.
+
+        A killed process leaves no lock behind; a simulated one has to be told.
+        """
+        if self._disc is not None:
+            self._disc.abandon()
+
     # -- tables
 
     @overload

@@ -94,6 +94,19 @@ async def test_the_kill_of_the_disc_process_loses_nothing(tmp_path: Path) -> Non
     assert len(rows_on(tmp_path / "tables.db")) == 300
 
 
+async def test_an_abandoned_store_leaves_what_was_acknowledged_and_no_lock(tmp_path: Path) -> None:
+    """As after kill -9, within one process."""
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path)) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        table.write("kept", 1)
+        await table.durable()
+        table.write("lost", 1)
+        a.runtime.halt()
+        a.store.abandon()
+        assert rows_on(path) == {"kept": 1}
+
+
 _VICTIM = """
 import asyncio, random, sys
 from gossamer.mnesia_like import Disc, Store
