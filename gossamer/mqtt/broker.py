@@ -22,12 +22,12 @@ from gossamer.mqtt.auth import Authenticator, NobodyElse
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.fanout import Fanout, compile_plan
+from gossamer.mqtt.fanout import Fanout
 from gossamer.mqtt.handlers import subscribed
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.message import Message, strip
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription
-from gossamer.mqtt.ports import RouterLike
+from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained import LocalRetained, Retained
@@ -114,6 +114,7 @@ class Broker:
         self.max_subscriptions = limits.max_subscriptions
         self._ingest = Ingest(self)
         router.on_forward(self._ingest)
+        router.on_group_forward(self._ingest.group)
         router.on_congestion(self.hub.pressure.link)
 
     # Topics and messages.
@@ -160,21 +161,23 @@ class Broker:
         )
         return self.route(message, on_safe=on_safe)
 
-    def route(self, message: Message, *, on_safe: Callable[[bool], None] | None = None) -> int:
+    def route(
+        self, message: Message, *, publisher: str = "", on_safe: Callable[[bool], None] | None = None
+    ) -> int:
         """Hand a message to every subscriber, here and on other nodes."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         if message.retain:
             self.retain(message)
         self.hub.received += 1
-        self.hub.message(route, message)
-        plan = compile_plan(route)
-        if not plan.peers:
+        peers = self.distribute(route, message, publisher)
+        local = len(route.deliveries)
+        if not peers:
             if on_safe is not None:
                 on_safe(True)
-            return len(route.deliveries)
+            return local
         record = record_of(message, self.hub.now())
         if message.qos:
-            waiting = [len(plan.peers), True]
+            waiting = [len(peers), True]
 
             def safe(done: bool) -> None:
                 waiting[0] -= 1
@@ -182,19 +185,34 @@ class Broker:
                 if not waiting[0] and on_safe is not None:
                     on_safe(bool(waiting[1]))
 
-            for peer in plan.peers:
+            for peer in peers:
                 peer.append_acked(record, safe)
         else:
-            for peer in plan.peers:
+            for peer in peers:
                 peer.append(record)
-        return len(route.deliveries) + len(plan.peers)
+        return local + len(peers)
+
+    def distribute(self, route: RouteLike, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
+        """Deliver ``message`` to who is here, and say where it must go besides.
+
+        Of every share group one member gets it, here or there; the choice is the router's.
+        """
+        self.hub.message(route, message)
+        peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        for group in route.groups:
+            chosen = self.router.pick(group, publisher, message.topic.decode())
+            if chosen is None:
+                self.hub.dropped("no_group_member")
+            elif hasattr(chosen, "append"):
+                peers += (chosen,)
+            else:
+                self.hub.sent += 1
+                chosen.subscriber.deliver(message, chosen)
+        return peers
 
     def retain(self, message: Message) -> None:
         """Keep ``message`` for later subscribers."""
         self.retained.put(message)
-
-    def record_of(self, message: Message) -> bytes:
-        return record_of(message, self.hub.now())
 
     # Connections.
 
@@ -277,7 +295,6 @@ class Broker:
             answer["receive_maximum"] = self.receive_maximum
             answer["maximum_packet_size"] = self.max_packet
             answer["topic_alias_maximum"] = self.topic_alias_maximum or None
-            answer["shared_available"] = 0
         else:
             session.expiry = 0 if packet.clean_start else self.table.max_expiry
         session.attach(
@@ -309,9 +326,6 @@ class Broker:
         retained: list[tuple[Message, int, tuple[int, ...]]] = []
         seq: Any = None
         for item in wanted:
-            if item.filter.startswith("$share/"):
-                reasons.append(ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
-                continue
             known = item.filter in session.subscriptions
             if not known and len(session.subscriptions) >= self.max_subscriptions:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
@@ -326,6 +340,9 @@ class Broker:
             if done.seq is not None:
                 seq = done.seq
             reasons.append(item.qos)
+            if item.filter.startswith("$share/"):
+                # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
+                continue
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
                 retained += [(message, item.qos, identifiers) for message in self.retained.match(item.filter)]

@@ -23,7 +23,7 @@ import structlog
 from gossamer.mqtt.decode import decode
 from gossamer.mqtt.encode import encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
-from gossamer.mqtt.fanout import Plan, drop_qos0
+from gossamer.mqtt.fanout import drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
@@ -36,6 +36,7 @@ from gossamer.supervisor import Port
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.listener import Acceptor
+    from gossamer.mqtt.ports import ForwarderLike
 
 __all__ = ["Channel"]
 
@@ -196,15 +197,15 @@ class Channel(Port, asyncio.Protocol):
         else:
             self.session.push(acks)
 
-    def forward(self, plan: Plan, record: bytes, acks: bytes, count: int) -> None:
-        """Send ``record`` to every peer of ``plan``; ``acks`` go to the client once all of them are safe."""
+    def forward(self, peers: tuple[ForwarderLike, ...], record: bytes, acks: bytes, count: int) -> None:
+        """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them."""
         if self._pending is None:
             self._pending = deque()
-        cell = [acks, len(plan.peers), count]
+        cell = [acks, len(peers), count]
         self._pending.append(cell)
         self._owe(count)
         safe = partial(self._safe, cell)
-        for peer in plan.peers:
+        for peer in peers:
             peer.append_acked(record, safe)
 
     def _safe(self, cell: list[Any], done: bool) -> None:

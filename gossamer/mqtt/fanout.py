@@ -46,6 +46,7 @@ class Plan:
         "all4",
         "all5",
         "alone",
+        "groups",
         "peers",
         "pure4",
         "pure5",
@@ -82,6 +83,8 @@ class Plan:
         others = tuple(d.subscriber for d in special if isinstance(d.subscriber, Session))
         self.sessions = self.all4 + self.all5 + others
         self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        # Share groups: somebody else for each message, so such topics have no fast path.
+        self.groups = route.groups
         other = bool(self.special or self.peers)
         # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
         self.pure4 = not (other or self.q0_4 or self.all5)
@@ -95,6 +98,7 @@ class Plan:
         if self.alone is None:
             self.alone = alone = Plan(self.route)
             alone.peers = ()
+            alone.groups = ()
         return self.alone
 
 
@@ -242,7 +246,7 @@ class Fanout:
         self.sent += len(deliveries)
         for delivery in deliveries:
             delivery.subscriber.deliver(message, delivery)
-        if not deliveries and not route.peers:
+        if not (deliveries or route.peers or route.groups):
             self.drops["no_subscribers"] += 1
 
 

@@ -13,6 +13,7 @@ from gossamer.mqtt.decode import decode
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
+from gossamer.mqtt.ingest import record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import (
     V4,
@@ -77,24 +78,23 @@ def _publish(channel: Channel, packet: Publish) -> None:
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     if packet.retain:
         channel.broker.retain(message)
-    channel.hub.message(route, message)
+    peers = channel.broker.distribute(route, message, session.client_id)
     if packet.qos == 2:
         session.incoming[packet.packet_id or 0] = True
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet.packet_id or 0]
-    plan = compile_plan(route)
-    if plan.peers:
-        record = channel.broker.record_of(message)
+    if peers:
+        record = record_of(message, channel.hub.now())
         if packet.qos:
-            channel.forward(plan, record, ack, 1)
+            channel.forward(peers, record, ack, 1)
         else:
-            for peer in plan.peers:
+            for peer in peers:
                 peer.append(record)
     elif packet.qos:
         channel.acknowledge(ack, 1)
     pressure = channel.hub.pressure
     if pressure:
-        pressure.hold_up(channel, plan.sessions, plan.peers)
+        pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
 
 def _resolve_alias(channel: Channel, packet: Publish) -> bytes:

@@ -13,7 +13,7 @@ is not retained here: it would be out of date as soon as no session here subscri
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -134,8 +134,34 @@ class Ingest:
             if run_count and run is not None:
                 hub.run(run, data[run_start:pos], run_count, V4)
 
+    def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
+        """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
+        broker = self._broker
+        pos = 0
+        try:
+            while pos < len(data):
+                message, pos = self._read(data, pos, len(data))
+                broker.hub.received += 1
+                delivery = group.pick_here(peer, message.topic.decode())
+                if delivery is None:
+                    broker.hub.dropped("no_group_member")
+                else:
+                    broker.hub.sent += 1
+                    delivery.subscriber.deliver(message, delivery)
+        except (MqttProtocolError, IndexError) as error:
+            broker.hub.dropped("bad_record")
+            log.error("bad_record", peer=peer, error=str(error))
+        return broker.hub.pressure.hold
+
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
+        broker = self._broker
+        message, stop = self._read(data, pos, end)
+        broker.hub.received += 1
+        broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
+        return stop
+
+    def _read(self, data: bytes, pos: int, end: int) -> tuple[Message, int]:
         version = V4
         if data[pos] == V5_MARK[0]:
             version = V5
@@ -147,8 +173,4 @@ class Ingest:
         if first >> 4 != 3:
             raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
         packet = decode_publish(first & 7, data[at:stop], version)
-        broker = self._broker
-        message = Message.of(packet, topic=packet.topic, publisher=None, now=broker.hub.now())
-        broker.hub.received += 1
-        broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
-        return stop
+        return Message.of(packet, topic=packet.topic, publisher=None, now=self._broker.hub.now()), stop

@@ -91,6 +91,9 @@ def take(channel: Channel, data: bytes) -> int:
                     if route is None:
                         route = channel.broker.resolve(topic)
                     plan = route.plan or compile_plan(route)
+                    fast = not plan.groups
+                if fast:
+                    plan = cast("Plan", plan)
                     qos = first & 2
                     total = stop - pos
                     if not qos:
@@ -197,4 +200,4 @@ def take(channel: Channel, data: bytes) -> int:
 
 
 def _forward(channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes]) -> None:
-    channel.forward(cast("Plan", plan), b"".join(records), b"".join(acks), len(acks))
+    channel.forward(cast("Plan", plan).peers, b"".join(records), b"".join(acks), len(acks))

@@ -102,7 +102,7 @@ class Pressure:
     def hold_up(self, channel: Channel, sessions: tuple[Session, ...], peers: tuple[Any, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
-            # A client that is behind on its own messages must be read from: its acknowledgements are what helps.
+            # A client that is behind on its own messages must be read from: only its acknowledgements help.
             if session in self.behind and session.channel is not channel:
                 if session.waiting is None:
                     session.waiting = []

@@ -15,12 +15,13 @@ class Delivery:
 
 
 class Route:
-    __slots__ = ("deliveries", "peers", "plan")
+    __slots__ = ("deliveries", "groups", "peers", "plan")
 
     def __init__(self, deliveries, peers):
         self.deliveries = deliveries
         self.peers = peers
         self.plan = None
+        self.groups = ()
 
 
 class Subscribed:
@@ -125,6 +126,9 @@ class FakeRouter:
         for future in self.waiters:
             future.set_result(None)
         self.waiters.clear()
+
+    def on_group_forward(self, callback):
+        self.group_callback = callback
 
     def on_forward(self, callback):
         self.callback = callback

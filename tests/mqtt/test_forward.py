@@ -179,3 +179,30 @@ async def test_a_bad_record_is_counted_and_harms_nobody(two):
         there.router.callback("here", b"\x30\x06\0\3a/1!" + bad)
     assert [x.payload for x in await sub.got()] == [b"!"] * 7
     assert there.broker.stats()["dropped_bad_record"] == 7
+
+
+async def test_a_record_for_a_share_group_goes_to_one_member(make_world):
+    there = await make_world()
+    members = [await there.client(f"m{n}") for n in range(2)]
+    for member in members:
+        await member.subscribe("$share/g/a", qos=1)
+    everybody = await there.client("e")
+    await everybody.subscribe("a")
+    group = next(iter(there.router.resolve(b"a").groups))
+    there.broker._ingest.group("here", group, b"\x32\x06\0\1a\0\1x" * 4 + b"\x05\x30\x05\0\1a\0y")
+    counts = [len(await member.got()) for member in members]
+    assert sorted(counts) == [2, 3]
+    assert await everybody.got() == []
+
+
+async def test_what_falls_to_another_node_in_a_share_group_is_acknowledged_by_it(two, monkeypatch):
+    here, _, forwarder, _ = two
+    route = here.router.resolve(b"g")
+    route.groups = ("group",)
+    monkeypatch.setattr(here.router, "pick", lambda group, publisher, topic: forwarder, raising=False)
+    pub = await here.client("p")
+    pub.publish("g", b"1", qos=1, packet_id=1)
+    assert await pub.got() == []
+    assert len(forwarder.records) == 1
+    forwarder.settle()
+    assert await pub.got() == [p.Puback(1)]

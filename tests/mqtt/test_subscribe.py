@@ -15,13 +15,13 @@ async def test_suback_has_the_packet_identifier_and_a_reason_for_each_filter(wor
         p.Subscription("a", 0),
         p.Subscription("b/#/c", 1),
         p.Subscription("c", 2),
-        p.Subscription("$share/g/d", 1),
+        p.Subscription("$share/g", 1),
     )
     client.send(p.Subscribe(packet_id=77, subscriptions=wanted))
     [suback] = await client.got()
     assert suback == p.Suback(
         packet_id=77,
-        reasons=(0, ReasonCode.TOPIC_FILTER_INVALID, 2, ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED),
+        reasons=(0, ReasonCode.TOPIC_FILTER_INVALID, 2, ReasonCode.TOPIC_FILTER_INVALID),
     )
     old = await world.client("old")
     old.send(p.Subscribe(packet_id=78, subscriptions=(p.Subscription("a+", 0), p.Subscription("a", 1))))
@@ -183,3 +183,35 @@ def test_the_store_of_retained_messages_finds_by_filter(topic_filter, found):
         store.put(Message(topic.encode(), b""))
     assert len(store) == 0
     assert not store._root.below
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_each_message_goes_to_one_member_of_a_share_group_and_to_ordinary_subscribers(world, qos):
+    """[MQTT-4.8.2-1] to [MQTT-4.8.2-4]"""
+    members = [await world.client(f"m{n}", version=p.V4 + n % 2) for n in range(3)]
+    for member in members:
+        await member.subscribe("$share/g/a/+", qos=2)
+    plain = await world.client("plain")
+    await plain.subscribe("a/b", qos=2)
+    pub = await world.client("p")
+    pub.send(
+        *[
+            p.Publish(topic=b"a/b", payload=b"%d" % n, qos=qos, packet_id=n + 1 if qos else None)
+            for n in range(9)
+        ]
+    )
+    assert len(await pub.got()) == (9 if qos else 0)
+    got = [[int(x.payload) for x in await member.got()] for member in members]
+    assert sorted(n for some in got for n in some) == list(range(9))
+    assert all(len(some) == 3 for some in got)
+    assert [int(x.payload) for x in await plain.got()] == list(range(9))
+
+
+async def test_retained_messages_are_not_for_share_groups(world):
+    world.broker.publish("a", b"1", retain=True)
+    member = await world.client("m", version=p.V5)
+    assert len(await member.subscribe("$share/g/a")) == 1
+    member.send(p.Unsubscribe(packet_id=1, filters=("$share/g/a",)))
+    assert await member.got() == [p.Unsuback(packet_id=1, reasons=(0,))]
+    world.broker.publish("a", b"2")
+    assert await member.got() == []
