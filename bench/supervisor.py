@@ -33,6 +33,7 @@ from gossamer.supervisor import (
     receive,
     self_pid,
     send,
+    tune_collector,
 )
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -287,6 +288,7 @@ def best(*measures: tuple[Measure, int]) -> list[tuple[float, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    tune_collector()
     scale = 1 if parser.parse_args().quick else 10
     calls = best((queue_call, 2000 * scale), (gossamer_call, 2000 * scale), (pykka_call, 300 * scale))
     sends = best((queue_send, 10000 * scale), (gossamer_send, 10000 * scale), (pykka_send, 1000 * scale))

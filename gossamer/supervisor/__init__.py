@@ -8,6 +8,7 @@ connections.
 from gossamer.supervisor.application import Application, Applications
 from gossamer.supervisor.behaviour import Behaviour
 from gossamer.supervisor.calls import Caller
+from gossamer.supervisor.collector import tune_collector
 from gossamer.supervisor.dynamic import DynamicSupervisor
 from gossamer.supervisor.errors import (
     AlreadyPresent,
@@ -186,6 +187,7 @@ __all__ = [
     "suspend",
     "trace",
     "trap_exit",
+    "tune_collector",
     "unlink",
     "whereis",
 ]

@@ -102,6 +102,8 @@ class Behaviour:
         process.started = None
         if started is not None and not started.done():
             started.set_result(None)
+        # This frame lives as long as the process; what it holds is held for each of a hundred thousand.
+        del started
         try:
             await server._otp_live(then)
         except asyncio.CancelledError:
