@@ -94,6 +94,7 @@ class NodeInfo(Value):
     status: Literal["online", "suspect", "offline", "left"]
     link: Literal["self", "up", "connecting", "down"]
     address: str
+    """Where its gossip listens, host:port."""
     ports: Mapping[str, int] = {}
     pid: int = 0
     version: str = ""

@@ -144,7 +144,8 @@ class ApiClient:
         port = row["ports"].get("api")
         if not port:
             raise NotNowError(f"{row['name']} serves no API (api.enable is off there)")
-        host = f"[{row['address']}]" if ":" in row["address"] else row["address"]
+        host = row["address"].rpartition(":")[0].strip("[]")
+        host = f"[{host}]" if ":" in host else host
         return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:

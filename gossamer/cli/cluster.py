@@ -83,7 +83,7 @@ def _print_members(members: list[dict[str, Any]]) -> None:
                 row["pid"] or "",
                 ports_text(row["ports"]),
             ]
-            for row in members
+            for row in sorted(members, key=lambda row: str(row["name"]))
         ),
         empty="no members",
     )

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def nodes(api: Api = DEFAULT_API, json: Json = False) -> None:
     """List the nodes of the cluster and this node's links to them."""
     with ApiClient(api) as client:
-        items = client.get("/api/v1/nodes")
+        items = sorted(client.get("/api/v1/nodes"), key=lambda row: str(row["name"]))
     if json:
         emit_json({"items": items})
         return

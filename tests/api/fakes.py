@@ -87,7 +87,7 @@ class FakeView:
                 name=row.name,
                 status=row.status,
                 link="self" if row.local else "up",
-                address=row.address,
+                address=f"{row.address}:{row.port}",
                 ports=row.ports,
                 pid=row.pid,
                 routes=3,

@@ -1,0 +1,217 @@
+"""``gossamer up`` with real processes: what it promises to scripts and people."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import psutil
+import pytest
+
+from gossamer.cli import ExitCode
+from real.harness import FREE_PORTS, Cluster, Program, eventually, run
+
+
+def is_free(port, kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as probe:
+        if kind == socket.SOCK_STREAM:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class TestReady:
+    def test_the_ready_line_and_cluster_json_say_the_same(self, cluster):
+        assert cluster.facts_file() == {"nodes": cluster.nodes}
+        assert [node["name"] for node in cluster.nodes] == [f"node{n}@127.0.0.1" for n in (1, 2, 3)]
+        for node in cluster.nodes:
+            assert set(node["ports"]) == {"mqtt", "api", "gossip", "distribution"}
+            assert psutil.pid_exists(node["pid"])
+
+    def test_every_node_answers_with_the_whole_cluster(self, cluster):
+        pids = {node["pid"] for node in cluster.nodes}
+        ports = {node["ports"]["gossip"] for node in cluster.nodes}
+        locals_ = set()
+        for number in (1, 2, 3):
+            answer = cluster.get(number, "/cluster")
+            assert set(answer) == {"env", "nodes", "local"}
+            assert answer["env"] == "gossamer"
+            assert {node["pid"] for node in answer["nodes"]} == pids
+            assert {node["port"] for node in answer["nodes"]} == ports
+            assert all(set(node) == {"id", "address", "port", "pid"} for node in answer["nodes"])
+            locals_.add(answer["local"])
+        assert len(locals_) == 3
+
+    def test_a_message_crosses_nodes(self, cluster):
+        sub = ["mosquitto_sub", "-p", cluster.port(3), "-t", "a/+/c", "-q", "1", "-C", "1", "-W", "20", "-v"]
+        with subprocess.Popen(sub, stdout=subprocess.PIPE, text=True) as subscriber:
+            eventually(lambda: cluster.get(1, "/api/v1/topics")["items"])
+            pub = ["mosquitto_pub", "-p", cluster.port(1), "-t", "a/b/c", "-q", "1", "-m", "hello"]
+            subprocess.run(pub, check=True, timeout=20)
+            out, _ = subscriber.communicate(timeout=30)
+        assert out == "a/b/c hello\n"
+        eventually(lambda: not cluster.get(1, "/api/v1/topics")["items"], says="the route is gone")
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["cluster", "status"],
+            ["nodes"],
+            ["routes"],
+            ["topics"],
+            ["subscriptions"],
+            ["clients"],
+            ["tables"],
+            ["ps"],
+        ],
+    )
+    def test_every_look_works_on_the_real_thing(self, cluster, command):
+        outcome = run(*command, "--json", "--api", cluster.api(2))
+        assert (outcome.returncode, outcome.stderr) == (0, "")
+        assert json.loads(outcome.stdout)
+        assert run(*command, "--api", cluster.api(2)).returncode == 0
+
+    def test_metrics_are_served(self, cluster):
+        import httpx
+
+        text = httpx.get(cluster.api(1) + "/metrics", trust_env=False).text
+        assert "gossamer_" in text
+
+    def test_the_directory_is_held(self, cluster):
+        outcome = run("up", "--nodes", "1", "--data-dir", cluster.data_dir, *FREE_PORTS)
+        assert outcome.returncode == ExitCode.UNAVAILABLE
+        assert "give another --data-dir" in outcome.stderr
+        # The one that was refused left what the other one wrote.
+        assert cluster.facts_file() is not None
+
+    def test_a_taken_port_is_named_with_the_option_to_change(self, cluster, tmp_path):
+        ports = [*FREE_PORTS[2:], "--mqtt-port", cluster.port(2)]
+        outcome = run("up", "--nodes", "1", "--data-dir", tmp_path, *ports)
+        assert outcome.returncode == ExitCode.UNAVAILABLE
+        assert (
+            f"port {cluster.port(2)} (mqtt of node1@127.0.0.1): set --mqtt-port to another" in outcome.stderr
+        )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_process_and_no_port(tmp_path, number):
+    with Cluster(tmp_path, "--shared-port", "19883", nodes=2) as cluster:
+        family = cluster.family()
+        assert len(family) >= 3
+        assert cluster.facts["shared_port"] == 19883
+        with socket.create_connection(("127.0.0.1", 19883)):
+            pass
+        assert cluster.end(number) == ExitCode.DONE
+        assert [process for process in family if process.is_running()] == []
+        for node in cluster.nodes:
+            assert all(is_free(port) for port in node["ports"].values())
+            assert is_free(node["ports"]["gossip"], socket.SOCK_DGRAM)
+        assert is_free(19883)
+        assert cluster.facts_file() is None
+
+
+def test_a_killed_node_is_restarted_and_rejoins(tmp_path):
+    with Cluster(tmp_path, nodes=3) as cluster:
+        before = cluster.nodes[1]["pid"]
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda: "ready again" in cluster.err, says="ready again")
+        assert "node2@127.0.0.1 ended (killed by SIGKILL); restarting it" in cluster.err
+        facts = cluster.facts_file()
+        assert facts["nodes"][1]["pid"] != before
+        assert psutil.pid_exists(facts["nodes"][1]["pid"])
+        assert [facts["nodes"][n] for n in (0, 2)] == [cluster.nodes[n] for n in (0, 2)]
+
+        def seen():
+            nodes = cluster.get(1, "/cluster")["nodes"]
+            return {node["pid"] for node in nodes} == {node["pid"] for node in facts["nodes"]}
+
+        eventually(seen, says="node 1 sees the new life of node 2")
+
+
+def test_a_killed_launcher_takes_its_nodes_along(tmp_path):
+    with Cluster(tmp_path, nodes=2) as cluster:
+        family = cluster.family()
+        cluster.end(signal.SIGKILL)
+        gone = lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]  # noqa: E731
+        eventually(gone, seconds=20, says="all nodes are gone")
+
+
+class TestStart:
+    """One node by itself."""
+
+    @staticmethod
+    def config(directory, **changes):
+        tree = {
+            "node": {"name": "solo@127.0.0.1", "data_dir": str(directory / "data")},
+            "cluster": {"port": 0},
+            "distribution": {"port": 0},
+            "mqtt": {"server": {"listeners": [{"port": 0}]}},
+            "api": {"port": 0},
+            **changes,
+        }
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / "node.yaml"
+        file.write_text(json.dumps(tree))
+        return file
+
+    def test_it_runs_until_told_to_stop(self, tmp_path):
+        node = Program(tmp_path, "start", "-c", self.config(tmp_path), "--json")
+        try:
+            facts = node.wait_for_ready()
+            assert facts["name"] == "solo@127.0.0.1"
+            assert set(facts["ports"]) >= {"mqtt", "api", "gossip", "distribution"}
+        finally:
+            code = node.end()
+        assert code == ExitCode.DONE
+        # Clients without credentials are refused unless somebody says otherwise, which is worth a remark.
+        assert "allow_anonymous" in node.err
+
+    @pytest.mark.parametrize(
+        ("section", "key"),
+        [
+            ({"mqtt": {"server": {"listeners": [{"port": 0}]}}}, "mqtt.server.listeners"),
+            ({"api": {"port": 0}}, "api.port"),
+            ({"distribution": {"port": 0}}, "distribution.port"),
+            ({"cluster": {"port": 0}}, "cluster.port"),
+        ],
+    )
+    def test_a_taken_port_names_the_key(self, tmp_path, section, key):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            text = json.dumps(section).replace('"port": 0', f'"port": {port}')
+            outcome = run("start", "-c", self.config(tmp_path, **json.loads(text)))
+        assert outcome.returncode == ExitCode.UNAVAILABLE
+        error = outcome.stderr.splitlines()[-1]
+        assert str(port) in error
+        assert key in error
+
+    def test_a_second_node_with_the_same_name_ends_and_says_why(self, tmp_path):
+        first = Program(tmp_path / "1", "start", "-c", self.config(tmp_path / "1"), "--json")
+        try:
+            facts = first.wait_for_ready()
+            seeds = {"cluster": {"port": 0, "seed_endpoints": [f"127.0.0.1:{facts['ports']['gossip']}"]}}
+            file = self.config(tmp_path / "2", **seeds)
+            cookie = (tmp_path / "1" / "data" / ".cookie").read_text()
+            outcome = run("start", "-c", file, env={**os.environ, "GOSSAMER_NODE__COOKIE": cookie})
+            assert outcome.returncode in {ExitCode.UNAVAILABLE, ExitCode.NODE_ENDED}
+            assert "solo@127.0.0.1" in outcome.stderr.splitlines()[-1]
+            assert "node.name" in outcome.stderr.splitlines()[-1]
+            # The first one is not affected.
+            assert run("nodes", "--api", f"127.0.0.1:{facts['ports']['api']}").returncode == 0
+        finally:
+            first.end()
+
+    def test_a_second_node_on_the_same_directory_is_refused(self, tmp_path):
+        file = self.config(tmp_path)
+        first = Program(tmp_path, "start", "-c", file, "--json")
+        try:
+            first.wait_for_ready()
+            outcome = run("start", "-c", file)
+        finally:
+            first.end()
+        assert outcome.returncode == ExitCode.UNAVAILABLE
+        assert "node.data_dir" in outcome.stderr
