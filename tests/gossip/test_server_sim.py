@@ -116,7 +116,7 @@ async def test_a_split_heals_by_itself(sim: SimNetwork) -> None:
     sim.partition([n.host for n in sides[0]], [n.host for n in sides[1]])
     for side in sides:
         await within(20, whole(*side))
-    await asyncio.sleep(3600)
+    await asyncio.sleep(300)
     sim.heal()
     await within(15, whole(*nodes))
     kinds = {hint.kind for node in nodes for _, hint in node.view.hints}
@@ -167,10 +167,10 @@ async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: Si
 
 
 @seeds(2)
-async def test_an_hour_in_bad_weather_takes_nobody_down(sim: SimNetwork) -> None:
+async def test_bad_weather_takes_nobody_down(sim: SimNetwork) -> None:
     sim.weather(LOSSY)
     nodes = await cluster(sim, 3)
-    await asyncio.sleep(1200)
+    await asyncio.sleep(400)
     assert whole(*nodes)()
     assert [node.downs() for node in nodes] == [0, 0, 0]
     await stop(*nodes)

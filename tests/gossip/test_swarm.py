@@ -71,11 +71,11 @@ def test_a_machine_that_loses_power_is_seen_within_five_seconds(seed: int) -> No
     assert swarm.run(5, until=swarm.complete), f"seed {seed}"
 
 
-def test_an_hour_at_five_percent_loss_suspects_nobody() -> None:
-    """Five members; the hour of thirty stands in the bench."""
+def test_five_percent_loss_suspects_nobody() -> None:
+    """Five members, twenty minutes; the hour of thirty stands in the bench."""
     swarm = Swarm(seed=5, loss=0.05)
     grow(swarm, 5)
-    swarm.run(3600)
+    swarm.run(1200)
     assert [event for host in swarm.live() for event in host.saw(MemberSuspect)] == []
 
 
@@ -354,7 +354,7 @@ def test_every_hint_has_words() -> None:
 def test_a_link_that_breaks_convicts_nobody_who_answers() -> None:
     swarm = Swarm(seed=12, loss=0.05)
     hosts = grow(swarm, 8)
-    for turn in range(400):
+    for turn in range(200):
         victim = hosts[turn % 8]
         for host in hosts:
             if host is not victim:
