@@ -226,7 +226,8 @@ class Pipe:
             self.send.ack(self.back.pop(0).number)
 
     def drain(self):
-        while not self.send.idle or self.forward or self.undone or self.back:
+        # A receiver acks anew on every connection what it is done with, frames or not.
+        while not self.send.idle or self.forward or self.undone or self.back or self.receive.finish(0):
             for step in (self.write, self.deliver, self.finish, self.ack):
                 step()
 
