@@ -217,6 +217,7 @@ class Node:
         """End at once and tell nobody, as ``kill -9`` does; for simulations."""
         self.state = "stopped"
         self.runtime.halt()
+        self.store.abandon()
 
     async def wait(self) -> NodeFailedError | None:
         """Wait until the node has stopped; why, when it was not told to."""
