@@ -68,7 +68,7 @@ def suite(pytester):
 def test_a_failing_seed_prints_itself(suite, monkeypatch):
     monkeypatch.delenv("GOSSAMER_SEED", raising=False)
     monkeypatch.delenv("GOSSAMER_SEEDS", raising=False)
-    result = suite.runpytest_subprocess("-k", "one_seed")
+    result = suite.runpytest_inprocess("-k", "one_seed")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -81,13 +81,13 @@ def test_a_failing_seed_prints_itself(suite, monkeypatch):
 
 def test_a_seed_is_replayed_and_their_number_chosen_by_environment(suite, monkeypatch):
     monkeypatch.setenv("GOSSAMER_SEED", "2")
-    suite.runpytest_subprocess("-k", "one_seed").assert_outcomes(failed=1)
+    suite.runpytest_inprocess("-k", "one_seed").assert_outcomes(failed=1)
     monkeypatch.delenv("GOSSAMER_SEED")
     monkeypatch.setenv("GOSSAMER_SEEDS", "5")
-    suite.runpytest_subprocess("-k", "one_seed").assert_outcomes(passed=4, failed=1)
+    suite.runpytest_inprocess("-k", "one_seed").assert_outcomes(passed=4, failed=1)
 
 
 def test_a_deadlock_fails_the_test_instead_of_hanging(suite):
-    result = suite.runpytest_subprocess("-k", "never_ends")
+    result = suite.runpytest_inprocess("-k", "never_ends")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*DeadlockError: deadlock at virtual time*"])
