@@ -71,7 +71,9 @@ class GossipConfig(Section):
     """How members are probed, suspected and told about; names and numbers are those of the gossip layer."""
 
     probe_interval: PositiveDuration = 0.5
-    """How often one other member is probed."""
+    """How long a probe may take, and the unit of suspicion timeouts."""
+    probes_per_interval: Positive = 2
+    """How many members are probed in each interval."""
     probe_timeout: PositiveDuration = 0.25
     """Without an answer for so long, a probe is repeated and others are asked to help."""
     indirect_checks: Annotated[int, Field(ge=0)] = 3
@@ -82,6 +84,8 @@ class GossipConfig(Section):
     """No suspicion ends sooner, so that a member that lives can refute it."""
     suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
     """How many times longer it lasts while nobody confirms it."""
+    suspicion_confirmations: Annotated[int, Field(ge=0)] = 2
+    """How many others must agree for it to end at its soonest."""
     awareness_max: Positive = 8
     """How many times slower a node that finds itself slow may probe."""
     retransmit_mult: Positive = 4
