@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from structlog.testing import capture_logs
 
@@ -38,6 +39,8 @@ def real(test):
             async with asyncio.timeout(20):
                 await runtime.run(test)
                 await runtime.stop()
+                # What was killed is reaped a little later; a loop that ends before leaves its transport open.
+                await until(lambda: not psutil.Process().children())
 
         asyncio.run(main())
 
