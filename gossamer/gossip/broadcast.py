@@ -52,12 +52,18 @@ class BroadcastQueue:
         if level is not None:
             del self._levels[level][name]
 
-    def take(self, room: int, *, limit: int) -> list[bytes]:
-        """Statements that fit into ``room`` bytes; each is counted as sent once more."""
+    def take(self, room: int, *, limit: int, told: set[str] | None = None) -> list[bytes]:
+        """Statements that fit into ``room`` bytes; each is counted as sent once more.
+
+        ``told`` are the names that this receiver has just heard of: they are skipped, and grow. A second
+        packet that repeats the first would only use up the transmits that others need.
+        """
         taken: list[tuple[int, str, bytes]] = []
         misses = 0
         for level, waiting in enumerate(self._levels):
             for name in reversed(waiting):
+                if told is not None and name in told:
+                    continue
                 message = waiting[name]
                 if len(message) > room:
                     misses += 1
@@ -71,6 +77,8 @@ class BroadcastQueue:
         # Oldest first, so that relative age survives the move to the next level.
         for level, name, message in reversed(taken):
             del self._levels[level][name]
+            if told is not None:
+                told.add(name)
             if level + 1 >= limit:
                 del self._level_of[name]
                 continue

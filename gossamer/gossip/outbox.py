@@ -55,6 +55,20 @@ class Outbox:
         if parts:
             self._actions.append(SendPacket(address, compound(parts)))
 
+    def gossip(self, entry: Entry, *, packets: int) -> None:
+        """Tell a member what waits to spread, in as many packets as that fills."""
+        told: set[str] = set()
+        for _ in range(packets):
+            parts = []
+            accusation = None if told else self.accusation(entry)
+            if accusation is not None:
+                parts.append(encode(accusation))
+            room = self._room - sum(map(len, parts))
+            news = self._queue.take(room, limit=self._table.retransmits, told=told)
+            if not news:
+                return
+            self._actions.append(SendPacket(entry.address, compound(parts + news)))
+
     def broadcast(self, name: str, message: Message) -> None:
         """Spread a statement about ``name``."""
         self._queue.put(name, encode(message))

@@ -192,10 +192,7 @@ class Swim:
         targets = self.table.sample(self._rng, self._settings.gossip_fanout)
         targets += self._recently_down(now)
         for entry in targets:
-            for _ in range(_PACKETS_A_TARGET):
-                if not self._outbox.gossiping():
-                    break
-                self._outbox.packet(entry.address, entry=entry)
+            self._outbox.gossip(entry, packets=_PACKETS_A_TARGET)
 
     def _recently_down(self, now: float) -> list[Entry]:
         down = self.table.down

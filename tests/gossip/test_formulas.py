@@ -192,3 +192,14 @@ def test_samples_are_distinct_and_never_the_excluded() -> None:
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidSettingError, match=next(iter(wrong))):
         GossipSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_packets_to_one_receiver_do_not_repeat_each_other() -> None:
+    """A repeat would use up transmits that reach nobody new."""
+    queue = BroadcastQueue()
+    for name in ("a", "b", "c"):
+        queue.put(name, name.encode() * 10)
+    told: set[str] = set()
+    packets = [queue.take(20, limit=8, told=told) for _ in range(3)]
+    assert sorted(b"".join(message[:1] for packet in packets for message in packet)) == list(b"abc")
+    assert [len(packet) for packet in packets] == [2, 1, 0]

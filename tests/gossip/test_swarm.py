@@ -62,13 +62,16 @@ def test_reset_links_speed_the_verdict(seed: int) -> None:
     assert swarm.run(2.2, until=swarm.complete), f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_machine_that_loses_power_is_seen_within_five_seconds(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_a_machine_that_loses_power_is_seen_by_all_within_four_seconds(seed: int) -> None:
+    """Silence, not even a refused connection; four deaths a seed, and the slowest survivor counts."""
     swarm = Swarm(seed=seed)
     hosts = grow(swarm, 30)
     swarm.run(5)
-    swarm.kill(hosts[7], power=True)
-    assert swarm.run(5, until=swarm.complete), f"seed {seed}"
+    for victim in hosts[3:15:3]:
+        swarm.kill(victim, power=True)
+        assert swarm.run(4, until=swarm.complete), f"{victim.name}, seed {seed}"
+        swarm.run(2)
 
 
 def test_five_percent_loss_suspects_nobody() -> None:
@@ -178,7 +181,8 @@ def test_another_name_at_the_same_address_ends_the_zombie() -> None:
     fresh = swarm.start("other", address=hosts[3].address)
     swarm.join(fresh, hosts[0])
     assert swarm.run(2, until=swarm.complete)
-    assert [event.reason for _, event in hosts[1].saw(MemberDown)] == ["replaced"]
+    # Found out, or told by who found out first.
+    assert [event.reason in ("replaced", "reported") for _, event in hosts[1].saw(MemberDown)] == [True]
 
 
 def test_a_leave_is_no_failure_and_is_final() -> None:
