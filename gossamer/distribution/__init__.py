@@ -14,6 +14,7 @@ from gossamer.distribution.errors import (
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.functions import connect_node, monitor_node, node, nodes
 from gossamer.distribution.grpc_transport import GrpcTransport
+from gossamer.distribution.identify import identify
 from gossamer.distribution.inbox import Receiver
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.services import remote_services
@@ -48,6 +49,7 @@ __all__ = [
     "TermError",
     "WireError",
     "connect_node",
+    "identify",
     "monitor_node",
     "node",
     "nodes",

@@ -13,6 +13,10 @@ What a user may rely on:
 3. ``acked`` counts frames that took effect: whose receiver called ``done``.
 4. A receiver that raises loses its frame, which is reported and counted.
 
+A *hidden* node is no member: it knows the cookie, calls by itself, says where it listens and gets a link
+back. Only ``control`` runs between it and a node. ``nodes()`` and events leave it out unless asked for. It
+is gone when it has had no connection for :data:`HIDDEN_GRACE` seconds, since no membership speaks of it.
+
 Frames sent within one turn of the loop leave as one message per stream.
 """
 
@@ -33,14 +37,14 @@ from gossamer.distribution.inbox import Inbox, Receiver
 from gossamer.distribution.link import Backoff, Link, retry
 from gossamer.distribution.peer import Peer
 from gossamer.distribution.session import Admission, admit
-from gossamer.distribution.transport import LinkListener, LinkTransport
+from gossamer.distribution.transport import LinkListener, LinkTransport, host_of
 from gossamer.distribution.tree import DIALER, LOOK, children
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
 from gossamer.errors import UsageError
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, Pid, Runtime, Supervisor
 
-__all__ = ["Distribution", "Event", "Evidence", "Receiver"]
+__all__ = ["HIDDEN_GRACE", "Distribution", "Event", "Evidence", "Receiver"]
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +56,10 @@ Evidence = Callable[[str, str], None]
 
 MIB = 1024 * 1024
 REFUSED_KEPT = 1000
+HIDDEN_GRACE = 5.0
+"""Seconds a hidden node may be without a connection."""
+MAX_HIDDEN = 1000
+"""Hidden nodes that may be linked with one node."""
 STRANGERS = 512
 """Accepted connections that may be in their handshake at once."""
 
@@ -81,6 +89,7 @@ class Distribution:
         ack_delays: Mapping[Purpose, float] | None = None,
         backoff_initial: float = 0.05,
         backoff_maximum: float = 5.0,
+        hidden: bool = False,
     ) -> None:
         if max_frame * 2 > retain:
             raise UsageError(
@@ -98,6 +107,9 @@ class Distribution:
         self.handshake_timeout = handshake_timeout
         # Whoever waits for control traffic waits for an answer, not for an ack.
         self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})
+        self.env = env
+        self.hidden = hidden
+        """This node itself is a hidden one."""
         self.peers: dict[str, Peer] = {}
         self.inbox = Inbox(runtime, self.peers)
         self.links: dict[str, Pid] = {}
@@ -109,7 +121,7 @@ class Distribution:
         self._queue = queue
         self._backoff = (backoff_initial, backoff_maximum)
         self._ack_callbacks: dict[Purpose, list[Callable[[str, int], None]]] = {p: [] for p in PURPOSES}
-        self._subscribers: dict[Subscriber, None] = {}
+        self._subscribers: dict[Subscriber, bool] = {}
         self._refused: dict[str, str] = {}
         self._strangers = 0
 
@@ -125,6 +137,10 @@ class Distribution:
         if name == self.runtime.node:
             raise UsageError(f"connect() got this node's own name {name!r}; expected the name of a peer")
         peer = self.peers.get(name)
+        if peer is not None and peer.hidden:
+            # A member comes before a hidden node that took its name.
+            self._end(peer, "replaced by a member")
+            peer = None
         if peer is None:
             self._begin(name, creation, address, None)
         elif creation > peer.creation:
@@ -141,20 +157,20 @@ class Distribution:
             self._end(peer, reason)
             retry(self, name)
 
-    def nodes(self) -> list[str]:
-        """The peers that are up."""
-        return [peer.name for peer in self.peers.values() if peer.up]
+    def nodes(self, *, hidden: bool = False) -> list[str]:
+        """The peers that are up; those that are ``hidden`` on demand."""
+        return [peer.name for peer in self.peers.values() if peer.up and (hidden or not peer.hidden)]
 
     def creation_of(self, name: str) -> int | None:
         """The creation of a peer, None when it is none."""
         peer = self.peers.get(name)
         return None if peer is None else peer.creation
 
-    def subscribe(self, subscriber: Subscriber) -> None:
+    def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
         """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
-        self._subscribers[subscriber] = None
+        self._subscribers[subscriber] = hidden
         for peer in list(self.peers.values()):
-            if peer.up:
+            if peer.up and (hidden or not peer.hidden):
                 self._tell(subscriber, NodeUp(peer.name, peer.creation))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
@@ -251,7 +267,7 @@ class Distribution:
         """End the session and begin another with the same peer, or with its next creation."""
         if self.peers.get(peer.name) is peer:
             self._end(peer, reason)
-            self._begin(peer.name, creation, peer.address, peer.counts)
+            self._begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
 
     def initiator(self, peer: Peer, purpose: Purpose, binding: bytes) -> Initiator:
         return Initiator(
@@ -262,6 +278,7 @@ class Distribution:
             yours=peer.theirs,
             nonce=self._nonce(NONCE_SIZE),
             binding=binding,
+            hidden=self.address[1] if self.hidden else 0,
         )
 
     def acceptor(self, admit: Callable[[Hello], int], binding: bytes) -> Acceptor:
@@ -272,9 +289,11 @@ class Distribution:
         self._strangers += number
         return self._strangers <= STRANGERS
 
-    def admit(self, hello: Hello) -> Peer:
+    def admit(self, hello: Hello, address: str) -> Peer:
         """Let a proved caller in. Raises HandshakeError."""
         peer = self.peers.get(hello.name)
+        if hello.hidden and not self.hidden:
+            peer = self._admit_hidden(hello, address, peer)
         if peer is None:
             raise self._refusal(
                 "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
@@ -296,6 +315,27 @@ class Distribution:
             self.renew(peer, hello.creation, reason)
             peer = self.peers[hello.name]
         peer.theirs = hello.session
+        return peer
+
+    def _admit_hidden(self, hello: Hello, address: str, peer: Peer | None) -> Peer:
+        if peer is not None and not peer.hidden:
+            raise self._refusal(
+                "name", "a name that no member has", hello.name, "give the hidden node another name"
+            )
+        if hello.purpose != "control":
+            raise self._refusal("protocol", "control", hello.purpose, "a hidden node has no other stream")
+        where = (host_of(address), hello.hidden)
+        if peer is None:
+            if sum(other.hidden for other in self.peers.values()) >= MAX_HIDDEN:
+                raise self._refusal(
+                    "full",
+                    f"at most {MAX_HIDDEN} hidden nodes",
+                    "one more",
+                    "try another node of the cluster",
+                )
+            self._begin(hello.name, hello.creation, where, None, hidden=True)
+            return self.peers[hello.name]
+        peer.address = where
         return peer
 
     def left_for(self, peer: Peer, outbound: Outbound) -> None:
@@ -329,6 +369,8 @@ class Distribution:
         peer = inbound.peer
         if peer is not None and peer.inbound.get(inbound.purpose) is inbound:
             del peer.inbound[inbound.purpose]
+        if peer is not None and peer.hidden and not peer.inbound:
+            self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
         if isinstance(error, HandshakeError):
             # Callers try again for ever; what is wrong with one is said once.
             quiet = (
@@ -353,12 +395,29 @@ class Distribution:
 
     # Inside.
 
-    def _begin(self, name: str, creation: int, address: Address, counts: Counts | None) -> None:
+    def _begin(
+        self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
+    ) -> None:
         session = self._rng.getrandbits(62) + 1
-        self.peers[name] = Peer(
-            name, creation, address, session=session, retain=self._retain, queue=self._queue, counts=counts
+        peer = self.peers[name] = Peer(
+            name,
+            creation,
+            address,
+            session=session,
+            retain=self._retain,
+            queue=self._queue,
+            counts=counts,
+            purposes=("control",) if hidden or self.hidden else PURPOSES,
+            hidden=hidden,
         )
+        if hidden:
+            self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
         self.runtime.send(DIALER, LOOK)
+
+    def _forsaken(self, peer: Peer) -> None:
+        """A hidden node may have had no connection for a while."""
+        if self.peers.get(peer.name) is peer and not peer.inbound:
+            self.disconnect(peer.name, "gone")
 
     def _end(self, peer: Peer, reason: str) -> None:
         del self.peers[peer.name]
@@ -377,20 +436,21 @@ class Distribution:
         if peer.up:
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
-            self._publish(NodeDown(peer.name, peer.creation, reason))
+            self._publish(NodeDown(peer.name, peer.creation, reason), hidden=peer.hidden)
 
     def _progress(self, peer: Peer) -> None:
         if not peer.up and peer.connected:
             peer.up = True
             log.info("node_up", peer=peer.name, creation=peer.creation)
-            self._publish(NodeUp(peer.name, peer.creation))
+            self._publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
         if peer.up:
             for inbound in list(peer.inbound.values()):
                 inbound.release()
 
-    def _publish(self, event: Event) -> None:
-        for subscriber in list(self._subscribers):
-            self._tell(subscriber, event)
+    def _publish(self, event: Event, *, hidden: bool) -> None:
+        for subscriber, wants_hidden in list(self._subscribers.items()):
+            if wants_hidden or not hidden:
+                self._tell(subscriber, event)
 
     def _tell(self, subscriber: Subscriber, event: Event) -> None:
         if isinstance(subscriber, Pid):

@@ -82,7 +82,7 @@ class HandshakeError(PeerError):
     """Two nodes will not talk to each other, and why.
 
     ``code`` is one of ``version``, ``env``, ``cookie``, ``name``, ``same_name``, ``unknown_node``,
-    ``stale_creation``, ``stale_session`` and ``protocol``. ``refused_by`` is the node that said no.
+    ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the node that said no.
     """
 
     def __init__(self, *, code: str, expected: str, got: str, refused_by: str, advice: str) -> None:

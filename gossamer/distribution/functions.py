@@ -37,7 +37,7 @@ def monitor_node(name: str) -> None:
         UsageError: this node is not distributed.
     """
     distribution, me = _distribution(), self_pid()
-    if name not in distribution.nodes():
+    if name not in distribution.nodes(hidden=True):
         distribution.runtime.send(me, NodeDown(name, distribution.creation_of(name) or 0, "noconnection"))
         return
 
@@ -46,7 +46,7 @@ def monitor_node(name: str) -> None:
             distribution.unsubscribe(tell)
             distribution.runtime.send(me, event)
 
-    distribution.subscribe(tell)
+    distribution.subscribe(tell, hidden=True)
 
 
 async def connect_node(name: str, timeout: float = 5.0) -> bool:

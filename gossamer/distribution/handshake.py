@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 
 from gossamer.distribution.errors import HandshakeError, WireError
 from gossamer.distribution.wire import (
+    ANYBODY,
     PURPOSES,
     VERSION,
     Accept,
@@ -138,6 +139,7 @@ class Initiator:
         yours: int,
         nonce: bytes,
         binding: bytes = b"",
+        hidden: int = 0,
     ) -> None:
         self._local = local
         self._to, self._to_creation = to
@@ -154,6 +156,7 @@ class Initiator:
             session=session,
             yours=yours,
             nonce=nonce,
+            hidden=hidden,
         )
         self.hello = encode(self._hello)
         """The first message to send."""
@@ -272,7 +275,7 @@ class Acceptor:
                 f"{hello.env!r}",
                 "nodes of different cluster.env stay apart",
             )
-        if hello.to != local.name:
+        if hello.to not in (local.name, ANYBODY):
             return _refusal(
                 local,
                 "name",
@@ -300,6 +303,14 @@ class Acceptor:
         return Step(send=self._challenge_bytes)
 
     def _decide(self, proof: Proof, hello: Hello) -> Step:
+        if hello.to == ANYBODY:
+            return _refusal(
+                self._local,
+                "name",
+                f"a call to {self._local.name}",
+                "a call to anybody",
+                "call it by its name",
+            )
         if not hmac.compare_digest(proof.mac, self._mac(b"caller")):
             return _refusal(
                 self._local,

@@ -23,7 +23,6 @@ from gossamer.distribution.errors import HandshakeError, LinkLostError
 from gossamer.distribution.handshake import Opened
 from gossamer.distribution.peer import Peer
 from gossamer.distribution.transport import show
-from gossamer.distribution.wire import PURPOSES
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Link:
         error: Ending = None
         try:
             deadline = loop.time() + hub.handshake_timeout
-            for purpose in PURPOSES:
+            for purpose in peer.purposes:
                 outbound = Outbound(hub, peer, purpose, on_open=on_open, on_end=on_end)
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
@@ -146,7 +145,7 @@ class Link:
                     if message.opened.creation > peer.creation:
                         hub.renew(peer, message.opened.creation, "restarted")
                         break
-                    if len(peer.outbound) == len(PURPOSES):
+                    if len(peer.outbound) == len(peer.purposes):
                         since = loop.time()
                         self._came_up(peer)
         except TimeoutError:

@@ -26,9 +26,11 @@ class Peer:
         "address",
         "counts",
         "creation",
+        "hidden",
         "inbound",
         "name",
         "outbound",
+        "purposes",
         "receives",
         "sends",
         "session",
@@ -46,12 +48,18 @@ class Peer:
         retain: int,
         queue: int,
         counts: Counts | None = None,
+        purposes: tuple[Purpose, ...] = PURPOSES,
+        hidden: bool = False,
     ) -> None:
         self.name = name
         self.creation = creation
         self.address = address
         self.session = session
         self.theirs = 0
+        self.purposes = purposes
+        """The streams of this link; with a hidden node control alone."""
+        self.hidden = hidden
+        """It is no member: nobody counts it, and its going is seen by its connections alone."""
         self.up = False
         """Both directions have been open in this session."""
         self.sends: dict[Purpose, SendStream] = {
@@ -65,4 +73,4 @@ class Peer:
     @property
     def connected(self) -> bool:
         """Every stream is open both ways."""
-        return len(self.outbound) == len(self.inbound) == len(PURPOSES)
+        return len(self.outbound) == len(self.inbound) == len(self.purposes)

@@ -74,7 +74,7 @@ class RemoteProcesses:
         self.counts = RouterCounts()
         self._runtime: Runtime = distribution.runtime
         self._runtime.remote = self
-        distribution.subscribe(self._event)
+        distribution.subscribe(self._event, hidden=True)
         distribution.on_gap("control", self._gap)
         distribution.on_frame("control", self._frame)
 

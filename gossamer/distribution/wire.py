@@ -21,6 +21,7 @@ import msgspec
 from gossamer.distribution.errors import WireError
 
 __all__ = [
+    "ANYBODY",
     "HANDSHAKE_LIMIT",
     "NONCE_SIZE",
     "PURPOSES",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 VERSION = 1
+ANYBODY = "*"
+"""Called by who knows an address and no name: the Challenge tells it, and the call ends there."""
 NONCE_SIZE = 32
 HANDSHAKE_LIMIT = 4096
 Purpose = Literal["control", "replication", "data"]
@@ -53,7 +56,10 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Opens a channel: who calls, whom, for what, in which session. ``yours`` is 0 while unknown."""
+    """Opens a channel: who calls, whom, for what, in which session. ``yours`` is 0 while unknown.
+
+    ``hidden`` is 0 for members; a hidden node says at which port it listens.
+    """
 
     version: _Number
     env: Annotated[str, msgspec.Meta(max_length=255)]
@@ -64,6 +70,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     session: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     yours: _Number
     nonce: _Nonce
+    hidden: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):

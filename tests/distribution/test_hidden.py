@@ -1,0 +1,112 @@
+"""Hidden nodes: let in by the cookie, linked and called like peers, and counted by nobody."""
+
+import asyncio
+
+import pytest
+
+from gossamer.distribution import (
+    HandshakeError,
+    LinkLostError,
+    NodeDown,
+    NodeUp,
+    RemoteProcesses,
+    connect_node,
+    identify,
+)
+from gossamer.distribution.distribution import HIDDEN_GRACE
+from gossamer.supervisor import Down, GenServer, Reply, monitor, receive
+
+from .simulation import simulated
+
+
+class Echo(GenServer):
+    async def handle_call(self, request, caller):
+        return Reply(request)
+
+
+async def node_and_hidden(net, **options):
+    node = await net.start("a")
+    hidden = await net.start("h", hidden=True, **options)
+    RemoteProcesses(node)
+    RemoteProcesses(hidden)
+    await node.runtime.start(Echo, name="echo")
+    return node, hidden
+
+
+async def attached(net):
+    node, hidden = await node_and_hidden(net)
+    hidden.connect("a", 1, ("a", 4370))
+    assert await hidden.runtime.run(connect_node, "a")
+    await asyncio.sleep(0.1)
+    return node, hidden
+
+
+@simulated
+async def test_a_hidden_node_calls_and_is_counted_by_nobody(net):
+    node, hidden = await attached(net)
+    assert await hidden.runtime.call(("echo", "a"), "hi") == "hi"
+    assert node.nodes() == []
+    assert node.nodes(hidden=True) == ["h"]
+    assert node.events == []
+    assert hidden.events == [NodeUp("a", 1)]
+    assert set(node.peers["h"].inbound) == {"control"}
+
+
+@simulated
+async def test_a_hidden_node_that_went_is_noticed_by_who_watched_it(net):
+    node, hidden = await attached(net)
+    await hidden.runtime.start(Echo, name="there")
+
+    async def body():
+        ref = monitor(("there", "h"))
+        hidden.runtime.halt()
+        net.wires.hosts.pop("h")
+        net.wires.reset("h")
+        assert await receive(timeout=HIDDEN_GRACE + 1) == Down(ref, None, "noconnection")
+
+    await asyncio.sleep(0.1)
+    await node.runtime.run(body)
+    assert node.peers == {}
+
+
+@simulated
+async def test_a_connection_that_breaks_and_comes_back_ends_nothing(net):
+    node, hidden = await attached(net)
+    events = []
+    node.subscribe(events.append, hidden=True)
+    net.wires.reset()
+    await asyncio.sleep(HIDDEN_GRACE + 1)
+    assert events == [NodeUp("h", 1)]
+    assert await hidden.runtime.call(("echo", "a"), 1) == 1
+
+
+@simulated
+async def test_a_hidden_node_needs_the_cookie_and_a_name_of_its_own(net):
+    node, hidden = await node_and_hidden(net, cookie="wrong")
+    hidden.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(5)
+    assert node.peers == {}
+    assert hidden.nodes() == []
+
+
+@simulated
+async def test_a_member_comes_before_a_hidden_node_of_its_name(net):
+    node, _ = await attached(net)
+    events = []
+    node.subscribe(events.append, hidden=True)
+    node.connect("h", 7, ("elsewhere", 4370))
+    assert events[-1] == NodeDown("h", 1, "replaced by a member")
+    await asyncio.sleep(2)
+    assert node.peers["h"].hidden is False
+    assert node.nodes(hidden=True) == []
+
+
+@simulated
+async def test_an_address_tells_who_is_there(net):
+    _, hidden = await node_and_hidden(net)
+    assert await identify(hidden, ("a", 4370)) == ("a", 1)
+    with pytest.raises(LinkLostError):
+        await identify(hidden, ("nobody", 4370))
+    other = await net.start("o", hidden=True, env="Other")
+    with pytest.raises(HandshakeError, match="env"):
+        await identify(other, ("a", 4370))
