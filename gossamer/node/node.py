@@ -59,10 +59,10 @@ from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
 from gossamer.mqtt import Broker, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.datadir import DataDir
-from gossamer.node.membership import MEMBERSHIP, Membership
+from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.replication import TableLinks
 from gossamer.node.view import ROUTES, View
-from gossamer.routes import RouteOwner, Router
+from gossamer.routes import RouteOwner, Router, TopicLimits
 from gossamer.supervisor import ChildSpec, Crash, Pid, Reason, Runtime, StartFailed, Supervisor, describe
 
 __all__ = ["Node", "NodeFailedError", "State"]
@@ -73,6 +73,8 @@ State = Literal["new", "starting", "running", "leaving", "left", "stopping", "st
 
 JOIN_WAIT = 5.0
 """Seconds a starting node waits for its seeds before it serves alone."""
+NAME_WAIT = 10.0
+"""Seconds more that it waits where another node has its name: the other may be this one's dead former self."""
 LOAD_WAIT = 15.0
 """Seconds a starting node waits for tables before it serves with what it has."""
 LEAVE_WAIT = 3.0
@@ -137,7 +139,11 @@ class Node:
             link=TableLinks(self.distribution),
             disc=None if data_dir is None else Disc(data_dir / "tables.db"),
         )
-        self.router = Router(self.name, visible_timeout=config.mqtt.limits.subscribe_wait)
+        self.router = Router(
+            self.name,
+            limits=TopicLimits(max_levels=config.mqtt.limits.max_topic_levels),
+            visible_timeout=config.mqtt.limits.subscribe_wait,
+        )
         self.broker = Broker(
             self.router,
             clock=self.clock,
@@ -329,17 +335,37 @@ class Node:
         await self.runtime.run(Supervisor.start_child, "node", spec)
 
     async def _load(self) -> None:
-        """Wait, within bounds, for the cluster and for its tables."""
-        try:
-            async with asyncio.timeout(JOIN_WAIT):
-                await self.runtime.call("discovery", "settled", timeout=None)
-        except TimeoutError:
+        """Wait, within bounds, for the cluster and for its tables.
+
+        Raises:
+            NodeNameTakenError: a living member has this node's name.
+        """
+        if not await self._settled(JOIN_WAIT):
+            holder = await self._namesake()
+            if holder is not None and not await self._settled(NAME_WAIT):
+                holder = await self._namesake()
+                if holder is not None:
+                    raise NodeNameTakenError(name=self.name, holder=holder)
             log.warning("started_alone", node=self.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
         peers = [m.name for m in self.members.members()[1:] if m.status is Status.ONLINE]
         try:
             await self.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
         except TablesNotLoadedError as error:
             log.warning("tables_not_loaded", node=self.name, error=str(error))
+
+    async def _settled(self, within: float) -> bool:
+        """Wait until this node is in a cluster, or needs none."""
+        try:
+            async with asyncio.timeout(within):
+                await self.runtime.call("discovery", "settled", timeout=None)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _namesake(self) -> str | None:
+        """The seed that refuses this node for its name, if one does."""
+        problems: dict[str, str] = await self.runtime.call("discovery", "problems")
+        return next((seed for seed, why in problems.items() if why == "name-taken"), None)
 
     async def _announce(self) -> None:
         """Tell the cluster of the ports that are open now."""

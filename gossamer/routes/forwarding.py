@@ -5,6 +5,9 @@ by a forwarder of the node and the group, whose frames open with :data:`GROUP_MA
 that the other side delivers them to one member of that group and to nobody else. Both kinds travel on one
 stream, in order.
 
+Whoever takes records may return something with ``then``: their effect is not complete yet, and the peer hears
+of it when that calls back, so that its publishers slow down while somebody here is far behind.
+
 Records are their users' own and opaque, but none may begin with :data:`GROUP_MARK`; no MQTT packet that is
 forwarded does.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -21,7 +25,7 @@ import structlog
 from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
-from gossamer.routes.ports import DataLinks
+from gossamer.routes.ports import DataLinks, Held
 
 __all__ = ["GROUP_MARK", "Forwarding"]
 
@@ -164,16 +168,22 @@ class Forwarding:
         payload: bytes = frame.payload
         self._counts["frames_in"] += 1
         self._counts["bytes_in"] += len(payload)
+        hold: Held | None = None
         if payload and payload[0] == GROUP_MARK:
             end = 4 + int.from_bytes(payload[1:4])
             if self._group is not None:
-                self._group(frame.peer, payload[4:end].decode(), payload[end:])
+                hold = self._group(frame.peer, payload[4:end].decode(), payload[end:])
             else:
                 self._counts["group_frames_dropped"] += 1
         elif self._everybody is not None:
-            self._everybody(frame.peer, payload)
-        if self.links is not None:
+            hold = self._everybody(frame.peer, payload)
+        if self.links is None:
+            return
+        if hold is None:
             self.links.done(frame)
+        else:
+            self._counts["frames_held"] += 1
+            hold.then(partial(self.links.done, frame))
 
 
 def _end_of_turn(function: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["DataLinks", "RouteChange", "RouteTable"]
+__all__ = ["DataLinks", "Held", "RouteChange", "RouteTable"]
 
 
 class RouteChange(Protocol):
@@ -53,3 +53,10 @@ class DataLinks(Protocol):
     def on_gap(self, purpose: Any, callback: Callable[[Any], None], /) -> None: ...
 
     def subscribe(self, subscriber: Any, /) -> None: ...
+
+
+class Held(Protocol):
+    """Records that were taken but whose effect is not complete yet."""
+
+    def then(self, callback: Callable[[], object], /) -> None:
+        """Call ``callback`` when it is, in the order of these calls."""

@@ -249,7 +249,10 @@ class Router:
             self._forwarding.attach(links)
 
     def on_forward(self, callback: Callable[[str, bytes], Any]) -> None:
-        """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order."""
+        """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order.
+
+        What it returns, unless None, has ``then``: see :class:`gossamer.routes.ports.Held`.
+        """
         self._forwarding.on_forward(callback)
 
     def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
@@ -258,12 +261,12 @@ class Router:
         Each record is for one member: ``group.pick_here(publisher, topic)``.
         """
 
-        def take(peer: str, name: str, records: bytes) -> None:
+        def take(peer: str, name: str, records: bytes) -> Any:
             group = self._shared.get(name)
             if group is None or not group.members:
                 self.counts["group_frames_dropped"] += 1
-            else:
-                callback(peer, group, records)
+                return None
+            return callback(peer, group, records)
 
         self._forwarding.on_group_forward(take)
 
