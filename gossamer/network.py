@@ -11,14 +11,20 @@ know from which of them it comes.
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 __all__ = ["Address", "Listener", "Network", "SystemNetwork"]
 
 Address = tuple[str, int]
 """A host (an IP literal, once resolved) and a port."""
+
+HANDSHAKE_LIMIT = 10.0
+"""Seconds that a TLS handshake of an incoming connection may take."""
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -53,17 +59,40 @@ class Network(Protocol):
     ) -> Listener:
         """Accept stream connections at ``address``. Raises OSError where it cannot be bound."""
 
+    async def listen_unix(
+        self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024
+    ) -> Listener:
+        """Accept stream connections at a Unix socket; a socket that nobody holds any more is replaced.
+
+        Its address is ``(path, 0)``. Raises OSError where it cannot be bound.
+        """
+
     async def connect(
         self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
         """Open a stream connection to ``address``. Raises OSError where nobody answers."""
 
 
+def _remove_dead_socket(path: str) -> None:
+    """A socket file outlives a killed process; one that answers is somebody's and stays."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+        except OSError:
+            return
+        else:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+
+
 class _SystemListener:
-    def __init__(self, server: asyncio.Server) -> None:
+    def __init__(self, server: asyncio.Server, address: Address | None = None) -> None:
         self._server = server
-        host, port, *_ = server.sockets[0].getsockname()
-        self._address: Address = (host, port)
+        if address is None:
+            host, port, *_ = server.sockets[0].getsockname()
+            address = (host, port)
+        self._address: Address = address
 
     @property
     def address(self) -> Address:
@@ -94,9 +123,22 @@ class SystemNetwork:
         loop = asyncio.get_running_loop()
         host, port = address
         server = await loop.create_server(
-            factory, host, port, ssl=tls, backlog=backlog, reuse_port=reuse_port or None
+            factory,
+            host,
+            port,
+            ssl=tls,
+            backlog=backlog,
+            reuse_port=reuse_port or None,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_LIMIT,
         )
         return _SystemListener(server)
+
+    async def listen_unix(
+        self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024
+    ) -> Listener:
+        await asyncio.to_thread(_remove_dead_socket, path)
+        server = await asyncio.get_running_loop().create_unix_server(factory, path, backlog=backlog)
+        return _SystemListener(server, (path, 0))
 
     async def connect(
         self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None

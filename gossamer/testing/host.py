@@ -174,6 +174,11 @@ class SimHost:
         self._listeners.append(listener)
         return listener
 
+    async def listen_unix(
+        self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024
+    ) -> SimListener:
+        raise OSError(errno.EOPNOTSUPP, "simulated hosts have no Unix sockets")
+
     async def connect(
         self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
