@@ -32,7 +32,11 @@ _TRY = "try"
 
 
 class Autocluster(GenServer):
-    """Drives one strategy. Call ``"settled"`` (without a time limit) to wait for the first success."""
+    """Drives one strategy.
+
+    Call ``"settled"`` (without a time limit) to wait for the first success, ``"problems"`` for what stands in
+    its way: target to reason.
+    """
 
     async def init(
         self,
@@ -51,6 +55,8 @@ class Autocluster(GenServer):
         send_after(0, self_pid(), _TRY)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        if request == "problems":
+            return Reply(self._plan.problems)
         if request != "settled":
             return await super().handle_call(request, caller)  # type: ignore[return-value]
         if self._plan.settled:

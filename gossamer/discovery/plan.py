@@ -54,6 +54,11 @@ class Plan:
         self._told: dict[str, str] = {}
         self.settled = False
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """What was looked for and not joined, and why, as of the latest try."""
+        return {target: news for target, news in self._told.items() if news != "joined"}
+
     def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
         """Whom to join now."""
         others = [address for address in found.addresses if address != local]

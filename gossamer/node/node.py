@@ -74,7 +74,7 @@ State = Literal["new", "starting", "running", "leaving", "left", "stopping", "st
 JOIN_WAIT = 5.0
 """Seconds a starting node waits for its seeds before it serves alone."""
 NAME_WAIT = 10.0
-"""Seconds more that it waits where another node has its name: the other may be this one's dead former self."""
+"""Seconds more that it waits where its name is taken: the holder may be its own dead former self."""
 LOAD_WAIT = 15.0
 """Seconds a starting node waits for tables before it serves with what it has."""
 LEAVE_WAIT = 3.0
