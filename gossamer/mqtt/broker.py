@@ -166,10 +166,11 @@ class Broker:
     ) -> int:
         """Hand a message to every subscriber, here and on other nodes."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
-        if message.retain:
-            self.retain(message)
+        kept = self.retain(message) if message.retain else None
         self.hub.received += 1
         peers = self.distribute(route, message, publisher)
+        if kept is not None:
+            peers += (kept,)
         local = len(route.deliveries)
         if not peers:
             if on_safe is not None:
@@ -210,9 +211,9 @@ class Broker:
                 chosen.subscriber.deliver(message, chosen)
         return peers
 
-    def retain(self, message: Message) -> None:
-        """Keep ``message`` for later subscribers."""
-        self.retained.put(message)
+    def retain(self, message: Message) -> ForwarderLike | None:
+        """Keep ``message`` for later subscribers; who must have it too before it is acknowledged."""
+        return self.retained.put(message)
 
     # Connections.
 
@@ -320,10 +321,10 @@ class Broker:
 
     def subscribe(
         self, session: Session, wanted: Sequence[Subscription], identifier: int | None
-    ) -> tuple[list[int], list[tuple[Message, int, tuple[int, ...]]], Any]:
-        """Subscribe ``session``; reason codes, retained messages to send, and what to wait for."""
+    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any]:
+        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for."""
         reasons: list[int] = []
-        retained: list[tuple[Message, int, tuple[int, ...]]] = []
+        retained: list[tuple[str, int, tuple[int, ...]]] = []
         seq: Any = None
         for item in wanted:
             known = item.filter in session.subscriptions
@@ -345,7 +346,7 @@ class Broker:
                 continue
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
-                retained += [(message, item.qos, identifiers) for message in self.retained.match(item.filter)]
+                retained.append((item.filter, item.qos, identifiers))
         return reasons, retained, seq
 
     def _options(self, item: Subscription, identifier: int | None) -> Any:

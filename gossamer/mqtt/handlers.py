@@ -31,6 +31,7 @@ from gossamer.mqtt.packets import (
     Unsubscribe,
 )
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.retained import RetainedDelivery
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
@@ -76,19 +77,20 @@ def _publish(channel: Channel, packet: Publish) -> None:
             )
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
-    if packet.retain:
-        channel.broker.retain(message)
-    peers = channel.broker.distribute(route, message, session.client_id)
+    kept = channel.broker.retain(message) if packet.retain else None
+    peers = targets = channel.broker.distribute(route, message, session.client_id)
+    if kept is not None:
+        targets += (kept,)
     if packet.qos == 2:
         session.incoming[packet.packet_id or 0] = True
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet.packet_id or 0]
-    if peers:
+    if targets:
         record = record_of(message, channel.hub.now())
         if packet.qos:
-            channel.forward(peers, record, ack, 1)
+            channel.forward(targets, record, ack, 1)
         else:
-            for peer in peers:
+            for peer in targets:
                 peer.append(record)
     elif packet.qos:
         channel.acknowledge(ack, 1)
@@ -160,12 +162,11 @@ def _subscribe(channel: Channel, packet: Subscribe) -> None:
     channel.broker.when_visible(channel, seq, suback, retained)
 
 
-def subscribed(channel: Channel, suback: bytes, retained: list[tuple[Message, int, tuple[int, ...]]]) -> None:
-    """The new routes are known: answer, then send what was retained."""
-    session = channel.session
-    session.push(suback)
-    for message, qos, identifiers in retained:
-        session.take(message, qos=min(qos, message.qos), retain=True, identifiers=identifiers)
+def subscribed(channel: Channel, suback: bytes, retained: list[tuple[str, int, tuple[int, ...]]]) -> None:
+    """The new routes are known: answer, then send what is retained."""
+    channel.session.push(suback)
+    if retained:
+        RetainedDelivery(channel, channel.broker.retained, retained).step()
 
 
 def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:

@@ -32,7 +32,7 @@ from gossamer.mqtt.wire import MAX_VARINT
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
-__all__ = ["Ingest", "record_of"]
+__all__ = ["Ingest", "read_record", "record_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +140,7 @@ class Ingest:
         pos = 0
         try:
             while pos < len(data):
-                message, pos = self._read(data, pos, len(data))
+                message, pos = read_record(data, pos, len(data), broker.hub.now())
                 broker.hub.received += 1
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is None:
@@ -156,21 +156,27 @@ class Ingest:
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
         broker = self._broker
-        message, stop = self._read(data, pos, end)
+        message, stop = read_record(data, pos, end, broker.hub.now())
         broker.hub.received += 1
         broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
         return stop
 
-    def _read(self, data: bytes, pos: int, end: int) -> tuple[Message, int]:
-        version = V4
-        if data[pos] == V5_MARK[0]:
-            version = V5
-            pos += 1
-        at, stop = frame(data, pos, end, _LIMIT)
-        if at == 0 or stop > end:
-            raise malformed("MQTT 2.1.4", "a record is cut off")
-        first = data[pos]
-        if first >> 4 != 3:
-            raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
-        packet = decode_publish(first & 7, data[at:stop], version)
-        return Message.of(packet, topic=packet.topic, publisher=None, now=self._broker.hub.now()), stop
+
+def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:
+    """The message of the record at ``pos``, and where the next one starts.
+
+    Raises:
+        MqttProtocolError: it is no record.
+    """
+    version = V4
+    if data[pos] == V5_MARK[0]:
+        version = V5
+        pos += 1
+    at, stop = frame(data, pos, end, _LIMIT)
+    if at == 0 or stop > end:
+        raise malformed("MQTT 2.1.4", "a record is cut off")
+    first = data[pos]
+    if first >> 4 != 3:
+        raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
+    packet = decode_publish(first & 7, data[at:stop], version)
+    return Message.of(packet, topic=packet.topic, publisher=None, now=now), stop
