@@ -36,15 +36,20 @@ class BroadcastQueue:
     def __len__(self) -> int:
         return len(self._level_of)
 
-    def put(self, name: str, message: bytes) -> None:
-        """Queue ``message`` about ``name``, replacing what was queued about it."""
+    def put(self, name: str, message: bytes, *, sent: int = 0) -> None:
+        """Queue ``message`` about ``name``, replacing what was queued about it.
+
+        ``sent`` counts it as sent so often already: news that others are spreading needs fewer repeats.
+        """
         level = self._level_of.get(name)
         if level is not None:
             del self._levels[level][name]
         elif len(self._level_of) >= self._limit:
             self._evict()
-        self._levels[0][name] = message
-        self._level_of[name] = 0
+        while len(self._levels) <= sent:
+            self._levels.append({})
+        self._levels[sent][name] = message
+        self._level_of[name] = sent
 
     def discard(self, name: str) -> None:
         """Forget what is queued about ``name``."""

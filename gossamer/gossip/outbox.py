@@ -27,6 +27,8 @@ class Outbox:
         self._queue = queue
         self._room = mtu - OVERHEAD - _ARRAY_HEAD
         self._actions: list[Action] = []
+        self.repeats: int | None = None
+        """While rows of an exchange are taken in: how often news of others is repeated; None: in full."""
 
     def drain(self) -> list[Action]:
         """What the step decided, in order."""
@@ -71,7 +73,13 @@ class Outbox:
 
     def broadcast(self, name: str, message: Message) -> None:
         """Spread a statement about ``name``."""
-        self._queue.put(name, encode(message))
+        if self.repeats is None or name == self._table.me.name:
+            self._queue.put(name, encode(message))
+        elif self.repeats:
+            sent = max(0, self._table.retransmits - self.repeats)
+            self._queue.put(name, encode(message), sent=sent)
+        else:
+            self._queue.discard(name)
 
     def gossiping(self) -> bool:
         """Does anything wait to spread?"""

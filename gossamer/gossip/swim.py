@@ -45,7 +45,9 @@ from gossamer.gossip.verdicts import Verdicts
 from gossamer.gossip.wire import (
     Ack,
     Alive,
+    Compare,
     Dead,
+    Marks,
     Nack,
     PacketRejected,
     Ping,
@@ -248,9 +250,11 @@ class Swim:
         if isinstance(message, Ping):
             mine = message.target == self.table.me.id and not self._aloof
             self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
-        elif isinstance(message, Sync):
+        elif isinstance(message, (Compare, Sync)):
             if self._aloof:
                 self._outbox.reply(event.token, Refuse("left"))
+            elif isinstance(message, Compare):
+                self._syncer.compared(event.token, message, now)
             else:
                 self._syncer.requested(event.token, message, self._name_of(event.sender, message), now)
         else:
@@ -265,7 +269,7 @@ class Swim:
             raise
         message = messages[0] if len(messages) == 1 else None
         if kind == "sync":
-            answer = message if isinstance(message, (Sync, Refuse)) and not self._aloof else None
+            answer = message if isinstance(message, (Marks, Refuse, Sync)) and not self._aloof else None
             by = self._name_of(event.sender, answer)
             self._syncer.replied(number, answer, by, now)
         elif isinstance(message, Ack):

@@ -7,6 +7,7 @@ that the order reaching behaviour depends on the events only, never on string ha
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Iterator
 from typing import Final
@@ -30,7 +31,7 @@ _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE)
 class Entry:
     """What is known of one member: its own last statement, and our verdict on it."""
 
-    __slots__ = ("alive", "reason", "returned", "since", "state", "suspicion")
+    __slots__ = ("alive", "mark", "reason", "returned", "since", "state", "suspicion")
 
     def __init__(self, alive: Alive, state: int, since: float) -> None:
         self.alive = alive
@@ -41,6 +42,8 @@ class Entry:
         """Why it is down."""
         self.returned = -1e9
         """When it last came back from the dead."""
+        self.mark = 0
+        """Kept by the table."""
 
     @property
     def name(self) -> str:
@@ -75,6 +78,12 @@ class Entry:
     def record(self, now: float) -> Record:
         """The row that peers are sent."""
         return Record(self.alive, self.state, max(0.0, now - self.since))
+
+
+def mark_of(alive: Alive, state: int) -> int:
+    """Eight bytes that stand for a row when tables are compared. A suspicion is not part of it: it passes."""
+    text = f"{alive.id} {alive.incarnation} {0 if state <= SUSPECT else state}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 class _Names:
@@ -115,6 +124,7 @@ class MemberTable:
         self._by_address: dict[Address, str] = {}
         self._live = _Names()
         self._down = _Names()
+        self._digest = 0
         self.retransmits = retransmit_limit(1, mult=retransmit_mult)
 
     def __len__(self) -> int:
@@ -158,6 +168,9 @@ class MemberTable:
             self.remove(name, now)
         self._entries[name] = entry
         self._by_id[entry.id] = name
+        mark = mark_of(entry.alive, entry.state)
+        self._digest ^= entry.mark ^ mark
+        entry.mark = mark
         if entry.state <= SUSPECT:
             self._live.add(name)
             self._down.drop(name)
@@ -188,6 +201,8 @@ class MemberTable:
             del self._by_address[entry.address]
         self._live.drop(name)
         self._down.drop(name)
+        self._digest ^= entry.mark
+        entry.mark = 0
         self._changed(now)
 
     def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[Entry]:
@@ -208,6 +223,20 @@ class MemberTable:
     def records(self, now: float) -> list[Record]:
         """The whole table with this node first."""
         return [Record(self.me, ALIVE, 0.0), *(entry.record(now) for entry in self._entries.values())]
+
+    def row(self, name: str, now: float) -> Record:
+        """One row, this node's included."""
+        return Record(self.me, ALIVE, 0.0) if name == self.me.name else self._entries[name].record(now)
+
+    def digest(self) -> bytes:
+        """Equal for tables that say the same, whatever the order and whoever holds them."""
+        return (self._digest ^ mark_of(self.me, ALIVE)).to_bytes(8, "big")
+
+    def marks(self) -> dict[int, str]:
+        """The mark of every row, this node's included, and whose it is."""
+        marks = {entry.mark: name for name, entry in self._entries.items()}
+        marks[mark_of(self.me, ALIVE)] = self.me.name
+        return marks
 
     def _changed(self, now: float) -> None:
         self.version += 1

@@ -21,7 +21,9 @@ from gossamer.gossip.member import MemberMetadata, Name, Number, Port
 __all__ = [
     "Ack",
     "Alive",
+    "Compare",
     "Dead",
+    "Marks",
     "Message",
     "Nack",
     "PacketRejected",
@@ -126,10 +128,28 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A whole table, in exchange for the other's."""
+    """Rows of a table, the sender's own first, and the marks of the rows wanted in return.
+
+    ``join`` wants what there is; ``reply`` answers either.
+    """
 
     kind: Literal["join", "sync", "reply"]
     records: list[Record]
+    wants: bytes = b""
+
+
+class Compare(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Is your table like mine? ``digest`` is that of all marks together."""
+
+    me: Alive
+    digest: Annotated[bytes, Meta(min_length=8, max_length=8)]
+
+
+class Marks(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Eight bytes for each row; none when the tables are alike."""
+
+    me: Alive
+    marks: bytes
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=10):
@@ -138,7 +158,9 @@ class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=10):
     reason: Annotated[str, Meta(max_length=64)]
 
 
-Message = Ping | Ack | Nack | PingRequest | Stranger | Alive | Suspect | Dead | Sync | Refuse
+Message = (
+    Ping | Ack | Nack | PingRequest | Stranger | Alive | Suspect | Dead | Sync | Refuse | Compare | Marks
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])

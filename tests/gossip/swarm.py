@@ -52,6 +52,7 @@ class Host:
     answers: dict[object, object] = field(default_factory=dict)
     packets: int = 0
     bytes: int = 0
+    stream_bytes: int = 0
     tick_at: float = -1.0
 
     def sees(self, status: Status) -> set[str]:
@@ -190,6 +191,7 @@ class Swarm:
                     if waiting is None:
                         continue
                     origin, theirs = waiting
+                    host.stream_bytes += len(action.body) + 47 + 4
                     replied = StreamReplied(theirs, host.swim.table.me.id, body)
                     self._later(
                         self._delay(), lambda replied=replied, origin=origin: self.give(origin, replied)
@@ -222,6 +224,7 @@ class Swarm:
             self.give(target, PacketReceived(origin.swim.table.me.id, origin.address, body))
 
     def _connect(self, origin: Host, action: OpenStream) -> None:
+        origin.stream_bytes += len(action.body) + 47 + 4
         target = self.by_address.get(action.address)
         open_both = target is not None and self.tcp_open(origin, target) and self.tcp_open(target, origin)
         if target is None or not target.host_up or not open_both:

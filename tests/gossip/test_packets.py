@@ -18,7 +18,9 @@ from gossamer.gossip.swim import Swim
 from gossamer.gossip.wire import (
     Ack,
     Alive,
+    Compare,
     Dead,
+    Marks,
     Message,
     Nack,
     PacketRejected,
@@ -165,7 +167,14 @@ messages: st.SearchStrategy[Message] = st.one_of(
     alives,
     st.builds(Suspect, names, ids, numbers, names, st.booleans()),
     st.builds(Dead, names, ids, numbers, names, st.booleans()),
-    st.builds(Sync, st.sampled_from(["join", "sync", "reply"]), st.lists(records, max_size=4)),
+    st.builds(
+        Sync,
+        st.sampled_from(["join", "sync", "reply"]),
+        st.lists(records, max_size=4),
+        st.binary(max_size=20),
+    ),
+    st.builds(Compare, alives, st.binary(min_size=8, max_size=8)),
+    st.builds(Marks, alives, st.binary(max_size=20)),
     st.builds(Refuse, st.text(max_size=64)),
 )
 

@@ -17,7 +17,7 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.steps import EvidenceSeen, JoinResult
+from gossamer.gossip.steps import EvidenceSeen, JoinResult, Tick
 from tests.gossip.swarm import Host, Swarm
 
 SEEDS = [1, 2, 3]
@@ -365,3 +365,63 @@ def test_a_link_that_breaks_convicts_nobody_who_answers() -> None:
                 swarm.give(host, EvidenceSeen(LinkEvidence(victim.name, "reset")))
         swarm.run(1)
     assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
+
+
+def test_tables_that_are_alike_cost_an_exchange_next_to_nothing() -> None:
+    swarm = Swarm(seed=5)
+    hosts = grow(swarm, 60)
+    swarm.run(60)
+    before = sum(host.stream_bytes for host in hosts)
+    swarm.run(300)
+    # Ten exchanges a member at the most, each under half a kilobyte: no rows travel.
+    assert sum(host.stream_bytes for host in hosts) - before < 60 * 10 * 500
+
+
+def test_an_exchange_sends_only_the_rows_that_one_side_lacks() -> None:
+    swarm = Swarm(seed=5)
+    hosts = grow(swarm, 40)
+    swarm.run(30)
+    late = swarm.start("late")
+    before = {host.name: host.stream_bytes for host in hosts}
+    swarm.join(late, hosts[0])
+    assert swarm.run(3, until=swarm.complete)
+    whole = hosts[0].stream_bytes - before["node1"]
+    rest = [host.stream_bytes - before[host.name] for host in hosts[1:]]
+    assert max(rest) < whole / 4
+
+
+def test_two_clusters_that_one_join_connects_become_one() -> None:
+    swarm = Swarm(seed=5)
+    left = [swarm.start(f"left{i}") for i in range(12)]
+    right = [swarm.start(f"right{i}") for i in range(12)]
+    for side in (left, right):
+        for host in side[1:]:
+            swarm.join(host, side[0])
+    swarm.run(10)
+    swarm.join(left[3], right[5])
+    assert swarm.run(5, until=swarm.complete)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_clock_that_jumps_forward_is_taken_for_a_stall_and_convicts_nobody(seed: int) -> None:
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 6)
+    swarm.freeze(hosts[2], 20.0)
+    swarm.run(0.6)
+    # Woken after what its own clock calls an hour: its answers are late, not those of the others.
+    victim = hosts[2]
+    victim.frozen_until = 0.0
+    victim.swim.step(Tick(), swarm.now + 3600)
+    assert set(victim.swim.table.live) == {host.name for host in hosts if host is not victim}
+
+
+def test_a_join_storm_keeps_the_seed_and_everybody_cheap() -> None:
+    """Two hundred through one seed: rows taken in grow with the rows that are news."""
+    swarm = Swarm(seed=9)
+    hosts = [swarm.start(f"node{i}") for i in range(200)]
+    for host in hosts[1:]:
+        swarm.join(host, hosts[0])
+    assert swarm.run(10, until=swarm.complete, step=0.5)
+    assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
+    # A row is about 150 bytes; everybody learns 199 of them at least once.
+    assert sum(host.stream_bytes for host in hosts) / 200 < 2 * 199 * 150
