@@ -13,8 +13,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
+from gossamer.config.discovery import Discovery, StaticDiscovery
+from gossamer.config.section import Blank, Fraction, Positive, Section
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
 from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, NodeName, Port
 
@@ -23,7 +25,6 @@ __all__ = [
     "AuditConfig",
     "ClusterConfig",
     "Config",
-    "DiscoveryConfig",
     "DistributionConfig",
     "GossipConfig",
     "ListenerConfig",
@@ -36,23 +37,6 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1"
-
-Positive = Annotated[int, Field(gt=0)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-# ``api:`` with nothing below it is how people leave a section at its defaults.
-Blank = BeforeValidator(lambda value: {} if value is None else value)
-
-
-class Section(BaseModel):
-    """What all sections share."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
-        validate_default=True,
-    )
 
 
 class NodeConfig(Section):
@@ -108,22 +92,6 @@ class GossipConfig(Section):
     """Largest datagram."""
 
 
-class DiscoveryConfig(Section):
-    """How a node finds the cluster it belongs to."""
-
-    strategy: Literal["manual", "static"] = "static"
-    """manual: ``gossamer cluster join``; static: ``cluster.seed_endpoints`` and ``cluster.domain_name``."""
-    retry_interval: PositiveDuration = 5.0
-    """How long to wait before seeds that did not answer are tried again."""
-
-
-def _discovery(value: object) -> object:
-    # ``discovery: static`` says as much as ``discovery: {strategy: static}``.
-    if isinstance(value, str):
-        return {"strategy": value}
-    return {} if value is None else value
-
-
 class ClusterConfig(Section):
     """Membership: whom this node belongs with, and where it gossips."""
 
@@ -134,10 +102,12 @@ class ClusterConfig(Section):
     port: Port = 7946
     """Gossip, UDP and TCP."""
     seed_endpoints: Endpoints = ()
-    """Members to join at start; a node may list itself."""
+    """Members to join, with strategy static; a node may list itself."""
     domain_name: str = ""
-    """DNS name that resolves to seeds on this node's own gossip port; resolved again at every try."""
-    discovery: Annotated[DiscoveryConfig, BeforeValidator(_discovery)] = DiscoveryConfig()
+    """With strategy static, a name that resolves to seeds on this node's own gossip port, asked of the
+    system's resolver at every try; with strategy dns, what ``discovery.dns.name`` is unless given."""
+    discovery: Discovery = StaticDiscovery()
+    """How a node finds the cluster it belongs to."""
     autoheal: Autoheal = AUTOHEAL_DELAY
     """on, off, or how long the leader waits before it heals a partition."""
     autoclean: OptionalDuration = 300.0

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from gossamer.config.discovery import STRATEGIES, DnsDiscovery, EtcdDiscovery, StaticDiscovery, etcd_name
 from gossamer.config.model import Config
 from gossamer.config.values import Endpoint
 from gossamer.errors import ConfigProblem
@@ -39,19 +40,33 @@ def problems_of(error: ValidationError, origins: Mapping[Location, str]) -> list
 
 def _problem(details: ErrorDetails, origins: Mapping[Location, str]) -> ConfigProblem:
     location = details["loc"]
-    key = key_path(location)
-    if location in origins:
-        key = f"{key} (from {origins[location]})"
+    plain = _untagged(location)
+    if details["type"] == "union_tag_invalid":
+        # pydantic blames the section; it is its strategy that is wrong.
+        plain = location = (*location, "strategy")
+        details["input"] = details["ctx"]["tag"]
+    key = key_path(plain)
+    if plain in origins:
+        key = f"{key} (from {origins[plain]})"
     if details["type"] == "extra_forbidden":
         return ConfigProblem(key, "an unknown key", _known_keys(location))
     got = "a hidden value" if _is_secret(location) else _shown(details["input"])
     return ConfigProblem(key, got, _expected(details))
 
 
+def _untagged(location: Location) -> Location:
+    """Without the strategy's name, which pydantic puts in to say which section it read."""
+    if location[:2] == ("cluster", "discovery") and len(location) > 2 and location[2] in STRATEGIES:
+        return location[:2] + location[3:]
+    return location
+
+
 def _expected(details: ErrorDetails) -> str:
     if details["type"] == "wanted":
         return details["msg"]
-    if details["type"] in {"model_type", "model_attributes_type", "dict_type"}:
+    if details["type"] == "union_tag_invalid":
+        return f"one of {', '.join(STRATEGIES)}"
+    if details["type"] in {"model_type", "model_attributes_type", "dict_type", "union_tag_not_found"}:
         return "a section with keys of its own"
     if details["type"] in {"tuple_type", "list_type"}:
         return "a list"
@@ -92,8 +107,16 @@ def _is_secret(location: Location) -> bool:
 def _section_at(location: Location) -> type[BaseModel] | None:
     """The section that holds the keys below ``location``."""
     section: type[BaseModel] = Config
-    for part in location:
+    for depth, part in enumerate(location):
         if isinstance(part, int):
+            continue
+        if location[:2] == ("cluster", "discovery") and depth == 1:
+            tag = location[2] if len(location) > 2 else None
+            if tag not in STRATEGIES:
+                return None
+            section = STRATEGIES[str(tag)]
+            continue
+        if location[:2] == ("cluster", "discovery") and depth == 2:
             continue
         field = section.model_fields.get(part)
         inner = next(_sections_in(field.annotation), None) if field else None
@@ -112,7 +135,7 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def conflicts(config: Config) -> list[ConfigProblem]:
     """Keys that are right one by one but not together."""
-    return [*_shared_ports(config), *_slow_probes(config)]
+    return [*_shared_ports(config), *_slow_probes(config), *_discovery(config)]
 
 
 def _shared_ports(config: Config) -> Iterator[ConfigProblem]:
@@ -135,6 +158,77 @@ def _bound(config: Config) -> Iterator[tuple[str, str, int]]:
             yield f"mqtt.server.listeners[{index}].port", listener.host, listener.port
     if config.api.enable:
         yield "api.port", config.api.host, config.api.port
+    discovery = config.cluster.discovery
+    if isinstance(discovery, EtcdDiscovery) and discovery.etcd.embedded:
+        for key in ("bind_addr", "client_addr"):
+            address = getattr(discovery.etcd, key)
+            yield f"cluster.discovery.etcd.{key}", address.host, address.port
+
+
+def _discovery(config: Config) -> Iterator[ConfigProblem]:
+    """Keys that the chosen strategy needs, and those that it would not read."""
+    cluster = config.cluster
+    discovery = cluster.discovery
+    if cluster.seed_endpoints and not isinstance(discovery, StaticDiscovery):
+        yield ConfigProblem(
+            "cluster.seed_endpoints",
+            f"seeds beside strategy {discovery.strategy}",
+            "no such key, or cluster.discovery.strategy: static, which alone reads it",
+        )
+    if cluster.domain_name and not isinstance(discovery, StaticDiscovery | DnsDiscovery):
+        yield ConfigProblem(
+            "cluster.domain_name",
+            f"a name beside strategy {discovery.strategy}",
+            "no such key, or cluster.discovery.strategy: static or dns, which alone read it",
+        )
+    if isinstance(discovery, DnsDiscovery):
+        if not (discovery.dns.name or cluster.domain_name):
+            yield ConfigProblem(
+                "cluster.discovery.dns.name", "nothing", "a name to look up, or cluster.domain_name"
+            )
+        if discovery.dns.min_ttl > discovery.dns.max_ttl:
+            yield ConfigProblem(
+                "cluster.discovery.dns.min_ttl",
+                f"{discovery.dns.min_ttl:g} s",
+                f"at most cluster.discovery.dns.max_ttl, {discovery.dns.max_ttl:g} s",
+            )
+    if isinstance(discovery, EtcdDiscovery):
+        yield from _etcd(config, discovery)
+
+
+def _etcd(config: Config, discovery: EtcdDiscovery) -> Iterator[ConfigProblem]:
+    etcd = discovery.etcd
+    if bool(etcd.username) != (etcd.password is not None):
+        missing = "password" if etcd.username else "username"
+        yield ConfigProblem(
+            f"cluster.discovery.etcd.{missing}", "nothing", "both username and password, or neither"
+        )
+    if (etcd.tls.cert is None) != (etcd.tls.key is None):
+        missing = "key" if etcd.tls.key is None else "cert"
+        yield ConfigProblem(
+            f"cluster.discovery.etcd.tls.{missing}", "nothing", "both cert and key, or neither"
+        )
+    if etcd.embedded:
+        if etcd.initial_cluster and etcd_name(config.node.name, etcd.initial_cluster) is None:
+            yield ConfigProblem(
+                "cluster.discovery.etcd.initial_cluster",
+                repr(etcd.initial_cluster)[:_SHOWN],
+                f"name=http://host:port pairs, of which one is this node, {config.node.name}",
+            )
+        if etcd.tls.on or etcd.username:
+            yield ConfigProblem(
+                "cluster.discovery.etcd.embedded",
+                "True beside tls or username",
+                "neither: the embedded etcd speaks plain HTTP and has no users; run etcd by itself for both",
+            )
+    else:
+        for key in ("data_dir", "bind_addr", "client_addr", "initial_cluster", "bootstrap"):
+            if key in etcd.model_fields_set:
+                yield ConfigProblem(
+                    f"cluster.discovery.etcd.{key}",
+                    "a key of the embedded etcd",
+                    "no such key, or cluster.discovery.etcd.embedded: true",
+                )
 
 
 def _slow_probes(config: Config) -> Iterator[ConfigProblem]:

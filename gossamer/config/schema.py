@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from gossamer.config.discovery import STRATEGIES
 from gossamer.config.model import Config
 
 __all__ = ["json_schema", "to_plain", "to_yaml"]
@@ -16,6 +17,10 @@ def json_schema() -> dict[str, Any]:
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "gossamer"
+    # ``discovery: dns`` is right to the reader, so it must be to an editor too.
+    key = schema["$defs"]["ClusterConfig"]["properties"]["discovery"]
+    union = {"oneOf": key.pop("oneOf"), "discriminator": key.pop("discriminator")}
+    key["anyOf"] = [{"enum": [*STRATEGIES]}, union]
     return schema
 
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from gossamer.config.units import OptionalDuration, parse_optional_duration
 
-__all__ = ["Autoheal", "Endpoint", "Endpoints", "Host", "NodeName", "Port", "parse_endpoint"]
+__all__ = ["Autoheal", "Endpoint", "EndpointText", "Endpoints", "Host", "NodeName", "Port", "parse_endpoint"]
 
 AUTOHEAL_DELAY = 15.0
 """What ``autoheal: on`` means, in seconds."""
@@ -105,18 +105,15 @@ NodeName = Annotated[
 ]
 """``name@host``."""
 
-Endpoints = Annotated[
-    tuple[
-        Annotated[
-            Endpoint,
-            BeforeValidator(parse_endpoint),
-            PlainSerializer(str, return_type=str),
-            WithJsonSchema({"type": "string", "pattern": r"^(\[[^\]]+\]|[^:\s]+):\d{1,5}$"}),
-        ],
-        ...,
-    ],
-    BeforeValidator(_endpoints),
+EndpointText = Annotated[
+    Endpoint,
+    BeforeValidator(parse_endpoint),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^(\[[^\]]+\]|[^:\s]+):\d{1,5}$"}),
 ]
+"""``host:port``."""
+
+Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_endpoints)]
 """Endpoints, as a list or as one comma-separated string."""
 
 Autoheal = Annotated[

@@ -1,0 +1,211 @@
+"""The strategies by which a node finds its cluster, each with keys of its own.
+
+``cluster.discovery.strategy`` decides which section may stand beside it: ``dns`` beside ``strategy: dns``,
+and so on; a section of another strategy is an unknown key. ``discovery: dns`` says as much as ``discovery:
+{strategy: dns}``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, SecretStr
+
+from gossamer.config.section import Blank, Section
+from gossamer.config.units import PositiveDuration
+from gossamer.config.values import Endpoint, Endpoints, EndpointText, Port
+
+__all__ = [
+    "STRATEGIES",
+    "Discovery",
+    "DiscoveryConfig",
+    "DnsConfig",
+    "DnsDiscovery",
+    "EtcdConfig",
+    "EtcdDiscovery",
+    "EtcdTlsConfig",
+    "K8sConfig",
+    "K8sDiscovery",
+    "ManualDiscovery",
+    "SingletonDiscovery",
+    "StaticDiscovery",
+    "etcd_name",
+]
+
+LOOPBACK = "127.0.0.1"
+
+
+class DiscoveryConfig(Section):
+    """What all strategies share."""
+
+    retry_interval: PositiveDuration = 5.0
+    """Longest wait before the cluster is looked for again."""
+
+
+class ManualDiscovery(DiscoveryConfig):
+    """``gossamer cluster join`` does it."""
+
+    strategy: Literal["manual"]
+
+
+class SingletonDiscovery(DiscoveryConfig):
+    """A node that is a cluster of its own and never joins another."""
+
+    strategy: Literal["singleton"]
+
+
+class StaticDiscovery(DiscoveryConfig):
+    """``cluster.seed_endpoints`` and ``cluster.domain_name``."""
+
+    strategy: Literal["static"] = "static"
+
+
+class DnsConfig(Section):
+    """A name whose records are the members."""
+
+    name: str = ""
+    """Blank: ``cluster.domain_name``."""
+    record_type: Literal["a", "aaaa", "srv"] = "a"
+    """a and aaaa give addresses, on ``port``; srv gives hosts and ports."""
+    port: Port = 0
+    """Gossip port of the addresses found; 0: the same as this node's."""
+    nameservers: Endpoints = ()
+    """Servers to ask, as IP:port; blank: those of this system."""
+    min_ttl: PositiveDuration = 1.0
+    """A record is never asked for again sooner, whatever its TTL."""
+    max_ttl: PositiveDuration = 60.0
+    """Nor is it trusted longer."""
+    timeout: PositiveDuration = 3.0
+    """How long one look-up may take, all servers together."""
+
+
+class DnsDiscovery(DiscoveryConfig):
+    """Records of the domain name system."""
+
+    strategy: Literal["dns"]
+    dns: Annotated[DnsConfig, Blank] = DnsConfig()
+
+
+class EtcdTlsConfig(Section):
+    """TLS to etcd; on as soon as any key is set."""
+
+    ca: Path | None = None
+    """PEM file of the authorities that etcd's certificate may come from; blank: those of this system."""
+    cert: Path | None = None
+    """PEM file of this node's own certificate, where etcd asks for one."""
+    key: Path | None = None
+    """PEM file of its private key."""
+    server_name: str = ""
+    """Name to expect in etcd's certificate; blank: the host that is dialled."""
+
+    @property
+    def on(self) -> bool:
+        return bool(self.ca or self.cert or self.server_name)
+
+
+class EtcdConfig(Section):
+    """An etcd cluster in which nodes register, or one that the nodes run themselves."""
+
+    servers: Endpoints = ()
+    """Client endpoints; tried in turn. Blank: 127.0.0.1:2379, or the embedded one."""
+    prefix: Annotated[str, Field(max_length=200, pattern=r"^[^\s/]([^\s]*[^\s/])?$")] = "gossamer"
+    """Keys are below ``<prefix>/<cluster.env>/``."""
+    node_ttl: Annotated[PositiveDuration, Field(ge=3.0)] = 60.0
+    """How long a node that dies stays registered."""
+    lock_ttl: Annotated[PositiveDuration, Field(ge=3.0)] = 15.0
+    """How long the join lock outlives a node that dies with it."""
+    timeout: PositiveDuration = 3.0
+    """How long any one request may take."""
+    username: str = ""
+    password: SecretStr | None = None
+    tls: Annotated[EtcdTlsConfig, Blank] = EtcdTlsConfig()
+    embedded: bool = False
+    """Run an etcd as a child of this node; the keys below are for it."""
+    data_dir: Path = Path("etcd")
+    """Its data; a relative path is below ``node.data_dir``."""
+    bind_addr: EndpointText = Endpoint(LOOPBACK, 2380)
+    """Address on which its peers reach it."""
+    client_addr: EndpointText = Endpoint(LOOPBACK, 2379)
+    """Address on which its clients reach it."""
+    initial_cluster: str = ""
+    """All embedded members: ``node1=http://10.0.0.1:2380,node2=…``, by node name, with or without the host
+    part. Blank: this one alone."""
+    bootstrap: bool = True
+    """True: the members of ``initial_cluster`` found a new etcd cluster; false: this one was added to one
+    that exists. Read only while ``data_dir`` is empty."""
+
+
+def etcd_name(node: str, initial_cluster: str) -> str | None:
+    """The name under which ``initial_cluster`` has this node: with or without its host; None: it has not."""
+    if not initial_cluster:
+        return node
+    pairs = [part.strip().partition("=") for part in initial_cluster.split(",")]
+    if any(not url.startswith(("http://", "https://")) for _, _, url in pairs):
+        return None
+    names = {name for name, _, _ in pairs}
+    return next((name for name in (node, node.partition("@")[0]) if name in names), None)
+
+
+class EtcdDiscovery(DiscoveryConfig):
+    """Keys in etcd."""
+
+    strategy: Literal["etcd"]
+    etcd: Annotated[EtcdConfig, Blank] = EtcdConfig()
+
+
+class K8sConfig(Section):
+    """The EndpointSlices of a service of Kubernetes."""
+
+    apiserver: Annotated[str, Field(pattern=r"^$|^https?://[^\s]+$")] = ""
+    """URL of the API server; blank: the one that runs this pod."""
+    service_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")] = "gossamer"
+    """A headless service that selects the pods, with ``publishNotReadyAddresses: true``."""
+    namespace: Annotated[str, Field(pattern=r"^$|^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = ""
+    """Blank: that of this pod."""
+    address_type: Literal["ip", "dns", "hostname"] = "ip"
+    """ip: as the slices have it; dns: 10-0-0-1.NAMESPACE.SUFFIX; hostname: HOST.SERVICE.NAMESPACE.SUFFIX."""
+    suffix: str = ""
+    """Blank: pod.cluster.local for dns, svc.cluster.local for hostname."""
+    port_name: str = "gossip"
+    """Port of the service on which pods gossip; where it has none of that name, this node's own is taken."""
+    credentials: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    """Directory with ``token``, ``ca.crt`` and ``namespace``; read again for each request."""
+    timeout: PositiveDuration = 5.0
+    """How long one request may take."""
+
+
+class K8sDiscovery(DiscoveryConfig):
+    """Endpoints of a service of Kubernetes."""
+
+    strategy: Literal["k8s"]
+    k8s: Annotated[K8sConfig, Blank] = K8sConfig()
+
+
+def _spelt_out(value: object) -> object:
+    if isinstance(value, str):
+        return {"strategy": value}
+    if value is None:
+        return {"strategy": "static"}
+    if isinstance(value, dict) and value.get("strategy") is None:
+        return {**value, "strategy": "static"}
+    return value
+
+
+STRATEGIES: dict[str, type[DiscoveryConfig]] = {
+    "manual": ManualDiscovery,
+    "static": StaticDiscovery,
+    "dns": DnsDiscovery,
+    "etcd": EtcdDiscovery,
+    "k8s": K8sDiscovery,
+    "singleton": SingletonDiscovery,
+}
+
+Discovery = Annotated[
+    Annotated[
+        ManualDiscovery | StaticDiscovery | DnsDiscovery | EtcdDiscovery | K8sDiscovery | SingletonDiscovery,
+        Field(discriminator="strategy"),
+    ],
+    BeforeValidator(_spelt_out),
+]
+"""One strategy with its keys; the name of one alone, or nothing, which is ``static``."""

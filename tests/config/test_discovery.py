@@ -1,0 +1,161 @@
+"""The strategies of discovery: each has its own keys, and every wrong one is named."""
+
+import pytest
+
+from gossamer.config import (
+    DnsDiscovery,
+    EtcdDiscovery,
+    K8sDiscovery,
+    ManualDiscovery,
+    SingletonDiscovery,
+    StaticDiscovery,
+    config_from,
+    etcd_name,
+    json_schema,
+    to_plain,
+)
+from gossamer.errors import ConfigError
+
+
+def discovery(value, environ=None, **cluster):
+    return config_from({"cluster": {"discovery": value, **cluster}}, environ=environ).cluster.discovery
+
+
+def problems(value, **cluster):
+    with pytest.raises(ConfigError) as caught:
+        discovery(value, **cluster)
+    assert "hunter2" not in str(caught.value)
+    return {problem.key.removeprefix("cluster."): problem for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [
+        ("manual", ManualDiscovery),
+        ("static", StaticDiscovery),
+        ("dns", DnsDiscovery),
+        ("etcd", EtcdDiscovery),
+        ("k8s", K8sDiscovery),
+        ("singleton", SingletonDiscovery),
+    ],
+)
+def test_a_name_alone_is_a_strategy_with_its_defaults(name, section):
+    domain = {"domain_name": "seeds.example"} if name == "dns" else {}
+    assert discovery(name, **domain) == discovery({"strategy": name}, **domain) == section(strategy=name)
+
+
+def test_without_a_strategy_it_is_static():
+    assert discovery(None) == discovery({}) == StaticDiscovery()
+    assert discovery({"retry_interval": "2s"}).retry_interval == 2
+
+
+def test_each_strategy_reads_its_own_keys():
+    dns = discovery({"strategy": "dns", "dns": {"name": "a.example", "record_type": "srv", "max_ttl": "5m"}})
+    assert (dns.dns.name, dns.dns.record_type, dns.dns.max_ttl) == ("a.example", "srv", 300)
+    etcd = discovery({"strategy": "etcd", "etcd": {"servers": "10.0.0.1:2379,[::1]:2379", "node_ttl": "1m"}})
+    assert [str(server) for server in etcd.etcd.servers] == ["10.0.0.1:2379", "[::1]:2379"]
+    k8s = discovery({"strategy": "k8s", "k8s": {"service_name": "mqtt", "address_type": "hostname"}})
+    assert (k8s.k8s.service_name, k8s.k8s.address_type) == ("mqtt", "hostname")
+
+
+def test_embedded_etcd_has_the_keys_of_the_seed():
+    keys = {
+        "embedded": True,
+        "data_dir": "/tmp/fluxmq/etcd",
+        "bind_addr": "0.0.0.0:2380",
+        "client_addr": "0.0.0.0:2379",
+        "initial_cluster": "node1=http://0.0.0.0:2380",
+        "bootstrap": True,
+    }
+    etcd = discovery({"strategy": "etcd", "etcd": keys}).etcd
+    assert (str(etcd.data_dir), str(etcd.bind_addr), etcd.bootstrap) == (
+        "/tmp/fluxmq/etcd",
+        "0.0.0.0:2380",
+        True,
+    )
+    assert set(problems({"strategy": "etcd", "etcd": {"data_dir": "x", "bootstrap": False}})) == {
+        "discovery.etcd.data_dir",
+        "discovery.etcd.bootstrap",
+    }
+
+
+def test_the_environment_reaches_the_keys_of_a_strategy():
+    environ = {
+        "GOSSAMER_CLUSTER__DISCOVERY__STRATEGY": "etcd",
+        "GOSSAMER_CLUSTER__DISCOVERY__ETCD__SERVERS": "10.0.0.1:2379",
+        "GOSSAMER_CLUSTER__DISCOVERY__ETCD__TLS__CA": "/ca.pem",
+    }
+    etcd = config_from({}, environ=environ).cluster.discovery.etcd
+    assert str(etcd.servers[0]) == "10.0.0.1:2379"
+    assert etcd.tls.on
+    with pytest.raises(ConfigError, match=r"cluster\.discovery\.dns\.nam \(from GOSSAMER_CLUSTER__DISCO"):
+        config_from({"cluster": {"discovery": "dns"}}, environ={"GOSSAMER_CLUSTER__DISCOVERY__DNS__NAM": "x"})
+
+
+def test_every_wrong_key_is_named_as_it_was_written():
+    found = problems({"strategy": "dns", "etcd": {}, "dns": {"nam": 1, "record_type": "mx", "min_ttl": "x"}})
+    assert set(found) == {f"discovery.{key}" for key in ("etcd", "dns.nam", "dns.record_type", "dns.min_ttl")}
+    assert found["discovery.dns.nam"].expected == "'name', perhaps"
+    assert set(problems({"strategy": "zookeeper"})) == {"discovery.strategy"}
+    assert "singleton" in problems("zookeeper")["discovery.strategy"].expected
+    assert problems(["dns"])["discovery"].expected == "a section with keys of its own"
+
+
+def test_a_secret_of_a_strategy_is_never_shown():
+    assert set(problems({"strategy": "etcd", "etcd": {"password": ["hunter2"]}})) == {
+        "discovery.etcd.password"
+    }
+    tree = {"strategy": "etcd", "etcd": {"username": "u", "password": "hunter2"}}
+    config = config_from({"cluster": {"discovery": tree}})
+    assert "hunter2" not in repr(config) + str(to_plain(config))
+
+
+@pytest.mark.parametrize(
+    ("value", "cluster", "key"),
+    [
+        ("dns", {}, "discovery.dns.name"),
+        ("k8s", {"seed_endpoints": "10.0.0.1:1"}, "seed_endpoints"),
+        ("etcd", {"domain_name": "x.example"}, "domain_name"),
+        ({"strategy": "dns", "dns": {"name": "x", "min_ttl": "2m"}}, {}, "discovery.dns.min_ttl"),
+        ({"strategy": "etcd", "etcd": {"username": "u"}}, {}, "discovery.etcd.password"),
+        ({"strategy": "etcd", "etcd": {"tls": {"cert": "c.pem"}}}, {}, "discovery.etcd.tls.key"),
+        (
+            {"strategy": "etcd", "etcd": {"embedded": True, "initial_cluster": "other=http://h:1"}},
+            {},
+            "discovery.etcd.initial_cluster",
+        ),
+        (
+            {"strategy": "etcd", "etcd": {"embedded": True, "bind_addr": "127.0.0.1:4370"}},
+            {},
+            "discovery.etcd.bind_addr",
+        ),
+    ],
+)
+def test_keys_that_do_not_go_together_are_named(value, cluster, key):
+    assert set(problems(value, **cluster)) == {key}
+
+
+def test_an_embedded_member_is_known_by_its_name_with_or_without_the_host():
+    assert etcd_name("a@10.0.0.1", "") == "a@10.0.0.1"
+    assert etcd_name("a@10.0.0.1", "a=http://x:1,b=http://y:1") == "a"
+    assert etcd_name("a@10.0.0.1", "a@10.0.0.1=http://x:1,a@10.0.0.2=http://y:1") == "a@10.0.0.1"
+    assert etcd_name("a@10.0.0.1", "a=10.0.0.1:2380") is None
+
+
+def test_the_schema_has_every_strategy_and_the_short_form():
+    schema = json_schema()
+    short, long = schema["$defs"]["ClusterConfig"]["properties"]["discovery"]["anyOf"]
+    assert short == {"enum": ["manual", "static", "dns", "etcd", "k8s", "singleton"]}
+    assert set(long["discriminator"]["mapping"]) == set(short["enum"])
+    without = [
+        name for name in short["enum"] if "required" not in schema["$defs"][f"{name.capitalize()}Discovery"]
+    ]
+    assert without == ["static"]
+    assert schema["$defs"]["EtcdConfig"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", ["manual", "dns", "etcd", "k8s", "singleton"])
+def test_a_strategy_written_out_reads_back_the_same(name):
+    domain = {"domain_name": "seeds.example"} if name == "dns" else {}
+    config = config_from({"cluster": {"discovery": name, **domain}})
+    assert config_from(to_plain(config, changed_only=True)) == config
