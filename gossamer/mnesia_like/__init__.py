@@ -30,6 +30,16 @@ from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
 from gossamer.mnesia_like.store import DiscProcessMissingError, Store
 from gossamer.mnesia_like.table import Subscription, TableEvent
+from gossamer.mnesia_like.transaction import (
+    NotTransactionalError,
+    Transaction,
+    TransactionAbortedError,
+    TransactionInDoubtError,
+    TransactionOverError,
+    TransactionRefusedError,
+    TransactionTimeoutError,
+    TransactionTooLargeError,
+)
 
 __all__ = [
     "ANY",
@@ -53,6 +63,7 @@ __all__ = [
     "NoSuchTableError",
     "NotOrderedError",
     "NotOwnerError",
+    "NotTransactionalError",
     "OwnedTable",
     "ReplicationLink",
     "ReplicationSink",
@@ -63,4 +74,11 @@ __all__ = [
     "TableEvent",
     "TableExistsError",
     "TablesNotLoadedError",
+    "Transaction",
+    "TransactionAbortedError",
+    "TransactionInDoubtError",
+    "TransactionOverError",
+    "TransactionRefusedError",
+    "TransactionTimeoutError",
+    "TransactionTooLargeError",
 ]

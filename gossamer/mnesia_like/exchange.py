@@ -12,10 +12,10 @@ from gossamer.mnesia_like.feed import Feed
 from gossamer.mnesia_like.ownlog import OwnLog
 from gossamer.mnesia_like.replica import Change, Replica
 from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.values import encode
+from gossamer.mnesia_like.values import Key, encode
 from gossamer.mnesia_like.wire import Ack, Follow, Roster, encode_frames
 
-__all__ = ["Action", "Confirmed", "Exchange", "OwnedState", "Peer", "Report", "Send"]
+__all__ = ["Action", "Confirmed", "Exchange", "Installed", "OwnedState", "Peer", "Report", "Send", "Wake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,23 @@ class Report:
     fields: tuple[tuple[str, str | int], ...]
 
 
-Action = Send | Change | Confirmed | Report
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A transaction's attempt changed its state, or a lock that it waited for is granted."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A transaction wrote these rows here; ``change`` is what that means to readers."""
+
+    table: str
+    keys: tuple[Key, ...]
+    change: Change | None
+
+
+Action = Send | Change | Confirmed | Report | Wake | Installed
 
 
 class OwnedState:

@@ -192,6 +192,11 @@ class Replica:
         return self.loading or self.position < self.head
 
     @property
+    def level(self) -> bool:
+        """All that the owner had when it answered is here."""
+        return self.answered and not self.loading and self.position >= self._target
+
+    @property
     def gap(self) -> bool:
         """A delta is here whose predecessor is not."""
         return bool(self._stash)
@@ -276,7 +281,7 @@ class Replica:
         return [Change(self._table, self.owner, {}, stale)]
 
     def _check_loaded(self) -> None:
-        if self.answered and not self.loading and self.position >= self._target:
+        if self.level:
             self.loaded = True
 
     def _begin_purge(self) -> None:

@@ -18,11 +18,23 @@ peer does makes an exception leave this module, but :class:`BadFrameError` for w
 from __future__ import annotations
 
 from gossamer.mnesia_like.errors import BadFrameError
-from gossamer.mnesia_like.exchange import Action, Confirmed, Exchange, OwnedState, Peer, Report, Send
+from gossamer.mnesia_like.exchange import (
+    Action,
+    Confirmed,
+    Exchange,
+    Installed,
+    OwnedState,
+    Peer,
+    Report,
+    Send,
+    Wake,
+)
 from gossamer.mnesia_like.feed import Feed, Sessions
 from gossamer.mnesia_like.ownlog import OwnLog
 from gossamer.mnesia_like.replica import Replica
 from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.transaction_core import Transactions
+from gossamer.mnesia_like.transaction_wire import Pipe
 from gossamer.mnesia_like.upkeep import Upkeep
 from gossamer.mnesia_like.values import encode
 from gossamer.mnesia_like.wire import (
@@ -34,13 +46,13 @@ from gossamer.mnesia_like.wire import (
     Head,
     Lapsed,
     Mark,
-    Message,
     Refused,
     Roster,
+    TableMessage,
     decode_frame,
 )
 
-__all__ = ["Action", "Confirmed", "OwnedState", "Replication", "Report", "Send"]
+__all__ = ["Action", "Confirmed", "Installed", "OwnedState", "Replication", "Report", "Send", "Wake"]
 
 
 class Replication:
@@ -63,6 +75,7 @@ class Replication:
         self._x = Exchange(creation)
         self.tables = self._x.tables
         self.counts = self._x.counts
+        self.transactions = Transactions(self._x, node=node, reach=self.reach, retry=retry)
         self._upkeep = Upkeep(self._x, retry=retry, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._retry = retry
@@ -93,6 +106,7 @@ class Replication:
         peer = self._x.peers.get(name)
         if peer is None or peer.creation != creation:
             peer = self._x.peers[name] = Peer(creation)
+            self.transactions.peer_down(name, now)
             for state in self.tables.values():
                 if state.feeds.pop(name, None) is not None:
                     self._x.repin(state)
@@ -103,6 +117,7 @@ class Replication:
             if feed is not None:
                 feed.again()
                 self._x.pump_one(state, name, feed)
+        self.transactions.peer_up(name, now)
         return self._x.done(now)
 
     def peer_down(self, name: str, now: float, *, left: bool = False) -> list[Action]:
@@ -116,6 +131,7 @@ class Replication:
                 replica.peer_down(now, left=left)
             # Whoever waited for this peer need not any more.
             self._x.actions.append(Confirmed(state.definition.name))
+        self.transactions.peer_down(name, now)
         return self._x.done(now)
 
     def receive(self, name: str, payload: bytes, now: float) -> list[Action]:
@@ -137,7 +153,11 @@ class Replication:
             self.counts["fenced"] += 1
             return []
         for message in messages:
-            self._handle(name, peer, message, now)
+            if isinstance(message, Pipe):
+                self.transactions.receive(name, message, now)
+            else:
+                self._handle(name, peer, message, now)
+        self.transactions.settle()
         return self._x.done(now)
 
     def flush(self, now: float) -> list[Action]:
@@ -150,6 +170,7 @@ class Replication:
     def tick(self, now: float) -> list[Action]:
         """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
         self._upkeep.tick(now)
+        self.transactions.tick(now)
         return self._x.done(now)
 
     def work(self, now: float) -> list[Action]:
@@ -192,9 +213,15 @@ class Replication:
             lines.append(replica.waits_for())
         return lines
 
+    def reach(self, table: str) -> tuple[int, int]:
+        """How many nodes of a table can be reached, and of how many."""
+        replicas = self.tables[table].replicas.values()
+        there = [r for r in replicas if r.refused is None and not r.left]
+        return 1 + sum(r.up for r in there), 1 + len(there)
+
     # -- messages
 
-    def _handle(self, name: str, peer: Peer, message: Message, now: float) -> None:
+    def _handle(self, name: str, peer: Peer, message: TableMessage, now: float) -> None:
         # Who begins anew has forgotten what we said.
         if isinstance(message, Follow):
             peer.roster_due = True
@@ -221,7 +248,7 @@ class Replication:
             return
         self._on_rows(name, peer, replica, message, now)
 
-    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: Message, now: float) -> None:
+    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage, now: float) -> None:
         table = replica.definition.name
         match message:
             case Delta():

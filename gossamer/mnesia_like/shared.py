@@ -20,7 +20,7 @@ the smaller side of a split.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
@@ -34,6 +34,7 @@ Version = tuple[int, str]
 """Hybrid timestamp, and the node that issued it."""
 
 _MISSING: Any = object()
+_NEVER: Version = (0, "")
 
 
 class Shared:
@@ -51,6 +52,7 @@ class Shared:
         self.node = node
         self.rows: dict[Key, Value] = {}
         self.versions: dict[Key, Version] = {}
+        self.changes = 0
         self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0, "superseded": 0}
         self._state = state
         self._log = state.log
@@ -90,6 +92,36 @@ class Shared:
         self._put(key, self._next_version(key, wall), _MISSING)
         return self._log.position
 
+    def tick_clock(self, wall: float) -> int:
+        """A timestamp later than all that were seen."""
+        return self._clock.tick(wall)
+
+    def install(
+        self, author: str, version: Version, changes: Mapping[Key, list[Value]], now: float
+    ) -> Change | None:
+        """What a transaction of ``author`` wrote (``[]``: deleted); what that changes for readers.
+
+        Where ``author`` is another node its own rows will say the same; until then nobody holds them.
+        """
+        written: dict[Key, Value] = {}
+        deleted: list[Key] = []
+        for key, new in changes.items():
+            if self.versions.get(key, _NEVER) >= version:
+                continue
+            was = key in self.rows
+            if author == self.node:
+                self._put(key, version, new[0] if new else _MISSING)
+            else:
+                self._take(key, version, new)
+                self._orphans[key] = now
+            if new:
+                written[key] = new[0]
+            elif was:
+                deleted.append(key)
+        if not written and not deleted:
+            return None
+        return Change(self._definition.name, author, written, deleted)
+
     # -- what peers do
 
     def merge(self, change: Change, now: float, wall: float) -> Change | None:
@@ -106,12 +138,12 @@ class Shared:
             mine = versions.get(key)
             if mine is None or version > mine:
                 latest = max(latest, version[0])
-                versions[key] = version
+                was = key in self.rows
                 self._orphans.pop(key, None)
-                self._let_go(key)
+                self._take(key, version, row[2:])
                 if len(row) == 3:
-                    self.rows[key] = written[key] = row[2]
-                elif self.rows.pop(key, _MISSING) is not _MISSING:
+                    written[key] = row[2]
+                elif was:
                     deleted.append(key)
             elif version == mine:
                 self._orphans.pop(key, None)
@@ -199,7 +231,18 @@ class Shared:
             stamp = before[0] + 1
         return stamp, self.node
 
+    def _take(self, key: Key, version: Version, value: list[Value]) -> None:
+        """Somebody else's later version; no value: it is deleted."""
+        self.changes += 1
+        self.versions[key] = version
+        self._let_go(key)
+        if value:
+            self.rows[key] = value[0]
+        else:
+            self.rows.pop(key, None)
+
     def _put(self, key: Key, version: Version, value: Value) -> None:
+        self.changes += 1
         self.versions[key] = version
         self._orphans.pop(key, None)
         if value is _MISSING:

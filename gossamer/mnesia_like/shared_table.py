@@ -79,7 +79,7 @@ class SharedTable(ReplicatedTable, Queries):
         Raises:
             BadKeyError, BadValueError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
-        self._check()
+        self.check()
         number, value = self.core.write(key, value, self._clock.wall())
         self._stored((key,))
         self._owner.written(self)
@@ -92,7 +92,7 @@ class SharedTable(ReplicatedTable, Queries):
         Raises:
             BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
-        self._check()
+        self.check()
         number = self.core.delete(key, self._clock.wall())
         if number is None:
             return self.core.position
@@ -101,7 +101,23 @@ class SharedTable(ReplicatedTable, Queries):
         self._tell(Change(self.name, self.node, {}, (key,)))
         return number
 
+    def check(self) -> None:
+        """Raises NoMajorityError, DiscError or UnavailableError where rows cannot be written now."""
+        if self._disc is not None:
+            self._disc.check()
+        if self.definition.majority:
+            reachable, nodes = self._reach()
+            if 2 * reachable <= nodes:
+                raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
+
     # -- what the store does with it
+
+    def installed(self, keys: tuple[Key, ...], change: Change | None) -> None:
+        """A transaction wrote rows."""
+        self._owner.written(self)
+        self._stored(keys)
+        if change is not None:
+            self._tell(change)
 
     def absorb(self, change: Change) -> None:
         """Rows that a peer holds changed."""
@@ -133,14 +149,6 @@ class SharedTable(ReplicatedTable, Queries):
         self._note(change)
         if self._subscriptions:
             self.dispatch(change)
-
-    def _check(self) -> None:
-        if self._disc is not None:
-            self._disc.check()
-        if self.definition.majority:
-            reachable, nodes = self._reach()
-            if 2 * reachable <= nodes:
-                raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
 
     def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
         """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""

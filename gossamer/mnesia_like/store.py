@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import structlog
 
@@ -35,17 +35,21 @@ from gossamer.mnesia_like.errors import (
 from gossamer.mnesia_like.link import ReplicationLink
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
-from gossamer.mnesia_like.replication import Action, Confirmed, Replication, Report, Send
+from gossamer.mnesia_like.replication import Action, Confirmed, Installed, Replication, Report, Send, Wake
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Load, Replicator
 from gossamer.mnesia_like.shared import Shared
 from gossamer.mnesia_like.shared_table import SharedTable
 from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner
+from gossamer.mnesia_like.transaction import Transaction, Transactor
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
 __all__ = ["AnyTable", "DiscProcessMissingError", "Store"]
 
 AnyTable = LocalTable | OwnedTable | SharedTable
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +98,8 @@ class Store(TableOwner):
         self.replicator_bell = Doorbell()
         self.disc_bell = Doorbell()
         self._disc = None if disc is None else DiscHandle(disc, executor=executor, retry=disc_retry)
+        self._transactor = Transactor(self, self.replication.transactions, seed=f"{node} {creation}")
+        self.replication.transactions.refuses = self._refuses
         self._tables: dict[str, AnyTable] = {}
         self._creating = asyncio.Lock()
 
@@ -204,6 +210,26 @@ class Store(TableOwner):
                 raise TablesNotLoadedError(missing, waited=timeout)
             await asyncio.sleep(_POLL)
 
+    async def transaction(
+        self,
+        function: Callable[Concatenate[Transaction, P], Awaitable[T]],
+        *args: Any,
+        timeout: float = 15.0,
+        sync: bool = False,
+    ) -> T:
+        """Run ``await function(tx, *args)`` as one transaction over shared tables; what it returned.
+
+        It may run several times: it should do nothing but use ``tx``. ``sync``: come back when the rows are
+        visible on all peers and on this node's disc, as Mnesia's ``sync_transaction``.
+
+        Raises:
+            TransactionAbortedError: the function said so. As with any exception of it, nothing changed.
+            TransactionTimeoutError: it did not end within ``timeout`` seconds; nothing changed.
+            TransactionRefusedError: a copy cannot be written; nothing changed.
+            TransactionInDoubtError: it may or may not be in effect; the error says what to do.
+        """
+        return await self._transactor.run(function, args, timeout=timeout, sync=sync)
+
     async def backup(self, path: str | Path, tables: Iterable[str] | None = None) -> int:
         """Write what this node may write of its tables (of owned ones its own rows) to a file; its size.
 
@@ -301,6 +327,7 @@ class Store(TableOwner):
             "tables": self.tables(),
             "peers": self.replication.peers(),
             "counts": dict(self.replication.counts),
+            "transactions": self.replication.transactions.info(),
             "disc": None
             if self._disc is None
             else {
@@ -319,6 +346,13 @@ class Store(TableOwner):
         if table.definition.storage == "disc_copies":
             self.disc_bell.ring()
 
+    def transacting(self) -> None:
+        """A transaction did something that others may have to know in this turn."""
+        if self.replicator_bell.process is None:
+            self.perform(self.replication.flush(self.clock.monotonic()))
+        else:
+            self.replicator_bell.ring()
+
     def perform(self, actions: list[Action]) -> None:
         """Carry out what the replication core decided, in order."""
         link = self.link
@@ -326,6 +360,10 @@ class Store(TableOwner):
             if isinstance(action, Send):
                 if link is not None:
                     link.send(action.peer, action.frame)
+            elif isinstance(action, Wake):
+                self._transactor.wake(action.number)
+            elif isinstance(action, Installed):
+                self._shared_table(action.table).installed(action.keys, action.change)
             elif isinstance(action, Confirmed):
                 self._replicated(action.table).confirmed()
             elif isinstance(action, Report):
@@ -355,11 +393,19 @@ class Store(TableOwner):
     def _shared(self) -> list[SharedTable]:
         return [table for table in self._tables.values() if isinstance(table, SharedTable)]
 
-    def _reach(self, name: str) -> tuple[int, int]:
-        """How many nodes of a table can be reached, and of how many."""
-        replicas = self.replication.tables[name].replicas.values()
-        there = [r for r in replicas if r.refused is None and not r.left]
-        return 1 + sum(r.up for r in there), 1 + len(there)
+    def _shared_table(self, name: str) -> SharedTable:
+        table = self._tables[name]
+        assert isinstance(table, SharedTable)  # noqa: S101
+        return table
+
+    def _refuses(self, name: str) -> str:
+        """Why this node could not write a table's rows now, if so."""
+        if self._tables[name].definition.storage == "disc_copies":
+            try:
+                self.queue.check()
+            except (DiscError, UnavailableError) as error:
+                return str(error)
+        return ""
 
     def _make(self, definition: TableDef) -> AnyTable:
         if definition.replication == "local":
@@ -372,15 +418,17 @@ class Store(TableOwner):
                 definition, state, node=self.node, disc=self.queue, owner=self, visible=visible
             )
         else:
+            core = Shared(state, node=self.node, clock=self.hlc, horizon=definition.tombstone_horizon)
+            self.replication.transactions.shared[definition.name] = core
             table = SharedTable(
                 definition,
-                Shared(state, node=self.node, clock=self.hlc, horizon=definition.tombstone_horizon),
+                core,
                 node=self.node,
                 clock=self.clock,
                 disc=self.queue,
                 owner=self,
                 visible=visible,
-                reach=functools.partial(self._reach, definition.name),
+                reach=functools.partial(self.replication.reach, definition.name),
             )
         self._tables[definition.name] = table
         self.perform(actions)

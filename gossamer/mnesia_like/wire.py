@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gossamer.mnesia_like.errors import BadFrameError
+from gossamer.mnesia_like.transaction_wire import Lock, Pipe, Stage
 from gossamer.mnesia_like.values import KEY_TYPES, encode
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Message",
     "Refused",
     "Roster",
+    "TableMessage",
     "decode_frame",
     "encode_chunk",
     "encode_delta",
@@ -126,7 +128,8 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     total: int
 
 
-Message = Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
+TableMessage = Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
+Message = TableMessage | Pipe
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
 
@@ -191,6 +194,10 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
                 good = KEY_TYPES.issuperset(map(type, written)) and KEY_TYPES.issuperset(map(type, deleted))
             case Chunk(rows=rows):
                 good = KEY_TYPES.issuperset(map(type, rows))
+            case Pipe(body=Lock(key=key)):
+                good = KEY_TYPES.issuperset(map(type, key))
+            case Pipe(body=Stage(rows=rows, reads=reads)):
+                good = KEY_TYPES.issuperset(map(type, rows)) and KEY_TYPES.issuperset(map(type, reads))
             case _:
                 good = True
         if not good:

@@ -1,0 +1,352 @@
+"""Transactions as their users see them: an async function whose writes happen all together or not at all.
+
+``await store.transaction(move, "a", "b", 10)`` runs ``await move(tx, "a", "b", 10)``. What ``tx`` writes it
+reads back at once; nobody else sees it before the function has returned and all connected copies agreed. An
+attempt that loses a lock to an older transaction is begun anew, so the function must do nothing but use
+``tx``: it may run several times.
+
+Rules: 1. A transaction ends: after ``timeout`` seconds it is over, whatever it waits for.  2. An exception
+that leaves the function undoes everything and reaches the caller.  3. ``tx.transaction`` nests: what the
+inner one wrote is undone where it aborts, and the outer may go on; its locks stay until the end.
+
+Rejected: running until it succeeds, as Mnesia does unless told otherwise; a dead peer or a mistake in the
+function would hold locks for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from gossamer.clock import Clock
+from gossamer.errors import UnavailableError, UsageError
+from gossamer.mnesia_like.exchange import Action
+from gossamer.mnesia_like.queries import ANY, matches
+from gossamer.mnesia_like.shared import Version
+from gossamer.mnesia_like.shared_table import SharedTable
+from gossamer.mnesia_like.transaction_core import GONE, Attempt, Transactions
+from gossamer.mnesia_like.transaction_locks import WHOLE, Age
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+
+__all__ = [
+    "NotTransactionalError",
+    "Transaction",
+    "TransactionAbortedError",
+    "TransactionInDoubtError",
+    "TransactionOverError",
+    "TransactionRefusedError",
+    "TransactionTimeoutError",
+    "TransactionTooLargeError",
+    "Transactor",
+]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_MAX_BYTES = 4 * 1024 * 1024
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+
+
+class TransactionAbortedError(UsageError):
+    """The function asked for it by ``tx.abort(reason)``; nothing changed."""
+
+    def __init__(self, reason: object) -> None:
+        self.reason = reason
+        super().__init__(f"the transaction was aborted by its own function: {reason!r}; nothing changed")
+
+
+class TransactionOverError(UsageError):
+    """A ``tx`` was used after its transaction had ended."""
+
+    def __init__(self) -> None:
+        super().__init__("this transaction has ended, expected use inside its function; begin another")
+
+
+class TransactionTooLargeError(UsageError):
+    """A transaction wrote more than the bound allows."""
+
+    def __init__(self, got: int) -> None:
+        self.got = got
+        super().__init__(
+            f"a transaction of {got} bytes, expected at most {_MAX_BYTES}; write in several, or without one"
+        )
+
+
+class NotTransactionalError(UsageError):
+    """The table is not shared, so that there is nothing to agree upon."""
+
+    def __init__(self, table: str, replication: str) -> None:
+        self.table = table
+        self.replication = replication
+        super().__init__(
+            f"table {table!r} is {replication}, transactions take shared ones; use its own read and write"
+        )
+
+
+class TransactionTimeoutError(UnavailableError):
+    """It did not come to its end in time; nothing changed, and its locks are free."""
+
+    def __init__(self, *, waited: float, attempts: int, why: str) -> None:
+        self.waited = waited
+        self.attempts = attempts
+        self.why = why
+        super().__init__(
+            f"the transaction did not end within {waited:g} s and {attempts} attempts ({why}), nothing "
+            "changed; try again, touch fewer rows, or allow it more time"
+        )
+
+
+class TransactionRefusedError(UnavailableError):
+    """A node that has a copy cannot write it; nothing changed."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"the transaction was refused by {why}; nothing changed; mend that and try again")
+
+
+class TransactionInDoubtError(UnavailableError):
+    """It was being voted on when this node lost sight of the others: they may have committed it."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"the outcome of the transaction is not known here ({why}); read its rows once the nodes are "
+            "connected again before you repeat it"
+        )
+
+
+class _Restart(BaseException):
+    """To the top: this attempt is dead. Not an Exception, so that no function swallows it by accident."""
+
+
+class Tables(Protocol):
+    """What transactions ask of the store."""
+
+    node: str
+    clock: Clock
+
+    def table(self, name: str) -> Any: ...
+
+    def perform(self, actions: list[Action]) -> None: ...
+
+    def transacting(self) -> None: ...
+
+
+class Transaction:
+    """What a transaction's function reads and writes by; tables are given by name."""
+
+    def __init__(self, transactor: Transactor, attempt: Attempt) -> None:
+        self._transactor = transactor
+        self._attempt = attempt
+        self._over = False
+        self._size = 0
+        # One layer for each nested transaction, the innermost last.
+        self._layers: list[dict[str, dict[Key, list[Value]]]] = [{}]
+        self._reads: dict[str, dict[Key, Version | None]] = {}
+        self._scans: dict[str, int] = {}
+
+    async def read(self, table: str, key: Key, default: Value = None, *, write: bool = False) -> Value:
+        """The value of ``key``; with ``write`` under a write lock, for a row that will be written.
+
+        Raises:
+            NoSuchTableError, NotTransactionalError, BadKeyError, NoMajorityError
+        """
+        shared = self._table(table)
+        encode_key(table, key, shared.definition.max_key_bytes)
+        await self._lock(shared, key, write=write)
+        for layer in reversed(self._layers):
+            if key in layer.get(table, ()):
+                new = layer[table][key]
+                return new[0] if new else default
+        self._note(shared, key)
+        return shared.core.rows.get(key, default)
+
+    async def write(self, table: str, key: Key, value: Value) -> None:
+        """Set a row.
+
+        Raises:
+            NoSuchTableError, NotTransactionalError, BadKeyError, BadValueError, NoMajorityError, DiscError
+            TransactionTooLargeError
+        """
+        shared = self._table(table)
+        size = len(encode_key(table, key, shared.definition.max_key_bytes))
+        value = canonical(table, value)
+        size += len(encode_value(table, value, shared.definition.max_value_bytes))
+        if self._size + size > _MAX_BYTES:
+            raise TransactionTooLargeError(self._size + size)
+        await self._lock(shared, key, write=True)
+        self._size += size
+        self._layers[-1].setdefault(table, {})[key] = [value]
+
+    async def delete(self, table: str, key: Key) -> None:
+        """Remove a row; as :meth:`write`."""
+        if await self.read(table, key, GONE, write=True) is not GONE:
+            self._layers[-1].setdefault(table, {})[key] = GONE
+
+    async def select(self, table: str, predicate: Callable[[Key, Value], bool]) -> list[tuple[Key, Value]]:
+        """Rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
+        shared = self._table(table)
+        await self._lock(shared, WHOLE, write=False)
+        self._scans.setdefault(table, shared.core.changes)
+        rows = dict(shared.core.rows)
+        for layer in self._layers:
+            for key, new in layer.get(table, {}).items():
+                if new:
+                    rows[key] = new[0]
+                else:
+                    rows.pop(key, None)
+        return [(key, value) for key, value in rows.items() if predicate(key, value)]
+
+    async def match(self, table: str, key: Any = ANY, value: Any = ANY) -> list[tuple[Key, Value]]:
+        """Rows of that shape, under a read lock of the whole table."""
+        return await self.select(table, lambda k, v: matches(key, k) and matches(value, v))
+
+    async def lock_table(self, table: str, *, write: bool) -> None:
+        """Lock the whole table: ``read_lock_table`` and ``write_lock_table``."""
+        await self._lock(self._table(table), WHOLE, write=write)
+
+    async def transaction(
+        self, function: Callable[Concatenate[Transaction, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """A transaction within: what it wrote is undone where an exception leaves it, abort included."""
+        self._check()
+        self._layers.append({})
+        try:
+            result = await function(self, *args, **kwargs)
+        except BaseException:
+            self._layers.pop()
+            raise
+        for table, rows in self._layers.pop().items():
+            self._layers[-1].setdefault(table, {}).update(rows)
+        return result
+
+    def abort(self, reason: object) -> None:
+        """Undo everything (of the innermost transaction) and raise TransactionAbortedError."""
+        raise TransactionAbortedError(reason)
+
+    # -- inside
+
+    def _check(self) -> None:
+        if self._over:
+            raise TransactionOverError
+        if self._attempt.state != "active":
+            raise _Restart
+
+    def _table(self, name: str) -> SharedTable:
+        self._check()
+        table = self._transactor.tables.table(name)
+        if not isinstance(table, SharedTable):
+            raise NotTransactionalError(name, table.definition.replication)
+        if why := self._transactor.core.unready(name):
+            self._attempt.why = why
+            raise _Restart
+        return table
+
+    async def _lock(self, table: SharedTable, key: Key, *, write: bool) -> None:
+        owner = (self._transactor.tables.node, self._attempt.number)
+        if write:
+            table.check()
+        if self._transactor.core.locks.holds(owner, table.name, key, write=write):
+            return
+        self._transactor.core.lock(self._attempt, table.name, key, write=write)
+        await self._transactor.wait(self._attempt)
+        self._check()
+
+    def _note(self, table: SharedTable, key: Key) -> None:
+        self._reads.setdefault(table.name, {}).setdefault(key, table.core.versions.get(key))
+
+
+class Transactor:
+    """Runs transactions for a store."""
+
+    def __init__(self, tables: Tables, core: Transactions, *, seed: str) -> None:
+        self.tables = tables
+        self.core = core
+        self._random = random.Random(seed)
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._ages = 0
+
+    async def run(
+        self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], *, timeout: float, sync: bool
+    ) -> T:
+        """See ``Store.transaction``."""
+        age = self._age()
+        attempts = 0
+        attempt = None
+        pause = _FIRST_PAUSE
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                while True:  # bounded by the timeout
+                    attempts += 1
+                    attempt = self.core.begin(age)
+                    tx = Transaction(self, attempt)
+                    try:
+                        result = await function(tx, *args)
+                        await self._commit(tx)
+                        break
+                    except _Restart:
+                        pass
+                    finally:
+                        tx._over = True
+                        self.core.release(attempt)
+                        self.tables.transacting()
+                    await asyncio.sleep(pause * (0.5 + self._random.random()))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if attempt is not None and attempt.state == "voting":
+                raise TransactionInDoubtError("no answer from " + ", ".join(sorted(attempt.voters))) from None
+            why = "its function did not return" if attempt is None or not attempt.why else attempt.why
+            raise TransactionTimeoutError(waited=timeout, attempts=attempts, why=why) from None
+        if sync:
+            await self._everywhere(tx._layers[0], timeout)
+        return result
+
+    def wake(self, number: int) -> None:
+        """The attempt's state changed."""
+        future = self._waiters.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    async def wait(self, attempt: Attempt) -> None:
+        """Until the attempt waits for nothing."""
+        self.tables.transacting()
+        while attempt.waiting:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters[attempt.number] = future
+            try:
+                await future
+            finally:
+                self._waiters.pop(attempt.number, None)
+
+    # -- inside
+
+    async def _commit(self, tx: Transaction) -> None:
+        tx._check()
+        rows = {table: keys for table, keys in tx._layers[0].items() if keys}
+        for name in rows:
+            self.tables.table(name).check()
+        attempt = tx._attempt
+        self.core.commit(attempt, rows, tx._reads, tx._scans, self.tables.clock.wall())
+        await self.wait(attempt)
+        if attempt.state == "committed":
+            return
+        if attempt.state == "lost":
+            raise TransactionInDoubtError(f"most nodes of table {attempt.why!r} cannot be reached any more")
+        if attempt.state == "refused":
+            raise TransactionRefusedError(attempt.why)
+        raise _Restart
+
+    async def _everywhere(self, rows: Mapping[str, object], timeout: float) -> None:
+        for name in rows:
+            table: SharedTable = self.tables.table(name)
+            await table.visible(table.core.position, timeout)
+            await table.durable(timeout)
+
+    def _age(self) -> Age:
+        self._ages = max(self._ages + 1, int(self.tables.clock.wall() * 1_000_000))
+        return self._ages, self.tables.node

@@ -1,0 +1,197 @@
+"""Who may read and write what: the locks of one node, without a clock and without deadlock.
+
+Wait-die (Rosenkrantz, Stearns, Lewis 1978): every owner has an age that it keeps through all its attempts.
+Who asks for what a younger one has waits; who asks for what an older one has dies, and begins again with its
+old age. Waiting thus only ever points from older to younger, on all nodes alike, so that no circle can form
+and nobody needs to look for one; and whoever is oldest gets through.
+
+Rules: 1. Pure.  2. Read locks go together, all others exclude.  3. A lock of the whole table excludes as if
+it were one of each row.  4. Who comes behind an older one that waits dies too: else readers could starve a
+writer for ever.
+
+Rejected: finding circles (needs everybody's waiting in one place); locks in a fixed order (needs to know in
+advance what a transaction will touch).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.mnesia_like.values import Key
+
+__all__ = ["WHOLE", "Age", "LockManager", "LockOwner", "Verdict"]
+
+LockOwner = tuple[str, int]
+"""The coordinator's name and its number for the attempt."""
+
+Age = tuple[int, str]
+"""When the transaction first began, and where: smaller is older."""
+
+
+class _Whole:
+    def __repr__(self) -> str:
+        return "WHOLE"
+
+
+WHOLE: Any = _Whole()
+"""In place of a key: the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A request was granted, or its owner must die; ``request`` is the number it was made under."""
+
+    owner: LockOwner
+    request: int
+    table: str
+    key: Key
+    granted: bool
+
+
+@dataclass(slots=True)
+class _Request:
+    owner: LockOwner
+    age: Age
+    number: int
+    key: Key
+    write: bool
+
+    def verdict(self, table: str, *, granted: bool) -> Verdict:
+        return Verdict(self.owner, self.number, table, self.key, granted)
+
+
+class _Table:
+    """Locks of one table: key to owner to whether it writes."""
+
+    __slots__ = ("held", "waiting")
+
+    def __init__(self) -> None:
+        self.held: dict[Key, dict[LockOwner, bool]] = {}
+        self.waiting: list[_Request] = []
+
+
+class LockManager:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, _Table] = {}
+        self._ages: dict[LockOwner, Age] = {}
+        # What each owner holds or waits for: tables, and keys in them.
+        self._of: dict[LockOwner, dict[str, set[Key]]] = {}
+
+    def request(
+        self, owner: LockOwner, age: Age, number: int, table: str, key: Key, *, write: bool
+    ) -> list[Verdict]:
+        """Ask for a lock. No verdict of this request: it waits."""
+        self._ages[owner] = age
+        self._of.setdefault(owner, {}).setdefault(table, set())
+        entry = self._tables.get(table)
+        if entry is None:
+            entry = self._tables[table] = _Table()
+        if self._has(entry, owner, key, write=write):
+            return [Verdict(owner, number, table, key, granted=True)]
+        entry.waiting.append(_Request(owner, age, number, key, write))
+        entry.waiting.sort(key=lambda request: request.age)
+        return self._settle(table, entry)
+
+    def release(self, owner: LockOwner) -> list[Verdict]:
+        """Let go of everything ``owner`` has or waits for; what others get by that."""
+        verdicts: list[Verdict] = []
+        self._ages.pop(owner, None)
+        for table, keys in self._of.pop(owner, {}).items():
+            entry = self._tables[table]
+            for key in keys:
+                owners = entry.held[key]
+                del owners[owner]
+                if not owners:
+                    del entry.held[key]
+            entry.waiting = [request for request in entry.waiting if request.owner != owner]
+            verdicts += self._settle(table, entry)
+            if not entry.held and not entry.waiting:
+                del self._tables[table]
+        return verdicts
+
+    def holds(self, owner: LockOwner, table: str, key: Key, *, write: bool) -> bool:
+        """Whether ``owner`` has that lock, or one that covers it."""
+        entry = self._tables.get(table)
+        return entry is not None and self._has(entry, owner, key, write=write)
+
+    def owners(self) -> list[LockOwner]:
+        """Everyone who has a lock or waits for one."""
+        return list(self._of)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Held locks and waiting requests, for people."""
+        lines = []
+        for table, entry in self._tables.items():
+            for key, owners in entry.held.items():
+                for owner, write in owners.items():
+                    lines.append(_line(table, key, owner, write=write, state="held"))
+            lines += [
+                _line(table, request.key, request.owner, write=request.write, state="waits")
+                for request in entry.waiting
+            ]
+        return lines
+
+    # -- inside
+
+    def _has(self, entry: _Table, owner: LockOwner, key: Key, *, write: bool) -> bool:
+        for place in (key, WHOLE):
+            mode = entry.held.get(place, {}).get(owner)
+            if mode is not None and (mode or not write):
+                return True
+        return False
+
+    def _settle(self, table: str, entry: _Table) -> list[Verdict]:
+        """Oldest first: grant, let wait, or let die."""
+        verdicts: list[Verdict] = []
+        still: list[_Request] = []
+        dead: set[LockOwner] = set()
+        for request in entry.waiting:
+            if request.owner in dead:
+                continue
+            blockers = self._blockers(entry, request)
+            behind = any(_clash(request, other) for other in still)
+            if behind or any(self._ages[owner] < request.age for owner in blockers):
+                dead.add(request.owner)
+                verdicts.append(request.verdict(table, granted=False))
+            elif blockers:
+                still.append(request)
+            else:
+                owners = entry.held.setdefault(request.key, {})
+                owners[request.owner] = request.write or owners.get(request.owner, False)
+                self._of[request.owner][table].add(request.key)
+                verdicts.append(request.verdict(table, granted=True))
+        entry.waiting = [request for request in still if request.owner not in dead]
+        return verdicts
+
+    def _blockers(self, entry: _Table, request: _Request) -> list[LockOwner]:
+        if request.key is WHOLE:
+            places = list(entry.held.values())
+        else:
+            places = [entry.held[key] for key in (request.key, WHOLE) if key in entry.held]
+        return [
+            owner
+            for owners in places
+            for owner, write in owners.items()
+            if owner != request.owner and (write or request.write)
+        ]
+
+
+def _clash(one: _Request, other: _Request) -> bool:
+    return (
+        one.owner != other.owner
+        and (one.write or other.write)
+        and (one.key is WHOLE or other.key is WHOLE or one.key == other.key)
+    )
+
+
+def _line(table: str, key: Key, owner: LockOwner, *, write: bool, state: str) -> dict[str, Any]:
+    return {
+        "table": table,
+        "key": None if key is WHOLE else key,
+        "owner": f"{owner[1]}@{owner[0]}",
+        "mode": "write" if write else "read",
+        "state": state,
+    }
