@@ -13,7 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.section import Blank, Fraction, Positive, Section
@@ -27,6 +28,8 @@ __all__ = [
     "Config",
     "DistributionConfig",
     "GossipConfig",
+    "HttpAuthConfig",
+    "JwtConfig",
     "ListenerConfig",
     "LogConfig",
     "MqttAuthConfig",
@@ -34,6 +37,8 @@ __all__ = [
     "MqttLimitsConfig",
     "MqttServerConfig",
     "NodeConfig",
+    "TlsConfig",
+    "TlsHostConfig",
 ]
 
 LOOPBACK = "127.0.0.1"
@@ -49,6 +54,8 @@ class NodeConfig(Section):
     missing."""
     data_dir: Path = Path("data")
     """Where what must survive is kept; each node needs its own."""
+    applications: tuple[str, ...] = ()
+    """What else runs here: package.module:function, each taking the node and returning child specs."""
 
 
 class GossipConfig(Section):
@@ -134,17 +141,68 @@ class DistributionConfig(Section):
     """How long a new link may take to prove who it is."""
 
 
+class TlsHostConfig(Section):
+    """The certificate of one host name that a listener answers for."""
+
+    cert_file: Path
+    key_file: Path
+
+
+class TlsConfig(TlsHostConfig):
+    """TLS of one listener; files that change are read again without a restart."""
+
+    hosts: Annotated[dict[str, TlsHostConfig], Field(default_factory=dict)]
+    """Certificates by the host name that the client asks for (SNI); others get the one above."""
+    ca_file: Path | None = None
+    """Who signs the certificates of clients."""
+    verify: Literal["none", "optional", "require"] = "none"
+    """Whether a client must show a certificate (mTLS)."""
+    username: Literal["none", "cn", "san"] = "none"
+    """Which part of a verified client certificate is its user name."""
+
+
 class ListenerConfig(Section):
     """One address that MQTT clients connect to."""
 
-    type: Literal["tcp"] = "tcp"
+    type: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
     host: Host = LOOPBACK
     """Blank: every address of this machine."""
     port: Port = 1883
+    socket: Path | None = None
+    """Where the socket of a unix listener is."""
+    path: str = "/mqtt"
+    """Path of the WebSocket."""
+    tls: TlsConfig | None = None
+    """For tls and wss."""
+    proxy_protocol: bool = False
+    """Connections open with a PROXY header (version 1 or 2) that names the real client."""
     reuse_port: bool = False
     """Let several nodes on one machine share this port; the kernel spreads new connections over them."""
     max_connections: Positive = 1_000_000
     """Connections beyond this are refused."""
+    max_pending: Positive = 10_000
+    """Connections that have not been let in yet, beyond which new ones are refused."""
+    max_connect_rate: Positive | None = None
+    """New connections a second; more are refused."""
+    max_message_rate: Positive | None = None
+    """Messages a second from one client; it is read from more slowly when it sends more."""
+    max_packet_size: Annotated[PositiveSize, Field(ge=1024, le=268_435_460)] | None = None
+    """A smaller limit than ``mqtt.limits.max_packet_size`` for this listener."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ListenerConfig:
+        if (self.type in ("tls", "wss")) != (self.tls is not None):
+            raise PydanticCustomError("wanted", "a tls section where type is tls or wss, and nowhere else")
+        if (self.type == "unix") != (self.socket is not None):
+            raise PydanticCustomError("wanted", "a socket where type is unix, and nowhere else")
+        if self.tls is not None:
+            if self.proxy_protocol:
+                raise PydanticCustomError("wanted", "no proxy_protocol on tls and wss: the proxy ends TLS")
+            if self.tls.verify != "none" and self.tls.ca_file is None:
+                raise PydanticCustomError("wanted", "tls.ca_file, to verify clients with")
+            if self.tls.username != "none" and self.tls.verify == "none":
+                raise PydanticCustomError("wanted", "tls.verify, where certificates give user names")
+        return self
 
 
 class MqttServerConfig(Section):
@@ -154,11 +212,56 @@ class MqttServerConfig(Section):
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
 
 
+class JwtConfig(Section):
+    """Clients that present a JSON Web Token as their password."""
+
+    algorithms: tuple[Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"], ...] = ("HS256",)
+    secret: SecretStr | None = None
+    """For the HS algorithms, 32 bytes or more."""
+    public_key_file: Path | None = None
+    """For the others, PEM."""
+    username_claim: str = "sub"
+    """The claim that is the user name; a name in CONNECT must be the same."""
+    issuer: str | None = None
+    audience: str | None = None
+    leeway: Duration = 5.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> JwtConfig:
+        symmetric = {name.startswith("HS") for name in self.algorithms}
+        if len(symmetric) != 1:
+            raise PydanticCustomError("wanted", "algorithms of one kind: HS, or those with public keys")
+        if (self.secret is not None) != (True in symmetric) or (self.public_key_file is not None) == (
+            True in symmetric
+        ):
+            raise PydanticCustomError("wanted", "secret for the HS algorithms, else public_key_file")
+        return self
+
+
+class HttpAuthConfig(Section):
+    """A service that is asked about every CONNECT."""
+
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    timeout: PositiveDuration = 3.0
+    max_concurrent: Positive = 64
+    """Questions on the way at once; a few times as many clients wait, more hear that the server is busy."""
+    cache: Duration = 10.0
+    """How long an answer holds for the same client, user and password; 0s: ask every time."""
+
+
 class MqttAuthConfig(Section):
-    """Who may connect."""
+    """Who may connect, and do what. Sources are asked in this order; the first that knows decides."""
 
     allow_anonymous: bool = False
     """Let clients in that present no user name."""
+    password_file: Path | None = None
+    """Lines ``user:hash`` with argon2 hashes, written by ``gossamer passwd``."""
+    jwt: JwtConfig | None = None
+    http: HttpAuthConfig | None = None
+    acl_file: Path | None = None
+    """Who may publish and subscribe to what; without it, whoever is let in may do everything."""
+    reload_interval: PositiveDuration = 5.0
+    """How often password, ACL and certificate files are looked at for changes."""
 
 
 class MqttLimitsConfig(Section):
@@ -188,12 +291,28 @@ class MqttLimitsConfig(Section):
     """How long SUBACK waits for every live node to have applied the new route."""
 
 
+class MqttRetainedConfig(Section):
+    """Retained messages, which every node of the cluster has."""
+
+    threshold: Annotated[PositiveSize, Field(le=65_536)] = 1024
+    """Payloads smaller than this are copied to every node; others are fetched when they are asked for."""
+    copies: Positive = 2
+    """Nodes that hold a payload that is not copied to every node."""
+    max_messages: Positive = 1_000_000
+    """Topics with a retained message; more are refused and counted."""
+    fetch_timeout: PositiveDuration = 2.0
+    """How long another node may take to answer with a payload, before the next one is asked."""
+
+
 class MqttConfig(Section):
     """MQTT: where, for whom, and how much."""
 
     server: Annotated[MqttServerConfig, Blank] = MqttServerConfig()
     auth: Annotated[MqttAuthConfig, Blank] = MqttAuthConfig()
     limits: Annotated[MqttLimitsConfig, Blank] = MqttLimitsConfig()
+    sys_interval: OptionalDuration = 10.0
+    """How often ``$SYS/broker/…`` topics are published while somebody subscribes to them; off: never."""
+    retained: Annotated[MqttRetainedConfig, Blank] = MqttRetainedConfig()
 
 
 class ApiConfig(Section):

@@ -4,28 +4,33 @@
 without either.
 """
 
-from gossamer.mqtt.auth import Authenticator, NobodyElse, PasswordFile
+from gossamer.mqtt.auth import Authenticator, Chain, Login, NobodyElse, Verdict
 from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.passwords import PasswordFile, set_password
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import ReasonCode
 
 __all__ = [
     "Authenticator",
     "Broker",
+    "Chain",
     "ClientInfo",
     "Framer",
     "ListenError",
+    "Login",
     "Message",
     "MqttProtocolError",
     "NobodyElse",
     "PasswordFile",
     "Properties",
     "ReasonCode",
+    "Verdict",
     "decode",
     "encode",
     "mqtt_spec",
+    "set_password",
 ]

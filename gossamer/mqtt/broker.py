@@ -18,7 +18,9 @@ import structlog
 from gossamer.clock import Clock
 from gossamer.config import MqttConfig
 from gossamer.errors import UsageError
-from gossamer.mqtt.auth import Authenticator, NobodyElse
+from gossamer.mqtt.access import Access
+from gossamer.mqtt.auth import Authenticator, Login, Verdict
+from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.errors import MqttProtocolError
@@ -85,7 +87,10 @@ class Broker:
         self.wheel = Wheel()
         self._clock = clock
         self._rng = rng or random.Random()
-        self._authenticator = authenticator or NobodyElse(allow_anonymous=config.auth.allow_anonymous)
+        self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
+        self.certificates: list[Certificates] = []
+        self.reference: str | None = None
+        """Where clients are sent while this node is drained."""
         self.hub = Fanout(
             call_soon=lambda callback: runtime.loop.call_soon(callback),
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
@@ -224,6 +229,7 @@ class Broker:
 
     def closed(self, channel: Channel, why: str) -> None:
         self.channels.discard(channel)
+        channel.listener.left(channel)
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None
@@ -255,33 +261,67 @@ class Broker:
                 ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
             )
             return
-        answer = self._authenticator.authenticate(packet.client_id, packet.username, packet.password)
-        if isinstance(answer, ReasonCode):
-            self._decided(channel, packet, answer)
+        if self.reference is not None:
+            channel.rejected(
+                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=self.reference or None)
+            )
+            return
+        login = Login(
+            client_id=packet.client_id,
+            username=packet.username,
+            password=packet.password,
+            peer=channel.peer,
+            certificate=channel.listener.certificate_of(channel),
+        )
+        answer = self.access.ask(login)
+        if isinstance(answer, Verdict):
+            self._decided(channel, packet, login, answer)
         else:
             self.runtime.spawn(
-                self._authenticate, channel, packet, answer, label="mqtt_authenticate", link_to=channel.pid
+                self._authenticate,
+                channel,
+                packet,
+                login,
+                answer,
+                label="mqtt_authenticate",
+                link_to=channel.pid,
             )
 
-    async def _authenticate(self, channel: Channel, packet: Connect, answer: Awaitable[ReasonCode]) -> None:
-        reason = await answer
+    async def _authenticate(
+        self, channel: Channel, packet: Connect, login: Login, answer: Awaitable[Verdict]
+    ) -> None:
+        verdict = await answer
         if not channel.is_closed:
-            self._decided(channel, packet, reason)
+            self._decided(channel, packet, login, verdict)
 
-    def _decided(self, channel: Channel, packet: Connect, reason: ReasonCode) -> None:
-        if reason != ReasonCode.SUCCESS:
+    def _decided(self, channel: Channel, packet: Connect, login: Login, verdict: Verdict) -> None:
+        self.access.decided(login, verdict)
+        if verdict.reason != ReasonCode.SUCCESS:
             self.hub.dropped("refused")
-            channel.rejected(reason, f"not let in: {reason.name.lower()}")
+            channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
             return
-        self._admit(channel, packet)
+        self._admit(channel, packet, verdict)
 
-    def _admit(self, channel: Channel, packet: Connect) -> None:
+    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
         version = packet.version
         asked = packet.properties
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
+        username = verdict.username or packet.username
+        gate = self.access.gate(client_id, username, self.cache_get)
+        if gate is not None:
+            if packet.will is not None and not gate.may_publish(packet.will.topic):
+                self.access.denied("will", client_id, username, packet.will.topic.decode(errors="replace"))
+                channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
+                return
+            channel.gate = gate
+            channel.cache_get = gate.get
+        channel.listener.admitted(channel)
+        if verdict.expires_at is not None:
+            left = max(0.0, verdict.expires_at - self._clock.wall())
+            self.wheel.at(self.hub.now() + left, partial(_expired, channel))
         session, present = self.table.open(client_id, clean=packet.clean_start)
         shape = session.shape
-        session.username = packet.username
+        session.username = username
         answer: dict[str, Any] = {}
         keep_alive = packet.keep_alive
         if version == V5:
@@ -294,7 +334,7 @@ class Broker:
             if not packet.client_id:
                 answer["assigned_client_id"] = client_id
             answer["receive_maximum"] = self.receive_maximum
-            answer["maximum_packet_size"] = self.max_packet
+            answer["maximum_packet_size"] = channel.max_packet
             answer["topic_alias_maximum"] = self.topic_alias_maximum or None
         else:
             session.expiry = 0 if packet.clean_start else self.table.max_expiry
@@ -326,8 +366,13 @@ class Broker:
         reasons: list[int] = []
         retained: list[tuple[str, int, tuple[int, ...]]] = []
         seq: Any = None
+        gate = session.channel.gate if session.channel is not None else None
         for item in wanted:
             known = item.filter in session.subscriptions
+            if gate is not None and not gate.may_subscribe(item.filter):
+                self.access.denied("subscribe", session.client_id, session.username, item.filter)
+                reasons.append(ReasonCode.NOT_AUTHORIZED)
+                continue
             if not known and len(session.subscriptions) >= self.max_subscriptions:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
                 continue
@@ -417,6 +462,24 @@ class Broker:
         self.table.end(session)
         return True
 
+    def drain(self, reference: str = "") -> int:
+        """Send every client elsewhere, and those that come from now on; how many there were.
+
+        ``reference`` names the other server to clients of 5.0 ([MQTT-4.11.0-1]); those of 3.1.1 are closed.
+        """
+        self.reference = reference
+        properties = Properties(server_reference=reference) if reference else NONE
+        channels = [channel for channel in self.channels if channel.is_up]
+        for channel in channels:
+            channel.disconnect(ReasonCode.USE_ANOTHER_SERVER, properties=properties)
+        return len(channels)
+
+    def renew_gates(self) -> None:
+        """The ACL has changed."""
+        for channel in self.channels:
+            if channel.gate is not None:
+                channel.gate.renew()
+
     def stats(self) -> dict[str, int]:
         """Counts since the start, and how many there are now."""
         hub = self.hub
@@ -427,5 +490,12 @@ class Broker:
             "messages_received": hub.received,
             "messages_sent": hub.sent,
             "bytes_sent": hub.bytes_sent,
+            "slowed": hub.slowed,
             **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
         }
+
+
+def _expired(channel: Channel, _now: float) -> None:
+    """What the client proved who it is with holds no longer."""
+    if channel.is_up:
+        channel.disconnect(ReasonCode.NOT_AUTHORIZED)

@@ -28,12 +28,14 @@ from gossamer.mqtt.framing import frame
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING
+from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.wheel import Deadline
 from gossamer.supervisor import Port
 
 if TYPE_CHECKING:
+    from gossamer.mqtt.acl import Gate
     from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.listener import Acceptor
     from gossamer.mqtt.ports import ForwarderLike
@@ -61,10 +63,13 @@ class Channel(Port, asyncio.Protocol):
         "_unacked",
         "aliases",
         "broker",
+        "cache_get",
         "deadline",
+        "gate",
         "hub",
         "keep_alive",
         "listener",
+        "max_packet",
         "peer",
         "reading_paused",
         "seen",
@@ -84,6 +89,9 @@ class Channel(Port, asyncio.Protocol):
         self.version = V4
         self.will: Will | None = None
         self.keep_alive = 0
+        self.gate: Gate | None = None
+        self.cache_get = broker.cache_get
+        self.max_packet = min(broker.max_packet, listener.max_packet)
         self.deadline: Deadline | None = None
         self.seen = 0.0
         self.peer = ""
@@ -102,7 +110,7 @@ class Channel(Port, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "unknown")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         self.seen = self.hub.now()
         self.transport.set_write_buffer_limits(high=self.broker.high_water)
         if self.listener.adopt(self):
@@ -160,7 +168,7 @@ class Channel(Port, asyncio.Protocol):
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
-        limit = self.broker.max_packet if self._state == UP else self.broker.max_connect_packet
+        limit = self.max_packet if self._state == UP else self.broker.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
         self._parts = [rest]
         self._parts_size = len(rest)
@@ -284,11 +292,11 @@ class Channel(Port, asyncio.Protocol):
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
-    def rejected(self, reason: ReasonCode, detail: str) -> None:
+    def rejected(self, reason: ReasonCode, detail: str, properties: Properties = NONE) -> None:
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
         if self._state != CLOSED:
             code = reason if self.version == V5 else connack_return_code(reason)
-            self.transport.write(encode(Connack(reason=code), self.version))
+            self.transport.write(encode(Connack(reason=code, properties=properties), self.version))
             self.finish(detail)
 
     def refuse(self, error: MqttProtocolError) -> None:
@@ -304,12 +312,12 @@ class Channel(Port, asyncio.Protocol):
         else:
             self.finish(str(error))
 
-    def disconnect(self, reason: ReasonCode, *, will: bool = True) -> None:
+    def disconnect(self, reason: ReasonCode, *, will: bool = True, properties: Properties = NONE) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
         if self._state == UP:
             self._flush_own()
             if self.version == V5:
-                self.transport.write(encode(Disconnect(reason=reason), V5))
+                self.transport.write(encode(Disconnect(reason=reason, properties=properties), V5))
         if not will:
             self.will = None
         self.finish(reason.name.lower())

@@ -123,6 +123,7 @@ class Fanout:
         "pressure",
         "received",
         "sent",
+        "slowed",
         "touched",
     )
 
@@ -142,6 +143,7 @@ class Fanout:
         self.dropped_connections = 0
         self.received = 0
         self.sent = 0
+        self.slowed = 0
         self.bytes_sent = 0
 
     def now(self) -> float:

@@ -62,6 +62,10 @@ def _publish(channel: Channel, packet: Publish) -> None:
     topic = _resolve_alias(channel, packet) if channel.version == V5 else packet.topic
     session = channel.session
     channel.hub.received += 1
+    gate = channel.gate
+    if gate is not None and not gate.may_publish(topic):
+        _refuse_publish(channel, packet, topic)
+        return
     if packet.properties.subscription_identifiers:
         raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
     if packet.qos == 2:
@@ -97,6 +101,23 @@ def _publish(channel: Channel, packet: Publish) -> None:
     pressure = channel.hub.pressure
     if pressure:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
+
+
+def _refuse_publish(channel: Channel, packet: Publish, topic: bytes) -> None:
+    """The ACL says no. 5.0 tells the client; 3.1.1 has no word for it but a plain acknowledgement or the end
+    of the connection ([MQTT-3.3.5-2]), and the first harms less."""
+    session = channel.session
+    channel.broker.access.denied(
+        "publish", session.client_id, session.username, topic.decode(errors="replace")
+    )
+    reason = ReasonCode.NOT_AUTHORIZED if channel.version == V5 else 0
+    packet_id = packet.packet_id or 0
+    if packet.qos == 1:
+        channel.acknowledge(encode(Puback(packet_id, reason), channel.version), 1)
+    elif packet.qos == 2:
+        if not reason:
+            session.incoming[packet_id] = True
+        channel.acknowledge(encode(Pubrec(packet_id, reason), channel.version), 1)
 
 
 def _resolve_alias(channel: Channel, packet: Publish) -> bytes:

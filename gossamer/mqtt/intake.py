@@ -30,7 +30,7 @@ __all__ = ["take"]
 def take(channel: Channel, data: bytes) -> int:
     """Take every whole packet of ``data``; the position where a partial one starts."""
     hub = channel.hub
-    cache_get = channel.broker.cache_get
+    cache_get = channel.cache_get
     session = channel.session
     inflight = session.inflight
     v5 = channel.version == V5
@@ -72,7 +72,7 @@ def take(channel: Channel, data: bytes) -> int:
                 first = data[pos]
                 length = data[pos + 1]
                 if length > 0x7F:
-                    at, stop = frame(data, pos, end, channel.broker.max_packet)
+                    at, stop = frame(data, pos, end, channel.max_packet)
                     if at == 0:
                         break
                 else:

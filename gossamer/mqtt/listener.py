@@ -4,6 +4,8 @@
 
     mqtt (one_for_one)
     ├── mqtt_ticker                 keep alive, expiry, delayed wills: once a second
+    ├── mqtt_files                  reads password, ACL and certificate files again when they change
+    ├── mqtt_sys                    publishes ``$SYS`` topics
     └── mqtt_listeners
         └── tcp:0 (one_for_one)     one a listener
             ├── channels            a DynamicSupervisor; every connection of the listener is its child
@@ -15,6 +17,7 @@ A killed acceptor comes back on the same port, and the connections it accepted l
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -23,7 +26,15 @@ import structlog
 from gossamer.config import ListenerConfig
 from gossamer.errors import TransportError
 from gossamer.mqtt.broker import Broker
+from gossamer.mqtt.certificates import Certificates, CertificatesError, user_of
 from gossamer.mqtt.channel import Channel
+from gossamer.mqtt.files import FileWatch
+from gossamer.mqtt.limits import ListenerLimits
+from gossamer.mqtt.metered import MeteredChannel
+from gossamer.mqtt.proxy import ProxyHeader, ProxyHeaderError
+from gossamer.mqtt.systopics import SysTopics
+from gossamer.mqtt.websocket import WebSocket
+from gossamer.network import Listener
 from gossamer.supervisor import (
     ChildSpec,
     DynamicSupervisor,
@@ -41,6 +52,8 @@ __all__ = ["Acceptor", "ListenError", "Ticker", "mqtt_spec"]
 log = structlog.get_logger(__name__)
 
 TICK = 1.0
+FRAME = 64 * 1024
+"""A WebSocket frame may be so long, or as long as a packet where that is more."""
 
 
 class ListenError(TransportError):
@@ -81,31 +94,68 @@ class Ticker(GenServer):
 class Acceptor(GenServer):
     """Holds one listening socket; see the module."""
 
-    async def init(self, broker: Broker, config: ListenerConfig, name: str) -> None:
+    async def init(self, broker: Broker, config: ListenerConfig, name: str, limits: ListenerLimits) -> None:
         self._broker = broker
-        self._limit = config.max_connections
+        self._config = config
+        self.limits = limits
+        self.max_packet = config.max_packet_size or broker.max_packet
+        self._certificates: list[Certificates] = []
         self._channels_name = f"{name}.channels"
         # Connections come in callbacks of the event loop; what they start counts as started by this process.
         self._as_acceptor = guarded(self._adopt)
-        # A restart takes the port that clients know, also where the system chose it.
-        port = broker.ports.get(name) or config.port
         try:
-            listener = await broker.network.listen(
-                self._channel, (config.host, port), reuse_port=config.reuse_port
-            )
+            listener = await self._listen(name)
         except OSError as error:
-            raise StopInit(
-                str(ListenError(host=config.host, port=port, why=error.strerror or str(error)))
-            ) from None
+            where = str(config.socket) if config.socket is not None else config.host
+            port = broker.ports.get(name) or config.port
+            why = error.strerror or str(error)
+            raise StopInit(str(ListenError(host=where, port=port, why=why))) from None
+        except CertificatesError as error:
+            raise StopInit(str(error)) from None
         # Runs however the process ends, kill included.
         entry = broker.runtime.find(self_pid())
         if entry is not None:
             entry.on_release(lambda _entry: listener.close())
-        broker.ports[name] = listener.address[1]
+            broker.certificates += self._certificates
+            entry.on_release(self._forget_certificates)
+        if config.socket is None:
+            broker.ports[name] = listener.address[1]
         log.info("listening", listener=name, host=listener.address[0], port=listener.address[1])
 
-    def _channel(self) -> Channel:
-        return Channel(self._broker, self)
+    async def _listen(self, name: str) -> Listener:
+        config = self._config
+        network = self._broker.network
+        if config.socket is not None:
+            return await network.listen_unix(self._protocol, str(config.socket))
+        context = None
+        if config.tls is not None:
+            certificates = await asyncio.to_thread(Certificates, config.tls)
+            self._certificates.append(certificates)
+            context = certificates.context
+        # A restart takes the port that clients know, also where the system chose it.
+        port = self._broker.ports.get(name) or config.port
+        return await network.listen(
+            self._protocol, (config.host, port), tls=context, reuse_port=config.reuse_port
+        )
+
+    def _forget_certificates(self, _entry: object) -> None:
+        for certificates in self._certificates:
+            self._broker.certificates.remove(certificates)
+
+    def _protocol(self) -> asyncio.Protocol:
+        config = self._config
+        rate = config.max_message_rate
+        channel = MeteredChannel(self._broker, self, rate) if rate else Channel(self._broker, self)
+        inner: asyncio.Protocol = channel
+        if config.type in ("ws", "wss"):
+            inner = WebSocket(channel, path=config.path, max_frame=max(FRAME, self.max_packet))
+        if config.proxy_protocol:
+            return ProxyHeader(channel, inner, self._no_header)
+        return inner
+
+    def _no_header(self, error: ProxyHeaderError) -> None:
+        self._broker.hub.dropped("no_proxy_header")
+        log.info("no_proxy_header", error=str(error))
 
     def adopt(self, channel: Channel) -> bool:
         """Make ``channel`` a process under this listener; False when there are too many already."""
@@ -114,12 +164,32 @@ class Acceptor(GenServer):
     def _adopt(self, channel: Channel) -> bool:
         broker = self._broker
         supervisor = broker.runtime.whereis(self._channels_name)
-        if supervisor is None or len(broker.channels) >= self._limit:
+        refused = self.limits.enter(broker.hub.now())
+        if refused is None and supervisor is None:
+            self.limits.leave(admitted=False)
+            refused = "restarting"
+        if refused is not None or supervisor is None:
             broker.hub.dropped("connections_refused")
+            broker.access.decisions["accept", refused or "", "deny"] += 1
             return False
         pid = channel.open(link_to=supervisor, runtime=broker.runtime, label="mqtt_channel")
         DynamicSupervisor.adopt(supervisor, pid, CHANNEL_SPEC)
         return True
+
+    def admitted(self, channel: Channel) -> None:
+        """The client of ``channel`` is let in."""
+        self.limits.admitted()
+
+    def left(self, channel: Channel) -> None:
+        """``channel`` is over."""
+        self.limits.leave(admitted=channel.session is not None)
+
+    def certificate_of(self, channel: Channel) -> str | None:
+        """The user name in the client's certificate, where the listener takes names from there."""
+        tls = self._config.tls
+        if tls is None or tls.username == "none":
+            return None
+        return user_of(channel.transport.get_extra_info("peercert"), tls.username)
 
 
 def mqtt_spec(broker: Broker) -> ChildSpec:
@@ -130,6 +200,21 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
     if broker.config.server.enable:
         for at, config in enumerate(broker.config.server.listeners):
             children.append(_listener_spec(broker, config, f"{config.type}:{at}"))
+    children.append(
+        ChildSpec(
+            "files",
+            partial(
+                FileWatch.start_link,
+                lambda: [*broker.access.reloadable, *broker.certificates],
+                broker.config.auth.reload_interval,
+                broker.renew_gates,
+                name="mqtt_files",
+                label="mqtt_files",
+            ),
+        )
+    )
+    if broker.config.sys_interval:
+        children.append(ChildSpec("sys", partial(SysTopics.start_link, broker, label="mqtt_sys")))
     return ChildSpec(
         "mqtt",
         partial(
@@ -140,6 +225,7 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
 
 
 def _listener_spec(broker: Broker, config: ListenerConfig, name: str) -> ChildSpec:
+    limits = ListenerLimits(config)
     channels = ChildSpec(
         "channels",
         partial(DynamicSupervisor.start_link, name=f"{name}.channels", label="mqtt_channels"),
@@ -147,7 +233,7 @@ def _listener_spec(broker: Broker, config: ListenerConfig, name: str) -> ChildSp
         shutdown=5.0,
     )
     acceptor = ChildSpec(
-        "acceptor", partial(Acceptor.start_link, broker, config, name, label="mqtt_listener")
+        "acceptor", partial(Acceptor.start_link, broker, config, name, limits, label="mqtt_listener")
     )
     return ChildSpec(
         name,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
     from gossamer.mqtt.session import Session
 
-__all__ = ["BEHIND", "DECIDING", "FAR_BEHIND", "OWING", "PATIENCE", "Hold", "Pressure"]
+__all__ = ["BEHIND", "DECIDING", "FAR_BEHIND", "OWING", "PATIENCE", "RATE", "Hold", "Pressure"]
 
 OWING = 1
 """Why a channel does not read: peers have not acknowledged what its client published."""
@@ -33,6 +33,8 @@ BEHIND = 2
 """Why a channel does not read: a subscriber or a link that its publishes go to is behind."""
 DECIDING = 4
 """Why a channel does not read: its client is being authenticated."""
+RATE = 8
+"""Why a channel does not read: its client sends more than its listener allows."""
 
 PATIENCE = 1.0
 FAR_BEHIND = 4

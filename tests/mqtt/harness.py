@@ -153,14 +153,26 @@ class Client:
 class World:
     """The broker, its clock and its network."""
 
-    def __init__(self, *, anonymous=True, router=None, authenticator=None, listeners=1, **limits):
+    def __init__(
+        self,
+        *,
+        anonymous=True,
+        router=None,
+        authenticator=None,
+        listeners=1,
+        listener=None,
+        auth=None,
+        **limits,
+    ):
         self.clock = ManualClock()
         self.network = MemoryNetwork()
         self.router = router or Router("node1@test")
         self.runtime = Runtime()
         config = MqttConfig(
-            server=MqttServerConfig(listeners=tuple(ListenerConfig(port=0) for _ in range(listeners))),
-            auth=MqttAuthConfig(allow_anonymous=anonymous),
+            server=MqttServerConfig(
+                listeners=tuple(ListenerConfig(**{"port": 0} | (listener or {})) for _ in range(listeners))
+            ),
+            auth=MqttAuthConfig(allow_anonymous=anonymous, **auth or {}),
             limits=MqttLimitsConfig(**limits),
         )
         self.broker = Broker(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.mqtt import PasswordFile, ReasonCode
+from gossamer.mqtt import Chain, PasswordFile, ReasonCode
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.properties import Properties
 
@@ -72,7 +72,7 @@ async def test_passwords_are_verified_off_the_loop(make_world):
     from argon2 import PasswordHasher
 
     hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    world = await make_world(authenticator=PasswordFile({"ann": hasher.hash("right")}))
+    world = await make_world(authenticator=Chain([PasswordFile({"ann": hasher.hash("right")})]))
     for password, reason in ((b"right", 0), (b"wrong", ReasonCode.BAD_USER_NAME_OR_PASSWORD)):
         client = world.dial()
         client.version = p.V5
@@ -208,16 +208,15 @@ async def test_the_server_may_set_the_keep_alive(make_world):
     assert connack.properties.server_keep_alive == 60
 
 
-async def test_too_many_connections_are_refused_and_counted(world):
-    from gossamer.config import ListenerConfig
-
-    assert ListenerConfig().max_connections > 1
-    await world.client("a")
-    acceptor = world.dial().channel.listener
-    acceptor._limit = 2
+async def test_too_many_connections_are_refused_and_counted(make_world):
+    world = await make_world(listener={"max_connections": 2})
+    first = await world.client("a")
+    world.dial()
     third = world.dial()
     assert third.closed
     assert world.broker.stats()["dropped_connections_refused"] == 1
+    first.send(p.Disconnect())
+    assert not world.dial().closed
 
 
 async def test_an_unknown_authentication_method_is_refused(world):

@@ -1,0 +1,95 @@
+"""Access: the sources, the ACL and the record of every decision, put together as the configuration says.
+
+Every decision is counted by what was asked (connect, publish, subscribe, will), who decided and how. What is
+refused is logged at ``info``, what a source allows too; anonymous admissions and repeated denials of one
+topic to one connection are only counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from gossamer.config import MqttAuthConfig
+from gossamer.mqtt.acl import Acl, Gate
+from gossamer.mqtt.auth import Authenticator, Certificate, Chain, Login, Source, Verdict
+from gossamer.mqtt.callout import HttpCallout
+from gossamer.mqtt.files import Reloadable
+from gossamer.mqtt.passwords import PasswordFile
+from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.tokens import Tokens
+
+__all__ = ["Access"]
+
+log = structlog.get_logger(__name__)
+
+
+class Access:
+    """See the module. Reads the files of ``config``: make it before the loop is busy.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: MqttAuthConfig,
+        *,
+        monotonic: Callable[[], float],
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.reloadable: list[Reloadable] = []
+        """What is read from files."""
+        self.decisions: Counter[tuple[str, str, str]] = Counter()
+        """By question, who decided, and how."""
+        self.acl = None if config.acl_file is None else Acl(config.acl_file)
+        if self.acl is not None:
+            self.reloadable.append(self.acl)
+        self._authenticator = authenticator or self._chain(config, monotonic)
+
+    def _chain(self, config: MqttAuthConfig, monotonic: Callable[[], float]) -> Chain:
+        sources: list[Source] = []
+        if config.password_file is not None:
+            passwords = PasswordFile(config.password_file)
+            self.reloadable.append(passwords)
+            sources.append(passwords)
+        if config.jwt is not None:
+            tokens = Tokens(config.jwt)
+            self.reloadable.append(tokens)
+            sources.append(tokens)
+        if config.http is not None:
+            sources.append(HttpCallout(config.http, now=monotonic))
+        # A certificate has been verified by the time anybody is asked. It alone makes no name's absence
+        # suspicious, so it does not count as a source where it is the only one.
+        return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=bool(sources))
+
+    def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
+        """Whether a client may connect."""
+        return self._authenticator.authenticate(login)
+
+    def decided(self, login: Login, verdict: Verdict) -> None:
+        """Record how a CONNECT was decided."""
+        allowed = verdict.reason == ReasonCode.SUCCESS
+        self.decisions["connect", verdict.by, "allow" if allowed else "deny"] += 1
+        if allowed and verdict.by in ("anonymous", "nobody"):
+            return
+        log.info(
+            "connect_allowed" if allowed else "connect_refused",
+            client_id=login.client_id,
+            username=verdict.username or login.username,
+            peer=login.peer,
+            by=verdict.by,
+            reason=verdict.reason.name.lower(),
+        )
+
+    def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:
+        """Record that the ACL refused something."""
+        self.decisions[action, "acl", "deny"] += 1
+        log.info("acl_denied", action=action, client_id=client_id, username=username, topic=topic)
+
+    def gate(self, client_id: str, username: str | None, look_up: Callable[[bytes], Any]) -> Gate | None:
+        """What a client may do; None where everybody may do everything."""
+        return None if self.acl is None else Gate(self.acl, client_id, username, look_up)

@@ -1,0 +1,96 @@
+"""TLS of a listener: certificates by host name, clients' certificates, and new ones without a restart.
+
+The context that listens never changes. Every handshake is handed on, by its ``server_name`` callback, to the
+context of the host it asks for, and :meth:`Certificates.load` replaces those all at once or, where a file
+cannot be used, not at all. Connections that are open keep what they have.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gossamer.config import TlsConfig
+from gossamer.errors import UsageError
+
+__all__ = ["Certificates", "CertificatesError", "user_of"]
+
+_VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+
+
+class CertificatesError(UsageError):
+    """A certificate, key or authority cannot be used."""
+
+    def __init__(self, *, file: Path, why: str) -> None:
+        self.file = file
+        self.why = why
+        super().__init__(f"TLS: {file}: {why}; expected PEM, and a key that belongs to its certificate")
+
+
+class Certificates:
+    """The contexts of one listener; ``context`` is what listens."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        self._config = config
+        self._default, self._hosts = self._make()
+        # It carries the certificate too: some libraries refuse a handshake before they call back.
+        self.context = self._context(config.cert_file, config.key_file)
+        self.context.sni_callback = self._choose
+
+    def files(self) -> Iterator[Path]:
+        """What is read."""
+        for host in (self._config, *self._config.hosts.values()):
+            yield host.cert_file
+            yield host.key_file
+        if self._config.ca_file is not None:
+            yield self._config.ca_file
+
+    def load(self) -> None:
+        """Read the files again, for handshakes to come; may run in any thread.
+
+        Raises:
+            CertificatesError: a file cannot be used; nothing changed.
+        """
+        self._default, self._hosts = self._make()
+
+    def _make(self) -> tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]:
+        hosts = {
+            name.lower(): self._context(host.cert_file, host.key_file)
+            for name, host in self._config.hosts.items()
+        }
+        return self._context(self._config.cert_file, self._config.key_file), hosts
+
+    def _context(self, certificate: Path, key: Path) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        file = certificate
+        try:
+            context.load_cert_chain(certificate, key)
+            if self._config.ca_file is not None:
+                file = self._config.ca_file
+                context.load_verify_locations(file)
+        except (OSError, ssl.SSLError) as error:
+            raise CertificatesError(file=file, why=error.strerror or str(error)) from None
+        context.verify_mode = _VERIFY[self._config.verify]
+        return context
+
+    def _choose(self, socket: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        socket.context = self._hosts.get((name or "").lower(), self._default)
+
+
+def user_of(certificate: dict[str, Any] | None, part: str) -> str | None:
+    """The user name in a verified certificate: its common name, or its first alternative name."""
+    if not certificate:
+        return None
+    if part == "san":
+        names = [
+            value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "email", "URI")
+        ]
+        return names[0] if names else None
+    for relative in certificate.get("subject", ()):
+        for key, value in relative:
+            if key == "commonName":
+                return str(value)
+    return None

@@ -1,0 +1,73 @@
+"""Limits of one listener: how many connections, how many at once, how fast; and how fast one client may send.
+
+Rules: 1. Pure: callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive
+the process that listens, since connections do.
+"""
+
+from __future__ import annotations
+
+from gossamer.config import ListenerConfig
+
+__all__ = ["Bucket", "ListenerLimits"]
+
+
+class Bucket:
+    """A token bucket: ``rate`` a second, one second's worth at once."""
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._level = rate
+        self._at: float | None = None
+
+    def take(self, count: float, now: float) -> float:
+        """Take ``count``, into debt if need be; the seconds until the debt is paid."""
+        if self._at is not None:
+            self._level = min(self.rate, self._level + (now - self._at) * self.rate)
+        self._at = now
+        self._level -= count
+        return max(0.0, -self._level / self.rate)
+
+    def admit(self, now: float) -> bool:
+        """Take one if it is there."""
+        if self.take(0, now) or self._level < 1:
+            return False
+        self._level -= 1
+        return True
+
+
+class ListenerLimits:
+    """Who may still come in at one listener."""
+
+    __slots__ = ("_config", "_connects", "connections", "pending")
+
+    def __init__(self, config: ListenerConfig) -> None:
+        self._config = config
+        self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
+        self.connections = 0
+        """Open now, those that are pending too."""
+        self.pending = 0
+        """Not let in yet."""
+
+    def enter(self, now: float) -> str | None:
+        """Count a new connection in; what speaks against it, if anything does."""
+        if self.connections >= self._config.max_connections:
+            return "connections"
+        if self.pending >= self._config.max_pending:
+            return "pending"
+        if self._connects is not None and not self._connects.admit(now):
+            return "connect_rate"
+        self.connections += 1
+        self.pending += 1
+        return None
+
+    def admitted(self) -> None:
+        """One that was pending is let in."""
+        self.pending -= 1
+
+    def leave(self, *, admitted: bool) -> None:
+        """One is gone."""
+        self.connections -= 1
+        if not admitted:
+            self.pending -= 1
