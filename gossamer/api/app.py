@@ -27,6 +27,8 @@ from gossamer.api.model import (
     ForceLeaveRequest,
     Health,
     JoinRequest,
+    KeyRequest,
+    KeysInfo,
     MemberInfo,
     NodeInfo,
     NodeStatus,
@@ -206,6 +208,16 @@ def _orders(view: NodeView) -> APIRouter:
     async def force_leave(order: ForceLeaveRequest) -> Done:
         await view.force_leave(order.name)
         return Done(done=f"{order.name} removed", members=tuple(view.members()))
+
+    @router.get("/keys")
+    async def keys() -> KeysInfo:
+        """The gossip keys of this node by name, the one in use first."""
+        return await view.keys()
+
+    @router.post("/keys")
+    async def change_keys(order: KeyRequest) -> KeysInfo:
+        """Install, use or remove a gossip key on this node."""
+        return await view.keys(order)
 
     return router
 

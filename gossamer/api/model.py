@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from gossamer.supervisor import ProcessNode
 
@@ -21,7 +21,10 @@ __all__ = [
     "Done",
     "ForceLeaveRequest",
     "Health",
+    "HintInfo",
     "JoinRequest",
+    "KeyRequest",
+    "KeysInfo",
     "MemberInfo",
     "Metric",
     "NodeInfo",
@@ -85,6 +88,18 @@ class MemberInfo(Value):
     services: tuple[str, ...] = ()
     started_at: float = 0.0
     local: bool = False
+    hints: tuple[str, ...] = ()
+    """Kinds of the partition hints that name it."""
+
+
+class HintInfo(Value):
+    """A sign that the network, and not a member, is at fault."""
+
+    kind: str
+    at: float
+    text: str
+    """What it means, in words."""
+    evidence: Mapping[str, object]
 
 
 class NodeInfo(Value):
@@ -127,6 +142,8 @@ class NodeStatus(Value):
     ports: Mapping[str, int]
     connections: int = 0
     members: tuple[MemberInfo, ...] = ()
+    hints: tuple[HintInfo, ...] = ()
+    """Partition hints of late, the newest first."""
 
 
 class RouteInfo(Value):
@@ -267,6 +284,22 @@ class ForceLeaveRequest(Value):
     """Whom to remove."""
 
     name: str = Field(min_length=1, max_length=255)
+
+
+class KeyRequest(Value):
+    """What to do with the gossip keys of this node."""
+
+    action: Literal["install", "use", "remove"]
+    key: SecretStr = Field(min_length=8, max_length=1024)
+    """The secret itself for ``install``, 16 characters or more; else the name of an installed key."""
+
+
+class KeysInfo(Value):
+    """Names of the gossip keys of this node; a name does not reveal its key."""
+
+    name: str
+    keys: tuple[str, ...]
+    """The key in use first."""
 
 
 class Done(Value):

@@ -13,6 +13,8 @@ from typing import Protocol
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
+    KeyRequest,
+    KeysInfo,
     MemberInfo,
     Metric,
     NodeInfo,
@@ -77,6 +79,9 @@ class NodeView(Protocol):
 
     async def leave(self) -> None:
         """Leave the cluster in order and live on alone. Raises UsageError if alone already."""
+
+    async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
+        """The gossip keys, after ``order``. Raises UsageError if it makes no sense; no secret is in it."""
 
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good. Raises UsageError if unknown, alive, or this node."""

@@ -1,4 +1,4 @@
-"""``gossamer cluster``: status, join, leave, force-leave."""
+"""``gossamer cluster``: status, join, leave, force-leave, keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.keys import app as keys
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import ago, emit_json, ports_text, print_lines, print_table
 from gossamer.config import format_duration
@@ -14,6 +15,7 @@ from gossamer.config import format_duration
 __all__ = ["app"]
 
 app = typer.Typer(help="Who is in the cluster; join and leave.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
 
 # Joining waits for tables, leaving for the news to spread.
 _PATIENT = 60.0
@@ -32,6 +34,13 @@ def status(api: Api = DEFAULT_API, json: Json = False) -> None:
         f"up {format_duration(int(answer['uptime']))}, {answer['connections']} connections\n"
     )
     _print_members(answer["members"])
+    if answer["hints"]:
+        print_lines("\nSigns of a network fault:")
+        print_table(
+            ["AGO", "KIND", "WHAT IT MEANS"],
+            ([ago(hint["at"]), hint["kind"], hint["text"]] for hint in answer["hints"]),
+            empty="none",
+        )
 
 
 @app.command()

@@ -11,6 +11,9 @@ from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
     ClusterNode,
+    HintInfo,
+    KeyRequest,
+    KeysInfo,
     MemberInfo,
     Metric,
     NodeInfo,
@@ -24,7 +27,8 @@ from gossamer.api.model import (
 )
 from gossamer.config import Endpoint
 from gossamer.discovery import ClusterCommands
-from gossamer.gossip import Member, Status
+from gossamer.errors import UsageError
+from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.node.metrics import metrics_of
@@ -39,8 +43,23 @@ ROUTES = "routes"
 GOSSIP_TIMEOUT = 15.0
 """Seconds a change of membership may take."""
 
+HINTS_FOR = 600.0
+"""Seconds a partition hint is shown."""
+SHORTEST_KEY = 16
+
 StatusWord = Literal["online", "suspect", "offline", "left"]
 _VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+
+
+class ShortKeyError(UsageError):
+    """A gossip key that could be guessed."""
+
+    def __init__(self, *, got: int) -> None:
+        self.got = got
+        super().__init__(
+            f"key: got {got} characters, expected {SHORTEST_KEY} or more; "
+            "make one with `openssl rand -hex 32`"
+        )
 
 
 class View:
@@ -103,10 +122,22 @@ class View:
             ports=node.ports,
             connections=node.broker.stats()["connections"],
             members=tuple(self.members()),
+            hints=tuple(self._hints()),
         )
+
+    def _hints(self) -> Iterator[HintInfo]:
+        since = self._node.clock.wall() - HINTS_FOR
+        for at, hint in reversed(self._node.members.hints):
+            if at >= since:
+                yield HintInfo(kind=hint.kind, at=at, text=explain(hint), evidence=hint.evidence)
 
     def members(self) -> Sequence[MemberInfo]:
         """Every member known, this node first."""
+        named: dict[str, dict[str, None]] = {}
+        for hint in self._hints():
+            for value in hint.evidence.values():
+                for name in value if isinstance(value, list) else [value]:
+                    named.setdefault(str(name), {})[hint.kind] = None
         return [
             MemberInfo(
                 id=m.id,
@@ -122,6 +153,7 @@ class View:
                 services=m.metadata.services,
                 started_at=m.metadata.start_time,
                 local=at == 0,
+                hints=tuple(named.get(m.name, ())),
             )
             for at, m in enumerate(self._node.members.members(include_left=True))
         ]
@@ -232,6 +264,20 @@ class View:
         """Leave the cluster and live on alone."""
         await self._commands.leave()
         self._node.state = "left"
+
+    async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
+        """The gossip keys of this node, after ``order``."""
+        request = Keys("list")
+        if order is not None:
+            text = order.key.get_secret_value()
+            install = order.action == "install"
+            if install and len(text) < SHORTEST_KEY:
+                raise ShortKeyError(got=len(text))
+            request = Keys(order.action, cluster_key(text) if install else text)
+        answer = await self._ask_gossip(request)
+        if isinstance(answer, UsageError):
+            raise answer
+        return KeysInfo(name=self.name, keys=tuple(answer))
 
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good."""

@@ -6,6 +6,9 @@ from gossamer.api import (
     ClientInfo,
     ClusterInfo,
     ClusterNode,
+    HintInfo,
+    KeyRequest,
+    KeysInfo,
     MemberInfo,
     Metric,
     NodeInfo,
@@ -48,6 +51,8 @@ class FakeView:
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)
+        self.hints: tuple[HintInfo, ...] = ()
+        self.key_names = ["0a0a0a0a"]
         self.sessions = [
             ClientInfo(client="sensor-1", connected=True, node=name, address="127.0.0.1:5", version="5.0"),
             ClientInfo(client="board", connected=False, node=name, queued=3),
@@ -76,6 +81,7 @@ class FakeView:
             ports={"mqtt": 1883, "api": 8091},
             connections=1,
             members=tuple(self.known),
+            hints=self.hints,
         )
 
     def members(self):
@@ -157,6 +163,15 @@ class FakeView:
         self.orders.append(("join", tuple(endpoints)))
         if endpoints[0].port == 1:
             raise UnavailableError("nobody answers at 127.0.0.1:1; start a seed or name another endpoint")
+
+    async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
+        if order is not None:
+            self.orders.append((f"keys {order.action}", order.key.get_secret_value()))
+            if order.action == "install":
+                self.key_names.append("0b0b0b0b")
+            elif order.key.get_secret_value() not in self.key_names:
+                raise UsageError(f"keys {order.action}: not installed")
+        return KeysInfo(name=self.name, keys=tuple(self.key_names))
 
     async def leave(self) -> None:
         self.orders.append(("leave", None))

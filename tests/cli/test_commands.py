@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from gossamer import __version__
+from gossamer.api import HintInfo
 from gossamer.cli import ExitCode
 
 
@@ -213,3 +214,23 @@ class TestConfig:
         outcome = run("start", "-c", file)
         assert outcome.code == ExitCode.CONFIG
         assert "'server', perhaps" in outcome.err
+
+
+def test_status_tells_of_network_faults_in_words(ask, served):
+    hint = HintInfo(kind="udp-blocked", at=1.0, text="UDP is blocked on the way", evidence={"member": "n2"})
+    served.view.hints = (hint,)
+    assert "udp-blocked  UDP is blocked on the way" in ask("cluster", "status").out
+    assert ask("cluster", "status", "--json").json["hints"][0]["evidence"] == {"member": "n2"}
+
+
+def test_keys_are_listed_installed_used_and_removed(ask, served, tmp_path):
+    secret = "a" * 32
+    (tmp_path / "key").write_text(secret + "\n")
+    assert "0a0a0a0a" in ask("cluster", "keys", "list").out
+    outcome = ask("cluster", "keys", "install", str(tmp_path / "key"))
+    assert "0b0b0b0b" in outcome.out
+    assert secret not in outcome.out + outcome.err
+    assert ask("cluster", "keys", "use", "0b0b0b0b", "--json").json["keys"] == ["0a0a0a0a", "0b0b0b0b"]
+    assert ask("cluster", "keys", "remove", "0c0c0c0c").code != 0
+    assert served.view.orders[0] == ("keys install", secret)
+    assert ask("cluster", "keys", "install", str(tmp_path / "none")).code == ExitCode.USAGE

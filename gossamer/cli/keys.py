@@ -1,0 +1,118 @@
+"""``gossamer cluster keys``: rotate what gossip is sealed with, without downtime.
+
+Install the new key on every node, then use it on every node, then remove the old one. Every installed key
+opens packets and the one in use seals, so nobody is cut off on the way.
+
+Rules: 1. A key is read from a file or standard input, never from the command line, where others see it.  2.
+It is sent to this machine's own nodes only: the API is not encrypted. ``--all`` names the nodes elsewhere,
+where the command has to be run as well.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.options import Api, Json
+from gossamer.cli.output import emit_json, note, print_table
+from gossamer.errors import GossamerError, UsageError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)
+
+All = Annotated[bool, typer.Option("--all", help="On every node of the cluster that runs on this machine.")]
+KeyName = Annotated[str, typer.Argument(metavar="NAME", help="As `keys list` shows it.")]
+
+
+class KeyFileError(UsageError):
+    """The new key cannot be read."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"key file {path}: {problem}; give a file that holds the key, or - for standard input"
+        )
+
+
+@app.command("list")
+def list_keys(api: Api = DEFAULT_API, json: Json = False, everywhere: All = False) -> None:
+    """Show the names of the installed keys, the one in use first."""
+    _run(api, None, as_json=json, everywhere=everywhere)
+
+
+@app.command()
+def install(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Holds the new key; - is standard input.")],
+    api: Api = DEFAULT_API,
+    json: Json = False,
+    everywhere: All = False,
+) -> None:
+    """Accept packets sealed with a new key."""
+    try:
+        key = (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyFileError(path=file, problem=str(error)) from error
+    _run(api, {"action": "install", "key": key}, as_json=json, everywhere=everywhere)
+
+
+@app.command()
+def use(name: KeyName, api: Api = DEFAULT_API, json: Json = False, everywhere: All = False) -> None:
+    """Seal packets with an installed key from now on."""
+    _run(api, {"action": "use", "key": name}, as_json=json, everywhere=everywhere)
+
+
+@app.command()
+def remove(name: KeyName, api: Api = DEFAULT_API, json: Json = False, everywhere: All = False) -> None:
+    """Reject packets sealed with this key from now on."""
+    _run(api, {"action": "remove", "key": name}, as_json=json, everywhere=everywhere)
+
+
+def _run(api: str, order: dict[str, Any] | None, *, as_json: bool, everywhere: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    missing: dict[str, str] = {}
+    with ApiClient(api) as client:
+        if not everywhere:
+            rows.append(_ask(client, order))
+        else:
+            for node in client.get("/api/v1/nodes"):
+                if node["status"] == "left":
+                    continue
+                if node["link"] != "self" and not _is_here(node["address"]):
+                    missing[node["name"]] = "it is on another machine; run the command there"
+                    continue
+                try:
+                    if node["link"] == "self":
+                        rows.append(_ask(client, order))
+                    else:
+                        with client.node(node["name"]) as peer:
+                            rows.append(_ask(peer, order))
+                except GossamerError as error:
+                    missing[node["name"]] = str(error)
+    if as_json:
+        emit_json({"items": rows, "missing": missing} if everywhere else rows[0])
+    else:
+        print_table(
+            ["NODE", "IN USE", "ALSO INSTALLED"],
+            ([row["name"], row["keys"][0], " ".join(row["keys"][1:])] for row in rows),
+            empty="no node answered",
+        )
+    for name, why in missing.items():
+        note(f"not on {name}: {why}")
+    if missing:
+        raise typer.Exit(1)
+
+
+def _ask(client: ApiClient, order: dict[str, Any] | None) -> dict[str, Any]:
+    path = "/api/v1/cluster/keys"
+    answer: dict[str, Any] = client.get(path) if order is None else client.post(path, order)
+    return answer
+
+
+def _is_here(address: str) -> bool:
+    return ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback
