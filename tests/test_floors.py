@@ -18,6 +18,8 @@ FLOORS = (
     "mqtt",
     "audit",
     "api",
+    "gateway",
+    "client",
     "node",
     "cli",
     "testing",

@@ -10,6 +10,8 @@
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
     ├── discovery        the autocluster loop
+    ├── gateway          Python clients: hidden nodes
+    ├── applications     what the user runs here
     ├── api              HTTP
     └── mqtt             listeners and channels; started last, stopped first
 
@@ -28,7 +30,7 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +45,7 @@ from gossamer.config import Config, cookie_of
 from gossamer.discovery import Autocluster, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
+from gossamer.gateway import gateway_spec
 from gossamer.gossip import (
     GossipServer,
     GossipSettings,
@@ -58,6 +61,7 @@ from gossamer.gossip import (
 from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
 from gossamer.mqtt import Broker, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
+from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.replication import TableLinks
@@ -91,7 +95,7 @@ class NodeFailedError(UnavailableError):
 
 
 class Node:
-    """See the module. ``data_dir`` None keeps nothing on disc."""
+    """See the module. ``data_dir`` None keeps nothing on disc; ``children`` join ``node.applications``."""
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class Node:
         rng: random.Random | None = None,
         transport: LinkTransport | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
+        children: Iterable[ChildSpec] = (),
     ) -> None:
         self.config = config
         self.name = config.node.name
@@ -154,6 +159,7 @@ class Node:
         )
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
+        self._user_children = tuple(children)
         self.api_port = 0
         self.view = View(self)
         self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
@@ -193,7 +199,7 @@ class Node:
             await self._load()
             await self._add(mqtt_spec(self.broker))
             await self._announce()
-        except (StartFailed, UnavailableError) as error:
+        except (StartFailed, UnavailableError, ApplicationError) as error:
             await self._clear()
             if isinstance(error, NodeFailedError):
                 raise
@@ -284,6 +290,8 @@ class Node:
             ),
             ChildSpec("gossip", self._start_gossip),
             ChildSpec("discovery", self._start_discovery),
+            gateway_spec(self.broker, self.distribution),
+            applications_spec(self, config.node.applications, self._user_children),
         ]
         if config.api.enable:
             children.append(ChildSpec("api", self._start_api))

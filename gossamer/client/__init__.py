@@ -1,0 +1,20 @@
+"""Python clients of a cluster: publish, subscribe, and talk to its actors, without being a member."""
+
+from gossamer.client.blocking import BlockingClient, BlockingSubscription
+from gossamer.client.client import Client
+from gossamer.client.errors import NotAttachedError, RefusedError, TargetError
+from gossamer.client.subscription import Delivered, Subscription
+from gossamer.client.targets import Target, targets_of
+
+__all__ = [
+    "BlockingClient",
+    "BlockingSubscription",
+    "Client",
+    "Delivered",
+    "NotAttachedError",
+    "RefusedError",
+    "Subscription",
+    "Target",
+    "TargetError",
+    "targets_of",
+]

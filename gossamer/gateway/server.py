@@ -1,0 +1,225 @@
+"""The gateway of a node: one supervised attachment for each client, between its link and the broker.
+
+::
+
+    gateway (rest_for_one)
+    ├── attachments     dynamic; one process for each client, temporary
+    └── gateway         the registered name that clients call
+
+An attachment lives as long as its client: it watches the client's process, and ends by itself when it hears
+no :class:`~gossamer.gateway.messages.Ping` for :data:`SILENCE` seconds. However it ends, its subscriptions
+end with it. Retained messages are not sent: a subscription begins with what is published after it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gossamer.distribution import Distribution, Event, NodeDown
+from gossamer.errors import GossamerError
+from gossamer.gateway.messages import (
+    GATEWAY,
+    WINDOW,
+    Attach,
+    Deliveries,
+    Find,
+    Gone,
+    Ping,
+    Publish,
+    Refused,
+    Subscribe,
+    Taken,
+    Unsubscribe,
+    Whereabouts,
+)
+from gossamer.gateway.outlet import Outlet
+from gossamer.mqtt import Broker
+from gossamer.routes import SubscriptionOptions
+from gossamer.supervisor import (
+    Caller,
+    ChildSpec,
+    Down,
+    DynamicSupervisor,
+    GenServer,
+    NoReply,
+    Pid,
+    Reason,
+    Reply,
+    Stop,
+    Supervisor,
+    monitor,
+    reply,
+    send_after,
+    trap_exit,
+)
+
+__all__ = ["Gateway", "gateway_spec"]
+
+log = structlog.get_logger(__name__)
+
+ATTACHMENTS = "gateway_attachments"
+SILENCE = 15.0
+"""Seconds without a sign of life after which a client is given up."""
+MAX_CLIENTS = 1000
+MAX_SUBSCRIPTIONS = 1000
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+_CHECK = "check"
+
+
+class Attachment(GenServer):
+    """Serves one client."""
+
+    async def init(self, client: Pid, broker: Broker, distribution: Distribution) -> None:
+        trap_exit()
+        self._client = client
+        self._broker = broker
+        self._distribution = distribution
+        self._outlets: dict[int, Outlet] = {}
+        self._runtime = self.process.runtime
+        self._seen = self._runtime.loop.time()
+        monitor(client)
+        distribution.subscribe(self._event)
+        # Not in terminate, which a kill would skip.
+        self.process.on_release(lambda _: self._release())
+        send_after(SILENCE / 3, self.process.pid, _CHECK)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        self._seen = self._runtime.loop.time()
+        match request:
+            case Ping():
+                return Reply(True)
+            case Publish():
+                return self._publish(request, caller)
+            case Subscribe():
+                return Reply(await self._subscribe(request))
+            case Unsubscribe(number):
+                self._close(number)
+                return Reply(True)
+            case Find(node):
+                return Reply(self._find(node))
+        return Reply(Refused(f"got {type(request).__name__}; expected a message of the gateway"))
+
+    async def handle_cast(self, request: Any) -> None:
+        self._seen = self._runtime.loop.time()
+        if isinstance(request, Taken):
+            outlet = self._outlets.get(request.number)
+            if outlet is not None:
+                outlet.taken(request.count)
+        elif isinstance(request, Publish):
+            try:
+                self._broker.publish(request.topic, request.payload, qos=0, retain=request.retain)
+            except (GossamerError, UnicodeError) as error:
+                log.info("publish_refused", client=str(self._client), error=str(error))
+
+    async def handle_info(self, message: Any) -> Stop | None:
+        if isinstance(message, Down):
+            return Stop("normal")
+        if message == _CHECK:
+            if self._runtime.loop.time() - self._seen > SILENCE:
+                log.warning("client_silent", client=str(self._client), seconds=SILENCE)
+                self._distribution.disconnect(self._client.node, "silent")
+                return Stop("normal")
+            send_after(SILENCE / 3, self.process.pid, _CHECK)
+        return None
+
+    def _publish(self, wanted: Publish, caller: Caller) -> Reply | NoReply:
+        qos = min(max(wanted.qos, 0), 2)
+
+        def safe(done: bool) -> None:
+            reply(caller, True if done else Refused("the link to a node that needs it overflowed"))
+
+        try:
+            self._broker.publish(
+                wanted.topic,
+                wanted.payload,
+                qos=qos,
+                retain=wanted.retain,
+                on_safe=safe if qos else None,
+            )
+        except (GossamerError, UnicodeError) as error:
+            return Reply(Refused(str(error)))
+        return NoReply() if qos else Reply(True)
+
+    async def _subscribe(self, wanted: Subscribe) -> object:
+        if wanted.number in self._outlets:
+            return Refused(f"subscription {wanted.number} is there already")
+        if len(self._outlets) >= MAX_SUBSCRIPTIONS:
+            return Refused(f"one client may have {MAX_SUBSCRIPTIONS} subscriptions")
+        client, me, number = self._client, self.process.pid, wanted.number
+
+        def emit(messages: list[list[object]], dropped: int) -> None:
+            self._runtime.send(client, Deliveries(me, number, messages, dropped))
+
+        outlet = Outlet(
+            emit=emit,
+            soon=self._runtime.loop.call_soon,
+            window=WINDOW,
+            max_queued=self._broker.config.limits.max_queued,
+            max_bytes=MAX_QUEUED_BYTES,
+        )
+        router = self._broker.router
+        options = SubscriptionOptions(qos=min(max(wanted.qos, 0), 2), retain_as_published=True)
+        try:
+            done = router.subscribe(wanted.filter, outlet, options)
+        except GossamerError as error:
+            return Refused(str(error))
+        self._outlets[number] = outlet
+        await router.visible(done.seq)
+        return True
+
+    def _find(self, node: str) -> Whereabouts | None:
+        peer = self._distribution.peers.get(node)
+        if peer is None or peer.hidden or not peer.up:
+            return None
+        return Whereabouts(peer.creation, peer.address[0], peer.address[1])
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, NodeDown):
+            self._runtime.send(self._client, Gone(event.name))
+
+    def _close(self, number: int) -> None:
+        outlet = self._outlets.pop(number, None)
+        if outlet is not None:
+            outlet.closed = True
+            self._broker.router.unsubscribe_all(outlet)
+
+    def _release(self) -> None:
+        self._distribution.unsubscribe(self._event)
+        for number in list(self._outlets):
+            self._close(number)
+
+
+class Gateway(GenServer):
+    """Takes clients in."""
+
+    async def init(self, broker: Broker, distribution: Distribution) -> None:
+        self._parts = (broker, distribution)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply:
+        if not isinstance(request, Attach):
+            return Reply(Refused(f"got {type(request).__name__}; expected an Attach"))
+        start = partial(Attachment.start_link, request.client, *self._parts, label=f"for {request.client}")
+        spec = ChildSpec(f"client {request.client}", start, restart="temporary", shutdown=1.0)
+        try:
+            pid = await DynamicSupervisor.start_child(ATTACHMENTS, spec)
+        except GossamerError as error:
+            return Reply(Refused(str(error)))
+        log.info("client_attached", client=str(request.client))
+        return Reply(pid)
+
+    async def terminate(self, reason: Reason) -> None:
+        log.debug("gateway_ended", reason=str(reason))
+
+
+def gateway_spec(broker: Broker, distribution: Distribution) -> ChildSpec:
+    """The gateway as one child of a node."""
+    attachments = partial(DynamicSupervisor.start_link, max_children=MAX_CLIENTS, name=ATTACHMENTS)
+    children = [
+        ChildSpec("attachments", attachments, type="supervisor"),
+        ChildSpec("gateway", partial(Gateway.start_link, broker, distribution, name=GATEWAY, label=GATEWAY)),
+    ]
+    start = partial(Supervisor.start_link, children, "rest_for_one", label="gateway")
+    return ChildSpec("gateway", start, type="supervisor")
