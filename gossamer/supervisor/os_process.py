@@ -72,11 +72,14 @@ class OsProcess(GenServer):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        pass_fds: Sequence[int] = (),
         grace: float = 5.0,
         ready: str | None = None,
         ready_timeout: float = 30.0,
     ) -> None:
         """Start ``argv``; with ``ready``, wait for a line of output that the pattern is found in.
+
+        ``pass_fds`` are descriptors that it inherits.
 
         Raises:
             StopInit: there is no such program, or it ended or stayed silent before it was ready.
@@ -95,6 +98,7 @@ class OsProcess(GenServer):
             stderr=asyncio.subprocess.STDOUT,
             env=None if env is None else dict(env),
             cwd=cwd,
+            pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
         self.pid = child.pid

@@ -314,8 +314,13 @@ class Process(Entry):
             reason=describe(reason),
             mailbox=len(self.mailbox),
             reductions=self.reductions,
-            traceback="" if error is None else "".join(traceback.format_exception(error)),
+            traceback=_text_of(reason) if error is None else "".join(traceback.format_exception(error)),
         )
+
+
+def _text_of(reason: Reason) -> str:
+    """The traceback that a reason brings along, from another process or another node."""
+    return reason.traceback if isinstance(reason, Crash) else ""
 
 
 def _expire(waiter: asyncio.Future[None]) -> None:

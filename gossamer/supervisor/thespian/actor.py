@@ -1,0 +1,104 @@
+"""ThespianActor: one Thespian actor as one of our processes.
+
+``call`` asks the actor, ``cast`` and ``send`` tell it; values are plain data. It ends when the actor ends,
+with the actor's reason, so a supervisor restarts it like anything else; it is stopped by
+``ActorExitRequest`` and, after ``grace`` seconds, by SIGKILL. State does not outlive a restart.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from gossamer.supervisor.calls import Caller
+from gossamer.supervisor.errors import StopInit
+from gossamer.supervisor.functions import call, cast, trap_exit
+from gossamer.supervisor.genserver import GenServer, NoReply, Stop
+from gossamer.supervisor.thespian.system import ActorEnded, Begin, Finish, Pass, Question
+from gossamer.supervisor.values import NOPROC, Destination, Down, Exit, Pid, Reason
+
+__all__ = ["ThespianActor", "target_of"]
+
+
+def target_of(actor: type | str) -> str:
+    """The name under which the host imports an actor class, ``package.module.Class``.
+
+    A class of the program that was started goes by that program's file.
+    """
+    if isinstance(actor, str):
+        return actor
+    module = actor.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        module = spec.name if spec is not None else Path(str(main.__file__)).stem
+    return f"{module}.{actor.__qualname__}"
+
+
+class ThespianActor(GenServer):
+    """``await ThespianActor.start_link("thespian", Thermostat, name="thermostat")``."""
+
+    async def init(
+        self,
+        system: Destination,
+        actor: type | str,
+        *,
+        ask_timeout: float = 5.0,
+        start_timeout: float = 60.0,
+        grace: float = 4.0,
+    ) -> None:
+        """Create the actor in ``system`` and wait until it is there.
+
+        Raises:
+            StopInit: it is not; the reason is the actor's own.
+        """
+        trap_exit(True)
+        self._ask_timeout, self._grace = ask_timeout, grace
+        found = system if isinstance(system, Pid) else self.process.runtime.whereis(str(system))
+        if found is None:
+            raise StopInit((NOPROC, f"no Thespian system {system}; start it before its actors"))
+        self._system = found
+        self._ended = False
+        outcome = await call(found, Begin(target_of(actor)), timeout=start_timeout)
+        if isinstance(outcome, ActorEnded):
+            raise StopInit(outcome.reason)
+        self._number: int = outcome
+
+    async def handle_call(self, request: Any, caller: Caller) -> NoReply:
+        cast(self._system, Question(self._number, request, self._ask_timeout, caller))
+        return NoReply()
+
+    async def handle_cast(self, request: Any) -> None:
+        cast(self._system, Pass(self._number, request))
+
+    async def handle_info(self, message: Any) -> Stop | None:
+        if isinstance(message, ActorEnded):
+            self._ended = True
+            return Stop(message.reason)
+        if isinstance(message, Exit):
+            if message.source == self._system:
+                self._ended = True
+                return Stop(("thespian_system", message.reason))
+            return None
+        if not isinstance(message, Down):
+            cast(self._system, Pass(self._number, message))
+        return None
+
+    async def terminate(self, reason: Reason) -> None:
+        if self._ended:
+            return
+        cast(self._system, Finish(self._number))
+        if not await self._gone(self._grace):
+            cast(self._system, Finish(self._number, kill=True))
+            await self._gone(self._grace)
+
+    async def _gone(self, seconds: float) -> bool:
+        try:
+            await self.process.receive(
+                seconds,
+                lambda m: isinstance(m, ActorEnded) or (isinstance(m, Exit) and m.source == self._system),
+            )
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,359 @@
+"""The process that a Thespian system lives in: ``python -m gossamer.supervisor.thespian.host FD PORT PATH…``.
+
+A fresh interpreter, so that Thespian may fork: no event loop, no gRPC and no thread was ever here when it
+does. Where Thespian's own ways would break the promises of supervision, the few functions that do are
+replaced, in this process and so in all that it forks:
+
+- The admin stays a child in this process group (Thespian makes a daemon of it), and every process dies with
+  the one that forked it (PR_SET_PDEATHSIG): however the node ends, nothing is left.
+- Sockets bind 127.0.0.1 (Thespian: every address, with unauthenticated pickle on it). What listens is looked
+  at once the system is up; if any of it is not loopback, the host refuses to serve.
+- A port that is taken is refused, and so is an admin that somebody else started (Thespian attaches to it, and
+  with it to the code it was started from).
+- A handler that raises is not run again: the actor reports and ends (Thespian reruns it, then lives on).
+- Whoever reaps an actor reports its exit status.
+
+Each actor has a thread with an endpoint of its own, and a new endpoint after an ask that came to no answer,
+so that an answer can only be that of the question.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME
+from gossamer.supervisor.thespian.wire import (
+    MAX_FRAME,
+    Answer,
+    Ask,
+    BadValueError,
+    Crashed,
+    Create,
+    Created,
+    Deliver,
+    Ended,
+    Forget,
+    FrameToNode,
+    Halt,
+    NotCreated,
+    Started,
+    StopActor,
+    Tell,
+    Up,
+    encode,
+    to_host,
+)
+
+__all__ = ["main", "report"]
+
+CRASH_STATUS = 70
+"""Exit status of an actor whose handler raised; the report says more."""
+ADMIN_GONE = 71
+"""Exit status of the host when the admin ended by itself."""
+REFUSED = 72
+"""Exit status of the host when it may not serve."""
+QUEUE = 1000
+"""Requests that wait for one actor."""
+TRACEBACK = 16 * 1024
+"""Characters of a traceback that are reported."""
+
+_socket: socket.socket | None = None
+
+
+def report(frame: FrameToNode) -> None:
+    """Tell the node something, from any process of the system."""
+    if _socket is not None:
+        try:
+            _socket.send(encode(frame))
+        except (BrokenPipeError, ConnectionResetError):
+            # The node is gone, and the signal that ends this process is under way.
+            os._exit(CRASH_STATUS)
+
+
+def _refuse(why: str) -> None:
+    sys.stderr.write(f"refused: {why}\n")
+    sys.stderr.flush()
+    os._exit(REFUSED)
+
+
+def _die_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(CRASH_STATUS)
+
+
+def _change_thespian() -> None:
+    """See the module."""
+    from thespian.system import actorManager, multiprocCommon
+    from thespian.system.transport import IPBase
+
+    # Every fork of this process and of its children.
+    parents: list[int] = []
+    os.register_at_fork(
+        before=lambda: parents.__setitem__(slice(None), [os.getpid()]),
+        after_in_child=lambda: _die_with(parents[0]),
+    )
+
+    IPBase.IPActorAddress.bindArgs = property(lambda self: (("127.0.0.1", self.bindname[1]),))
+
+    start_admin = multiprocCommon.startAdmin
+
+    def start_admin_here(*args: Any) -> None:
+        fork, setsid = os.fork, os.setsid
+
+        def stay() -> int:
+            os.fork, os.setsid = fork, setsid
+            return 0
+
+        os.fork, os.setsid = stay, lambda: None
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        start_admin(*args)
+
+    multiprocCommon.startAdmin = start_admin_here
+
+    system_base = multiprocCommon.multiprocessCommon
+    begin = system_base._startAdmin
+
+    def begin_and_note(self: Any, *args: Any) -> None:
+        _started.append(True)
+        begin(self, *args)
+
+    system_base._startAdmin = begin_and_note
+
+    alive = multiprocCommon.MultiProcReplicator._checkChildLiveness
+
+    def alive_or_reported(info: Any) -> bool:
+        living: bool = alive(info)
+        if not living and not getattr(info, "reported", False):
+            info.reported = True
+            address = getattr(info, "childRealAddr", info.childAddr)
+            if info.childClass != "logger":
+                report(Ended(str(address), _name_of(info.childClass), info.childProc.exitcode or 0))
+        return living
+
+    multiprocCommon.MultiProcReplicator._checkChildLiveness = staticmethod(alive_or_reported)
+
+    manager = actorManager.ActorManager
+    create_instance = manager._createInstance
+
+    def create_guarded(self: Any) -> None:
+        address, of = str(self.transport.myAddress), _name_of(self._actorClass)
+        make = actorManager.withPossibleInitArgs
+
+        class Reporting(make):  # type: ignore[misc, valid-type]
+            def create(self, actor: Any) -> Any:
+                try:
+                    return super().create(actor)
+                except Exception as error:
+                    # Thespian ends the process after this, once it has told the admin that there is one.
+                    _report_crash(address, of, error)
+                    raise
+
+        actorManager.withPossibleInitArgs = Reporting
+        create_instance(self)
+        if self.actorInst is None:
+            return
+        receive = self.actorInst.receiveMessage
+
+        def once(message: Any, sender: Any) -> Any:
+            try:
+                return receive(message, sender)
+            except Exception as error:  # noqa: BLE001 - it is reported and ends the process
+                _report_crash(address, of, error)
+                os._exit(CRASH_STATUS)
+
+        self.actorInst.receiveMessage = once
+        report(Started(address, os.getpid(), of))
+
+    manager._createInstance = create_guarded
+
+
+_started: list[bool] = []
+
+
+def _name_of(actor: object) -> str:
+    return str(getattr(actor, "__name__", actor)).rpartition(".")[-1]
+
+
+def _report_crash(address: str, of: str, error: Exception) -> None:
+    text = "".join(traceback.format_exception(error))[-TRACEBACK:]
+    report(Crashed(address, of, type(error).__qualname__, str(error)[:TRACEBACK], text))
+
+
+def _exposed() -> list[str]:
+    """What this process group listens on that is not loopback."""
+    listening: dict[str, str] = {}
+    for table, loopback in (("tcp", "0100007F"), ("tcp6", "00000000000000000000000001000000")):
+        path = Path("/proc/net") / table
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            fields = line.split()
+            if fields[3] == "0A" and fields[1].split(":")[0] != loopback:
+                listening[f"socket:[{fields[9]}]"] = fields[1]
+    found = []
+    for directory in Path("/proc").iterdir():
+        try:
+            if directory.name.isdigit() and os.getpgid(int(directory.name)) == os.getpgid(0):
+                held = [str(descriptor.readlink()) for descriptor in (directory / "fd").iterdir()]
+                found += [listening[inode] for inode in held if inode in listening]
+        except OSError:
+            # It ended while it was looked at.
+            continue
+    return found
+
+
+class _Desk:
+    """One actor's requests, one after another, on an endpoint of its own."""
+
+    def __init__(self, system: Any, actor: int, target: str) -> None:
+        self._system = system
+        self._actor = actor
+        self._target = target
+        self._requests: queue.Queue[Tell | Ask | StopActor] = queue.Queue(QUEUE)
+        self._thread = threading.Thread(target=self._serve, name=f"actor {actor}", daemon=True)
+        self._thread.start()
+
+    def put(self, request: Tell | Ask | StopActor) -> None:
+        try:
+            self._requests.put_nowait(request)
+        except queue.Full:
+            if isinstance(request, Ask):
+                report(Answer(request.call, None, f"{QUEUE} requests wait for this actor already"))
+
+    def _serve(self) -> None:
+        from thespian.actors import ActorExitRequest
+
+        address: Any = None
+        while True:
+            with self._system.private() as endpoint:
+                if address is None:
+                    try:
+                        address = endpoint.createActor(self._target)
+                    except Exception as error:  # noqa: BLE001 - whatever it is, the starter hears of it
+                        report(NotCreated(self._actor, f"{type(error).__qualname__}: {error}"))
+                        return
+                    report(Created(self._actor, str(address)))
+                while True:
+                    request = self._requests.get()
+                    if isinstance(request, Ask):
+                        if not _answer(endpoint, address, request):
+                            break
+                    elif isinstance(request, Tell):
+                        endpoint.tell(address, request.value)
+                    else:
+                        endpoint.tell(address, ActorExitRequest())
+                        return
+
+
+def _answer(endpoint: Any, address: Any, request: Ask) -> bool:
+    """Ask and report; False when a late answer may still come to this endpoint."""
+    value = endpoint.ask(address, request.value, timedelta(seconds=request.timeout))
+    if value is None:
+        report(Answer(request.call, None, f"no answer within {request.timeout:g} s"))
+        return False
+    try:
+        report(Answer(request.call, value, None))
+    except BadValueError as error:
+        report(Answer(request.call, None, str(error)))
+    return True
+
+
+def _watch_admin() -> Callable[[int], None]:
+    """Reap children of this process; its only one is the admin."""
+    host = os.getpid()
+    expected: list[bool] = []
+
+    def died(number: int, frame: object) -> None:
+        if os.getpid() != host:
+            return
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid and not expected:
+            os._exit(ADMIN_GONE)
+
+    signal.signal(signal.SIGCHLD, died)
+    return lambda _: expected.append(True)
+
+
+def _free_port(wanted: int) -> int:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            _refuse(f"admin port {wanted}: {error.strerror}; an actor system of before may run there")
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _serve(connection: socket.socket, system: Any) -> None:
+    desks: dict[int, _Desk] = {}
+    bridge: Any = None
+    while packet := connection.recv(2 * MAX_FRAME):
+        frame = to_host(packet)
+        if isinstance(frame, Create):
+            desks[frame.actor] = _Desk(system, frame.actor, frame.target)
+        elif isinstance(frame, Tell | Ask | StopActor):
+            desk = desks.pop(frame.actor, None) if isinstance(frame, StopActor) else desks.get(frame.actor)
+            if desk is not None:
+                desk.put(frame)
+        elif isinstance(frame, Deliver | Forget):
+            if bridge is None:
+                bridge = system.createActor(BRIDGE, globalName=BRIDGE_NAME)
+            system.tell(bridge, frame)
+        elif isinstance(frame, Halt):
+            return
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the node says halt or is gone."""
+    global _socket
+    descriptor, wanted, *paths = arguments
+    sys.path[:0] = [path for path in paths if path not in sys.path]
+    os.environ["THESPIAN_BASE_IPADDR"] = "127.0.0.1"
+    os.environ["THESPLOG_FILE_MAXSIZE"] = "0"
+    connection = socket.socket(fileno=int(descriptor))
+    # Of one module, whatever name this one was started under.
+    from gossamer.supervisor.thespian import host
+
+    host._socket = _socket = connection
+    host._change_thespian()
+    from thespian.actors import ActorSystem
+
+    port = _free_port(int(wanted))
+    halting = _watch_admin()
+    system = ActorSystem(
+        "multiprocTCPBase",
+        {"Admin Port": port, "Process Startup Method": "fork"},
+        logDefs={
+            "version": 1,
+            "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
+            "handlers": {"out": {"class": "logging.StreamHandler", "formatter": "plain"}},
+            "root": {"level": "WARNING", "handlers": ["out"]},
+        },
+        transientUnique=False,
+    )
+    if not host._started:
+        _refuse(f"an admin that was there before answers at port {port}")
+    if exposed := _exposed():
+        _refuse(f"sockets are open to the network: {exposed}")
+    report(Up(port))
+    _serve(connection, system)
+    halting(0)
+    system.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,422 @@
+"""ThespianSystem: one Thespian actor system, in processes of its own, as one of our processes.
+
+Rules: 1. It ends when the host of the system ends, and the other way round; nothing of the system is left
+then.  2. How an actor ended is told to whoever started it, with the actor's own reason where it could give
+one.  3. What actors publish and subscribe goes through the ``MessagePort`` that the system was given.  4.
+What waits for the host is bounded; deliveries that find no room are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.calls import Caller
+from gossamer.supervisor.errors import StopInit
+from gossamer.supervisor.functions import exit as send_exit
+from gossamer.supervisor.functions import self_pid, send, trap_exit
+from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.os_process import OsProcess
+from gossamer.supervisor.port import guarded
+from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe
+from gossamer.supervisor.thespian.wire import (
+    MAX_FRAME,
+    Answer,
+    Ask,
+    BadValueError,
+    Crashed,
+    Create,
+    Created,
+    Deliver,
+    Ended,
+    Forget,
+    FrameToHost,
+    FrameToNode,
+    Halt,
+    NotCreated,
+    Published,
+    Started,
+    StopActor,
+    Subscribed,
+    Tell,
+    Unsubscribed,
+    Up,
+    encode,
+    to_node,
+)
+from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reason
+
+__all__ = ["ActorEnded", "Begin", "Finish", "Pass", "Question", "ThespianSystem"]
+
+log = structlog.get_logger(__name__)
+
+BACKLOG = 1000
+"""Frames that wait for the host."""
+STRAY = 1000
+"""Reasons kept of actors that nobody asked for (children of actors)."""
+
+
+class Begin(Struct, frozen=True):
+    """Create an actor for the calling process; the answer is its number, or its ``ActorEnded``."""
+
+    target: str
+
+
+class Question(Struct, frozen=True):
+    """Ask an actor; its answer goes to ``caller``."""
+
+    actor: int
+    value: Any
+    timeout: float
+    caller: Caller
+
+
+class Pass(Struct, frozen=True):
+    """Tell an actor."""
+
+    actor: int
+    value: Any
+
+
+class Finish(Struct, frozen=True):
+    """Let an actor end, or kill it."""
+
+    actor: int
+    kill: bool = False
+
+
+class ActorEnded(Struct, frozen=True):
+    """What the process that stands for an actor is told of its end."""
+
+    reason: Reason
+
+
+class _Actor:
+    __slots__ = ("address", "number", "owner", "starter")
+
+    def __init__(self, number: int, owner: Pid, starter: Caller | None) -> None:
+        self.number = number
+        self.owner = owner
+        self.starter = starter
+        self.address: str | None = None
+
+
+class ThespianSystem(GenServer):
+    """``await ThespianSystem.start_link(broker=port, name="thespian")``; actors are ``ThespianActor``."""
+
+    kind = "supervisor"
+
+    admin_port: int
+    """Where the admin listens, on 127.0.0.1."""
+    dropped: int
+    """Deliveries that found no room."""
+
+    async def init(
+        self,
+        *,
+        broker: MessagePort | None = None,
+        port: int = 0,
+        path: Sequence[str | Path] | None = None,
+        start_timeout: float = 30.0,
+        grace: float = 5.0,
+    ) -> None:
+        """Start the system; ``port`` 0 takes a free one, ``path`` is where actors are imported from.
+
+        Raises:
+            StopInit: Thespian is not installed, the port is taken, or the system is not up in time.
+        """
+        trap_exit(True)
+        if importlib.util.find_spec("thespian") is None:
+            raise StopInit(("no_thespian", "install gossamer[thespian]"))
+        self._broker, self._grace = broker, grace
+        self.dropped = 0
+        self._actors: dict[int, _Actor] = {}
+        self._by_owner: dict[Pid, _Actor] = {}
+        self._by_address: dict[str, _Actor] = {}
+        self._pids: dict[str, int] = {}
+        self._reasons: dict[str, Reason] = {}
+        self._ended: dict[str, Reason] = {}
+        self._questions: dict[int, Caller] = {}
+        self._subscriptions: dict[tuple[str, str], Callable[[], None]] = {}
+        self._backlog: deque[bytes] = deque()
+        self._next = 0
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        loop = self.process.loop
+        self.process.on_release(lambda _entry: self._let_go())
+        with theirs:
+            places = [*map(str, path or ()), *sys.path]
+            self._host = await OsProcess.start_link(
+                [
+                    *(sys.executable, "-m", "gossamer.supervisor.thespian.host"),
+                    *(str(theirs.fileno()), str(port), *places),
+                ],
+                pass_fds=[theirs.fileno()],
+                grace=1.0,
+                label=f"{self.process.label} host",
+            )
+        loop.add_reader(self._socket, guarded(self._readable))
+        try:
+            first = await self.process.receive(start_timeout, lambda m: isinstance(m, Up | Exit))
+        except TimeoutError:
+            raise StopInit(("timeout", f"no actor system within {start_timeout:g} s")) from None
+        if isinstance(first, Exit):
+            raise StopInit(("thespian_host", first.reason))
+        self.admin_port = first.port
+        log.info("thespian_up", admin_port=first.port)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
+        if isinstance(request, Begin) and caller.pid is not None:
+            self._next += 1
+            actor = _Actor(self._next, caller.pid, caller)
+            self._actors[actor.number] = self._by_owner[caller.pid] = actor
+            self.process.link(caller.pid)
+            self._write(Create(actor.number, request.target))
+            return NoReply()
+        return await super().handle_call(request, caller)
+
+    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+        if isinstance(request, Question):
+            self._next += 1
+            self._questions[self._next] = request.caller
+            try:
+                room = self._write(Ask(request.actor, self._next, request.value, request.timeout))
+            except BadValueError as error:
+                room = False
+                self._questions.pop(self._next)
+                request.caller.fail(("bad_value", str(error)))
+            if not room and self._questions.pop(self._next, None) is not None:
+                request.caller.fail(("overload", f"{BACKLOG} requests wait for the actor system"))
+        elif isinstance(request, Pass):
+            try:
+                self._write(Tell(request.actor, request.value))
+            except BadValueError as error:
+                log.error("message_dropped", system=self.process.label, error=str(error))
+        elif isinstance(request, Finish):
+            actor = self._actors.get(request.actor)
+            if actor is not None:
+                if request.kill:
+                    self._kill(actor)
+                else:
+                    self._write(StopActor(actor.number))
+        else:
+            return await super().handle_cast(request)
+        return None
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        if isinstance(message, Exit):
+            if message.source == self._host:
+                return Stop(("thespian_host", message.reason))
+            actor = self._by_owner.get(message.source)
+            if actor is not None:
+                self._kill(actor)
+            return None
+        return await super().handle_info(message)
+
+    async def terminate(self, reason: Reason) -> None:
+        runtime = self.process.runtime
+        if runtime.alive(self._host):
+            self._write(Halt())
+            try:
+                await self.process.receive(
+                    self._grace, lambda m: isinstance(m, Exit) and m.source == self._host
+                )
+            except TimeoutError:
+                log.warning("thespian_shutdown_timeout", system=self.process.label, grace=self._grace)
+                ended = runtime.join(self._host)
+                send_exit(self._host, SHUTDOWN)
+                await ended
+
+    # What comes from the system.
+
+    def _readable(self) -> None:
+        for _ in range(64):
+            try:
+                packet = self._socket.recv(2 * MAX_FRAME)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                # The host is gone, and its process says how.
+                self.process.loop.remove_reader(self._socket)
+                return
+            try:
+                self._take(to_node(packet))
+            except msgspec.MsgspecError as error:
+                log.error("bad_frame", system=self.process.label, error=str(error))
+
+    def _take(self, frame: FrameToNode) -> None:
+        if isinstance(frame, Answer):
+            caller = self._questions.pop(frame.call, None)
+            if caller is not None:
+                if frame.failure is None:
+                    caller.answer(frame.value)
+                else:
+                    caller.fail(("no_answer", frame.failure))
+        elif isinstance(frame, Created | Started | NotCreated):
+            self._begun(frame)
+        elif isinstance(frame, Crashed):
+            self._reasons[frame.address] = Crash(frame.error, frame.message, frame.traceback)
+        elif isinstance(frame, Ended):
+            self._note_end(frame)
+        elif isinstance(frame, Up):
+            send(self_pid(), frame)
+        else:
+            self._messages(frame)
+
+    def _begun(self, frame: Created | Started | NotCreated) -> None:
+        if isinstance(frame, Started):
+            self._pids[frame.address] = frame.pid
+            actor = self._by_address.get(frame.address)
+        else:
+            actor = self._actors.get(frame.actor)
+            if actor is not None and isinstance(frame, NotCreated):
+                self._over(actor, ("not_created", frame.reason))
+                return
+            if actor is not None and isinstance(frame, Created):
+                actor.address = frame.address
+                self._by_address[frame.address] = actor
+                if frame.address in self._ended:
+                    self._over(actor, self._ended.pop(frame.address))
+                    return
+        if actor is None or actor.address not in self._pids:
+            return
+        starter, actor.starter = actor.starter, None
+        if starter is not None:
+            starter.answer(actor.number)
+        if actor.owner not in self._by_owner:
+            # Whoever wanted it ended meanwhile.
+            self._kill(actor)
+
+    def _note_end(self, frame: Ended) -> None:
+        self._pids.pop(frame.address, None)
+        reason = self._reasons.pop(frame.address, None)
+        if reason is None:
+            reason = _reason(frame.status)
+        for key in [key for key in self._subscriptions if key[0] == frame.address]:
+            self._subscriptions.pop(key)()
+            self._write(Forget(frame.address))
+        actor = self._by_address.get(frame.address)
+        if actor is not None:
+            self._over(actor, reason)
+            return
+        if len(self._ended) >= STRAY:
+            del self._ended[next(iter(self._ended))]
+        self._ended[frame.address] = reason
+        if reason != NORMAL:
+            log.error(
+                "thespian_child_ended",
+                system=self.process.label,
+                actor=frame.of,
+                reason=str(reason),
+                traceback=reason.traceback if isinstance(reason, Crash) else "",
+            )
+
+    def _over(self, actor: _Actor, reason: Reason) -> None:
+        del self._actors[actor.number]
+        self._by_owner.pop(actor.owner, None)
+        if actor.address is not None:
+            self._by_address.pop(actor.address, None)
+        self.process.unlink(actor.owner)
+        if actor.starter is not None:
+            actor.starter.answer(ActorEnded(reason))
+        else:
+            send(actor.owner, ActorEnded(reason))
+
+    def _kill(self, actor: _Actor) -> None:
+        pid = self._pids.get(actor.address or "")
+        if pid is not None:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._by_owner.pop(actor.owner, None)
+
+    # The broker.
+
+    def _messages(self, frame: Published | Subscribed | Unsubscribed) -> None:
+        if self._broker is None:
+            log.warning("no_broker", system=self.process.label, advice="start it with broker=")
+            return
+        try:
+            if isinstance(frame, Published):
+                self._broker.publish(Publish(frame.topic, frame.payload, frame.qos, frame.retain))
+                return
+            ended = self._subscriptions.pop((frame.address, frame.filter), None)
+            if ended is not None:
+                ended()
+            if isinstance(frame, Subscribed) and frame.address in self._pids:
+                address = frame.address
+                self._subscriptions[address, frame.filter] = self._broker.subscribe(
+                    Subscribe(frame.filter, frame.qos), lambda message: self._deliver(address, message)
+                )
+        except Exception as error:  # noqa: BLE001 - an actor's bad request must not end the system
+            log.error("message_refused", system=self.process.label, error=str(error))
+
+    def _deliver(self, address: str, message: Delivered) -> None:
+        try:
+            room = self._write(Deliver(address, message.topic, message.payload, message.qos, message.retain))
+        except BadValueError:
+            room = False
+        if not room:
+            if not self.dropped:
+                log.warning("deliveries_dropped", system=self.process.label, bound=BACKLOG)
+            self.dropped += 1
+
+    # What goes to the system.
+
+    def _write(self, frame: FrameToHost) -> bool:
+        packet = encode(frame)
+        if self._backlog:
+            if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
+                return False
+            self._backlog.append(packet)
+            return True
+        try:
+            self._socket.send(packet)
+        except BlockingIOError:
+            self._backlog.append(packet)
+            self.process.loop.add_writer(self._socket, guarded(self._writable, entry=self.process))
+        except OSError:
+            return False
+        return True
+
+    def _writable(self) -> None:
+        while self._backlog:
+            try:
+                self._socket.send(self._backlog[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._backlog.clear()
+                break
+            self._backlog.popleft()
+        self.process.loop.remove_writer(self._socket)
+
+    def _let_go(self) -> None:
+        self.process.loop.remove_reader(self._socket)
+        self.process.loop.remove_writer(self._socket)
+        self._socket.close()
+        for cancel in self._subscriptions.values():
+            cancel()
+        self._subscriptions.clear()
+
+
+def _reason(status: int) -> Reason:
+    if status == 0:
+        return NORMAL
+    if status > 0:
+        return ("exit_status", status)
+    return ("signal", signal.Signals(-status).name)
