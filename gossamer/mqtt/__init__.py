@@ -6,6 +6,7 @@ without either.
 
 from gossamer.mqtt.auth import Authenticator, Chain, Login, NobodyElse, Verdict
 from gossamer.mqtt.broker import Broker, ClientInfo
+from gossamer.mqtt.cluster import MqttCluster
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.listener import ListenError, mqtt_spec
@@ -13,16 +14,19 @@ from gossamer.mqtt.message import Message
 from gossamer.mqtt.passwords import PasswordFile, set_password
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.retained_cluster import ClusterRetained
 
 __all__ = [
     "Authenticator",
     "Broker",
     "Chain",
     "ClientInfo",
+    "ClusterRetained",
     "Framer",
     "ListenError",
     "Login",
     "Message",
+    "MqttCluster",
     "MqttProtocolError",
     "NobodyElse",
     "PasswordFile",

@@ -36,6 +36,7 @@ from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessions import SessionTable
 from gossamer.mqtt.wheel import Wheel
+from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
 from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import Runtime
@@ -43,6 +44,9 @@ from gossamer.supervisor import Runtime
 __all__ = ["Broker", "ClientInfo"]
 
 log = structlog.get_logger(__name__)
+
+WILL_GRACE = 5.0
+"""Seconds that a node may be down before others publish the wills of its clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,13 @@ class Broker:
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
             now=clock.monotonic,
         )
+        self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
         self.table = SessionTable(
             hub=self.hub,
             wheel=self.wheel,
             router=router,
             publish=self.route,
+            wills=self.wills,
             max_expiry=int(limits.max_session_expiry),
             max_queued=limits.max_queued,
         )
@@ -348,6 +354,7 @@ class Broker:
         if present and session.shape != shape:
             self.table.forget_plans()
         channel.will = packet.will
+        self.table.leave_will(client_id, packet.will, session.expiry)
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
         if channel.deadline is not None:
@@ -428,6 +435,10 @@ class Broker:
             subscribed(channel, suback, retained)
 
     # Looking in.
+
+    def _is_connected(self, client_id: str) -> bool:
+        session = self.sessions.get(client_id)
+        return session is not None and session.channel is not None
 
     def tick(self) -> None:
         """What is due: keep alive, connect timeouts, wills, expiry. Call it about once a second."""

@@ -12,7 +12,7 @@ sent when it comes; nothing else waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +23,7 @@ from gossamer.mqtt.topic_tree import TopicTree
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
 
-__all__ = ["LocalRetained", "Retained", "RetainedDelivery"]
+__all__ = ["Fetch", "LocalRetained", "Retained", "RetainedDelivery"]
 
 STEP = 200
 """Messages a turn."""
@@ -31,6 +31,9 @@ PATIENCE = 0.05
 """Seconds between looks at a client that does not take what it is sent."""
 FETCHES = 16
 """How many are fetched from other nodes at the same time, for one subscriber."""
+
+Fetch = Callable[[], Awaitable[Message | None]]
+"""Brings a message that is on another node."""
 
 Wanted = list[tuple[str, int, tuple[int, ...]]]
 """Filter, QoS and subscription identifiers."""
@@ -48,7 +51,7 @@ class Retained(Protocol):
     def topics(self, topic_filter: str) -> Iterator[str]:
         """The topics that match, in no order; the store may change meanwhile."""
 
-    def get(self, topic: str) -> Message | Awaitable[Message | None] | None:
+    def get(self, topic: str) -> Message | Fetch | None:
         """The message of a topic, or where it is elsewhere, what brings it."""
 
     def __len__(self) -> int: ...
@@ -138,7 +141,7 @@ class RetainedDelivery:
             for topic, qos, identifiers in waiting:
                 message = self._store.get(topic)
                 if message is not None and not isinstance(message, Message):
-                    message = await message
+                    message = await message()
                 channel = self._channel
                 if not channel.is_up:
                     return

@@ -20,6 +20,7 @@ import structlog
 
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
+from gossamer.mqtt.ingest import record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Will
 from gossamer.mqtt.ports import RouterLike
@@ -27,6 +28,7 @@ from gossamer.mqtt.properties import NONE
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.wheel import Wheel
+from gossamer.mqtt.wills import Wills
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
@@ -49,6 +51,7 @@ class SessionTable:
         wheel: Wheel,
         router: RouterLike,
         publish: Callable[[Message], object],
+        wills: Wills,
         max_expiry: int,
         max_queued: int,
     ) -> None:
@@ -58,6 +61,7 @@ class SessionTable:
         self._wheel = wheel
         self._router = router
         self._publish = publish
+        self._wills = wills
         self._max_queued = max_queued
 
     def open(self, client_id: str, *, clean: bool) -> tuple[Session, bool]:
@@ -113,6 +117,8 @@ class SessionTable:
                 )
             else:
                 self._send_will(will)
+        if session.will_due is None:
+            self._wills.release(session.client_id)
         if not session.expiry:
             self.end(session)
         elif session.expiry != NEVER:
@@ -123,13 +129,22 @@ class SessionTable:
         if session.will_due is will:
             session.will_due = None
             self._send_will(will)
+            self._wills.release(session.client_id)
 
-    def _send_will(self, will: Will) -> None:
+    def leave_will(self, client_id: str, will: Will | None, expiry: int) -> None:
+        """A client is connected and left ``will``: other nodes are to know it."""
+        if will is None:
+            self._wills.release(client_id)
+            return
+        record = record_of(self._message(will), self._hub.now())
+        self._wills.hold(client_id, record, min(will.properties.will_delay or 0, expiry))
+
+    def _message(self, will: Will) -> Message:
         properties = will.properties
         if properties.will_delay is not None:
             properties = msgspec.structs.replace(properties, will_delay=None)
         expiry = properties.message_expiry
-        message = Message(
+        return Message(
             will.topic,
             will.payload,
             qos=will.qos,
@@ -137,6 +152,9 @@ class SessionTable:
             properties=NONE if properties == NONE else properties,
             expires_at=None if expiry is None else self._hub.now() + expiry,
         )
+
+    def _send_will(self, will: Will) -> None:
+        message = self._message(will)
         try:
             self._publish(message)
         except MqttProtocolError as error:
@@ -160,3 +178,4 @@ class SessionTable:
             session.subscriptions.clear()
         if will is not None:
             self._send_will(will)
+            self._wills.release(session.client_id)

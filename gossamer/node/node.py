@@ -7,6 +7,7 @@
     ├── remote           processes of other nodes: signals, rpc, process groups
     ├── mnesia_like      tables: disc, replicator
     ├── routes           the owner of the route table and its index
+    ├── mqtt_cluster     what brokers share: retained messages, wills
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
     ├── discovery        the autocluster loop
@@ -59,7 +60,7 @@ from gossamer.gossip import (
     cluster_key,
 )
 from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
-from gossamer.mqtt import Broker, mqtt_spec
+from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
@@ -144,10 +145,19 @@ class Node:
             link=TableLinks(self.distribution),
             disc=None if data_dir is None else Disc(data_dir / "tables.db"),
         )
+        self._on_disc = data_dir is not None
         self.router = Router(
             self.name,
             limits=TopicLimits(max_levels=config.mqtt.limits.max_topic_levels),
             visible_timeout=config.mqtt.limits.subscribe_wait,
+        )
+        self._retained = ClusterRetained(
+            node=self.name,
+            creation=creation,
+            clock=self.clock,
+            runtime=self.runtime,
+            threshold=config.mqtt.retained.threshold,
+            limit=config.mqtt.retained.max_messages,
         )
         self.broker = Broker(
             self.router,
@@ -156,6 +166,7 @@ class Node:
             config=config.mqtt,
             runtime=self.runtime,
             rng=self.rng,
+            retained=self._retained,
         )
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
@@ -276,6 +287,7 @@ class Node:
             remote_services(self.distribution, functions=self.functions),
             self.store.child_spec(),
             ChildSpec("routes", self._start_routes),
+            ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
             ChildSpec(
                 "membership",
                 partial(
@@ -302,6 +314,18 @@ class Node:
         table = await self.store.create_table(ROUTES, replication="owned")
         return await RouteOwner.start_link(
             self.router, table, self.distribution, name="routes", label="routes"
+        )
+
+    async def _start_mqtt_cluster(self) -> Pid:
+        return await MqttCluster.start_link(
+            self.broker,
+            self._retained,
+            self.store,
+            self.distribution,
+            self.functions,
+            disc=self._on_disc,
+            name="mqtt_cluster",
+            label="mqtt_cluster",
         )
 
     async def _start_gossip(self) -> Pid:

@@ -1,0 +1,143 @@
+"""What the broker shares with the brokers of other nodes, and the process that looks after it.
+
+It makes the tables, gives them to the stores that work on them, hears of nodes that come and go, and does
+what is due. The stores belong to the broker and outlive it: a restart makes nobody forget anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from gossamer.distribution import Distribution, NodeDown, NodeUp
+from gossamer.distribution import rpc as remote
+from gossamer.errors import GossamerError
+from gossamer.mnesia_like import LocalTable, Store
+from gossamer.mqtt.broker import Broker
+from gossamer.mqtt.ingest import read_record
+from gossamer.mqtt.retained_bodies import Bodies
+from gossamer.mqtt.retained_cluster import ClusterRetained
+from gossamer.supervisor import GenServer, self_pid, send_after, spawn
+
+__all__ = ["MqttCluster"]
+
+log = structlog.get_logger(__name__)
+
+TICK = 1.0
+_TICK = "mqtt_cluster_tick"
+_KEEP = "mqtt.retained_keep"
+_FETCH = "mqtt.retained_fetch"
+
+
+class _Links:
+    """Other nodes, by remote calls; see ``retained_bodies.Links``."""
+
+    def __init__(self, distribution: Distribution, timeout: float) -> None:
+        self._distribution = distribution
+        self._timeout = timeout
+
+    def nodes(self) -> list[str]:
+        return self._distribution.nodes()
+
+    async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
+        result = await remote.call(node, _KEEP, topic, tag, record, timeout=self._timeout)
+        return isinstance(result, remote.Returned) and result.value is True
+
+    async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
+        result = await remote.call(node, _FETCH, topic, tag, timeout=self._timeout)
+        value = result.value if isinstance(result, remote.Returned) else None
+        return value if isinstance(value, bytes) else None
+
+
+class MqttCluster(GenServer):
+    """See the module. ``disc``: whether what is retained survives on disc."""
+
+    async def init(
+        self,
+        broker: Broker,
+        retained: ClusterRetained,
+        store: Store,
+        distribution: Distribution,
+        functions: dict[str, Callable[..., Any]],
+        *,
+        disc: bool,
+    ) -> None:
+        self._broker = broker
+        self._retained = retained
+        self._ticks = 0
+        config = broker.config.retained
+        storage = "disc_copies" if disc else "ram_copies"
+        index = await store.create_table("retained", replication="shared", storage=storage)
+        copies = await store.create_table("retained_copies", replication="owned")
+        on_disc: LocalTable | None = None
+        if disc:
+            on_disc = await store.create_table("retained_bodies", storage=storage)
+        self._bodies = Bodies(
+            node=distribution.runtime.node,
+            copies=config.copies,
+            links=_Links(distribution, config.fetch_timeout),
+            table=copies,
+            disc=on_disc,
+            current=retained.current,
+            now=broker.hub.now,
+        )
+        if retained.bodies is not None:
+            self._bodies.held.update(retained.bodies.held)
+        elif on_disc is not None:
+            self._bodies.restore(dict(on_disc.rows()))
+        retained.attach(index, self._bodies)
+        functions[_KEEP] = self._keep
+        functions[_FETCH] = self._fetch
+
+        wills = broker.wills
+        wills.table = table = await store.create_table("wills", replication="owned")
+        table.subscribe_batches(lambda change: wills.adopted(change.owner, change.written))
+        distribution.subscribe(self_pid())
+        for name in distribution.nodes():
+            wills.node_up(name, distribution.creation_of(name) or 0)
+        send_after(TICK, self_pid(), _TICK)
+
+    async def handle_info(self, message: Any) -> None:
+        wills = self._broker.wills
+        if message == _TICK:
+            send_after(TICK, self_pid(), _TICK)
+            self._tick()
+        elif isinstance(message, NodeUp):
+            wills.node_up(message.name, message.creation)
+        elif isinstance(message, NodeDown):
+            wills.node_down(
+                message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
+            )
+        else:
+            await super().handle_info(message)
+
+    def _tick(self) -> None:
+        broker = self._broker
+        for record in broker.wills.due(broker.hub.now()):
+            message, _ = read_record(record, 0, len(record), broker.hub.now())
+            try:
+                broker.route(message)
+            except GossamerError as error:
+                log.warning("will_not_published", error=str(error))
+        self._ticks += 1
+        if self._ticks % 10 == 0:
+            for copying in self._bodies.upkeep():
+                spawn(_await, copying, label="mqtt_retained_copies")
+        if self._ticks % 60 == 0:
+            self._retained.sweep()
+
+    # What other nodes call.
+
+    def _keep(self, topic: str, tag: str, record: bytes) -> bool:
+        self._bodies.keep(topic, tag, record)
+        return True
+
+    def _fetch(self, topic: str, tag: str) -> bytes | None:
+        body = self._bodies.held.get((topic, tag))
+        return None if body is None else body.record
+
+
+async def _await(something: Any) -> None:
+    await something

@@ -1,0 +1,185 @@
+"""Large retained messages: bodies on a few nodes, fetched by the others when somebody asks.
+
+The index (``retained_cluster``) names the one body that is a topic's: its *tag*, new with every publish. A
+body is kept and asked for under topic and tag together, so a wrong one cannot be served: what the index does
+not name is never found, whoever still has it.
+
+Rules: 1. The nodes of a body are its publisher's and those that rank next for its topic (highest hash of
+topic and node).  2. Who holds a body says so in a row of its own (``retained_copies``, owned): no two nodes
+write the same thing.  3. Where holders are fewer than they should be, the first by name gives the body to
+one more.  4. A body that the index has not named for :data:`LINGER` seconds goes; not at once, for the
+index may be slower than the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+__all__ = ["Bodies", "Body", "Links"]
+
+LINGER = 30.0
+_PART = 64 * 1024
+"""A row on disc holds no more than this of a body."""
+
+Name = tuple[str, str]
+"""Topic and tag."""
+
+
+class Links(Protocol):
+    """The other nodes."""
+
+    def nodes(self) -> list[str]:
+        """Those that can be reached."""
+
+    async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
+        """Have ``node`` hold a body; False where it does not answer in time."""
+
+    async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
+        """Ask ``node`` for a body; None where it has none, or does not answer in time."""
+
+
+class Copies(Protocol):
+    """The table that says who holds what."""
+
+    def read(self, key: Name, /) -> dict[str, object]: ...
+    def write(self, key: Name, value: object, /) -> int: ...
+    def delete(self, key: Name, /) -> int: ...
+
+
+class Disc(Protocol):
+    """The bodies of this node on disc, in parts."""
+
+    def write(self, key: tuple[str, str, int], value: object, /) -> bool: ...
+    def delete(self, key: tuple[str, str, int], /) -> bool: ...
+
+
+class Body:
+    """One that is held here."""
+
+    __slots__ = ("record", "since")
+
+    def __init__(self, record: bytes, since: float) -> None:
+        self.record = record
+        self.since = since
+
+
+class Bodies:
+    """See the module. ``current`` says which tag the index names for a topic."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        copies: int,
+        links: Links,
+        table: Copies,
+        disc: Disc | None,
+        current: Callable[[str], str | None],
+        now: Callable[[], float],
+    ) -> None:
+        self.held: dict[Name, Body] = {}
+        self._node = node
+        self._copies = copies
+        self._links = links
+        self._table = table
+        self._disc = disc
+        self._current = current
+        self._now = now
+        self._fetching: dict[Name, asyncio.Future[bytes | None]] = {}
+
+    def restore(self, rows: dict[tuple[str, str, int], bytes]) -> None:
+        """Hold again what the disc held; parts of a body that is not whole are no body."""
+        parts: dict[Name, list[bytes]] = {}
+        for topic, tag, number in sorted(rows):
+            found = parts.setdefault((topic, tag), [])
+            if number == len(found):
+                found.append(rows[topic, tag, number])
+        for name, pieces in parts.items():
+            if len(pieces[-1]) < _PART:
+                self.held[name] = Body(b"".join(pieces), self._now())
+                self._table.write(name, 1)
+
+    def keep(self, topic: str, tag: str, record: bytes) -> None:
+        """Hold a body here."""
+        self.held[topic, tag] = Body(record, self._now())
+        if self._disc is not None:
+            # One part more than there are bytes for: a short last part says that it is whole.
+            for number in range(len(record) // _PART + 1):
+                self._disc.write((topic, tag, number), record[number * _PART : (number + 1) * _PART])
+        self._table.write((topic, tag), 1)
+
+    def drop(self, name: Name) -> None:
+        """Hold a body no longer."""
+        body = self.held.pop(name)
+        if self._disc is not None:
+            for number in range(len(body.record) // _PART + 1):
+                self._disc.delete((*name, number))
+        self._table.delete(name)
+
+    def holders(self, topic: str, tag: str) -> list[str]:
+        """Nodes that say they hold a body and can be reached, this one too; in the order of names."""
+        reachable = {self._node, *self._links.nodes()}
+        return sorted(reachable & self._table.read((topic, tag)).keys())
+
+    async def spread(self, topic: str, tag: str) -> int:
+        """Give copies of a body that is held here to others; how many hold it now."""
+        body = self.held.get((topic, tag))
+        if body is None:
+            return 0
+        holders = self.holders(topic, tag)
+        others = [node for node in self._ranked(topic) if node not in holders]
+        missing = max(0, self._copies - len(holders))
+        asked = (self._links.keep(node, topic, tag, body.record) for node in others[:missing])
+        return len(holders) + sum(await asyncio.gather(*asked))
+
+    async def fetch(self, topic: str, tag: str) -> bytes | None:
+        """A body, from wherever it is; None where nobody who can be reached has it."""
+        name = (topic, tag)
+        body = self.held.get(name)
+        if body is not None:
+            return body.record
+        # Many subscribers ask for the same body at the same time.
+        future = self._fetching.get(name)
+        if future is None:
+            future = self._fetching[name] = asyncio.get_running_loop().create_future()
+            try:
+                future.set_result(await self._ask(topic, tag))
+            finally:
+                del self._fetching[name]
+                if not future.done():
+                    future.set_result(None)
+        return await asyncio.shield(future)
+
+    async def _ask(self, topic: str, tag: str) -> bytes | None:
+        holders = self.holders(topic, tag)
+        # Whoever published it has it, even if its row is not here yet.
+        publisher = tag.partition("/")[0]
+        if publisher not in holders and publisher in self._links.nodes():
+            holders.append(publisher)
+        for node in holders:
+            record = await self._links.fetch(node, topic, tag)
+            if record is not None:
+                return record
+        return None
+
+    def upkeep(self) -> Iterator[Awaitable[int]]:
+        """Let go of what the index does not name; yields what is to be awaited to make copies."""
+        now = self._now()
+        for name, body in list(self.held.items()):
+            topic, tag = name
+            if self._current(topic) != tag:
+                if now - body.since > LINGER:
+                    self.drop(name)
+                continue
+            holders = self.holders(topic, tag)
+            if len(holders) < self._copies and holders[0] == self._node and now - body.since > 1.0:
+                yield self.spread(topic, tag)
+
+    def _ranked(self, topic: str) -> list[str]:
+        def rank(node: str) -> bytes:
+            return hashlib.blake2b(f"{topic}\0{node}".encode(), digest_size=8).digest()
+
+        return sorted(self._links.nodes(), key=rank)

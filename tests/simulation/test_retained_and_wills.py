@@ -1,0 +1,183 @@
+"""Retained messages and wills in a cluster: there for everyone, whoever dies."""
+
+import asyncio
+
+import pytest
+
+from gossamer.mqtt.packets import Will
+from gossamer.mqtt.properties import Properties
+from gossamer.testing import seeds
+
+LARGE = bytes(range(256)) * 20
+
+
+async def retained(cluster, number, topic_filter="#", *, within=5.0):
+    """What a new subscriber at a node is sent."""
+    client = await cluster.client(number)
+    await client.subscribe(topic_filter, qos=1)
+    await asyncio.sleep(within)
+    await client.disconnect()
+    assert all(message.retain for message in client.messages)
+    return {message.topic: message.payload for message in client.messages}
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_retained_message_is_there_on_every_node_once_it_is_acknowledged(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    await publisher.publish("small", b"1", qos=1, retain=True)
+    await publisher.publish("large", LARGE, qos=1, retain=True)
+    for number in (1, 2, 3):
+        assert await retained(cluster, number) == {b"small": b"1", b"large": LARGE}
+    await publisher.publish("small", b"", qos=1, retain=True)
+    await publisher.publish("large", b"", qos=1, retain=True)
+    for number in (1, 2, 3):
+        assert await retained(cluster, number) == {}
+    # Bodies that nobody names any more are let go.
+    await asyncio.sleep(60)
+    assert not any(node._retained.bodies.held for node in cluster.nodes.values())
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_crossing_the_threshold_never_shows_a_stale_message(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    writers = [await cluster.client(number) for number in (1, 2, 3)]
+    rng = sim.rng("sizes")
+    for number in range(12):
+        payload = b"%d " % number * rng.choice([1, 1000])
+        await writers[number % 3].publish("t", payload, qos=1, retain=True)
+        for reader in (1, 2, 3):
+            assert await retained(cluster, reader, "t", within=1.0) == {b"t": payload}
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_concurrent_writers_leave_one_message_everywhere(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    writers = [await cluster.client(number) for number in (1, 2, 3)]
+    await asyncio.gather(
+        *(w.publish("t", b"%d" % n * (1, 3000, 1)[n], qos=1, retain=True) for n, w in enumerate(writers))
+    )
+    await asyncio.sleep(1)
+    seen = [await retained(cluster, number, "t") for number in (1, 2, 3)]
+    assert seen[0] == seen[1] == seen[2]
+    assert len(seen[0]) == 1
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [4], indirect=True)
+async def test_the_death_of_its_node_loses_no_acknowledged_retained_message(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    for number in range(20):
+        await publisher.publish(f"t/{number}", LARGE + b"%d" % number, qos=1, retain=True)
+        await publisher.publish(f"s/{number}", b"%d" % number, qos=1, retain=True)
+    expected = {b"t/%d" % n: LARGE + b"%d" % n for n in range(20)}
+    expected |= {b"s/%d" % n: b"%d" % n for n in range(20)}
+    cluster.crash(1, sim.rng("how").choice(["kill", "silence"]))
+    await cluster.settled(2, 3, 4)
+    assert await retained(cluster, 2) == expected
+    # Copies are made up for, so that the next death loses nothing either.
+    await asyncio.sleep(60)
+    cluster.crash(2)
+    await cluster.settled(3, 4)
+    assert await retained(cluster, 3) == expected
+    assert await retained(cluster, 4) == expected
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_thousands_of_retained_messages_all_arrive(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    for number in range(3000):
+        await publisher.publish(f"t/{number}", b"%d" % number, qos=0, retain=True)
+    await publisher.publish("t/end", b"", qos=1)
+    await asyncio.sleep(2)
+    got = await retained(cluster, 2, "t/#", within=20)
+    assert got == {b"t/%d" % n: b"%d" % n for n in range(3000)}
+
+
+async def wills(cluster, number, delay=None):
+    """A watcher at every other node, and a client with a will at ``number``."""
+    watchers = []
+    for other in sorted(cluster.nodes):
+        if other != number:
+            watchers.append(await cluster.client(other))
+            await watchers[-1].subscribe("will/#", qos=1)
+    await cluster.settled()
+    will = Will(topic=b"will/x", payload=b"gone", qos=1, properties=Properties(will_delay=delay))
+    client = await cluster.client(number, "mortal", will=will, session_expiry=300)
+    await asyncio.sleep(1)
+    return watchers, client
+
+
+@seeds(4)
+@pytest.mark.parametrize("cluster", [4], indirect=True)
+@pytest.mark.parametrize("number", [1, 3])
+async def test_a_will_is_published_once_when_its_node_dies(sim, cluster, number):
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, number)
+    cluster.crash(number, sim.rng("how").choice(["kill", "reset", "silence"]))
+    await asyncio.sleep(120)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 3
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [4], indirect=True)
+async def test_a_will_outlives_the_survivor_that_was_to_publish_it(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 4, delay=60)
+    cluster.crash(4, "kill")
+    await asyncio.sleep(sim.rng("when").uniform(2, 30))
+    cluster.crash(1, "kill")
+    await asyncio.sleep(180)
+    assert [watcher.payloads() for watcher in watchers[1:]] == [[b"gone"]] * 2
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_will_waits_for_its_delay_after_its_node_died(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 3, delay=100)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(90)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+    await asyncio.sleep(60)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_the_smaller_side_of_a_split_publishes_no_wills(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 1)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(60)
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_goodbye_leaves_no_will_behind(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    watchers, client = await wills(cluster, 3)
+    await client.disconnect()
+    await asyncio.sleep(1)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(60)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
