@@ -233,4 +233,4 @@ def test_keys_are_listed_installed_used_and_removed(ask, served, tmp_path):
     assert ask("cluster", "keys", "use", "0b0b0b0b", "--json").json["keys"] == ["0a0a0a0a", "0b0b0b0b"]
     assert ask("cluster", "keys", "remove", "0c0c0c0c").code != 0
     assert served.view.orders[0] == ("keys install", secret)
-    assert ask("cluster", "keys", "install", str(tmp_path / "none")).code == ExitCode.USAGE
+    assert ask("cluster", "keys", "install", str(tmp_path / "none")).code != 0

@@ -86,6 +86,8 @@ class Swarm:
         self.udp_open: Callable[[Host, Host], bool] = lambda _a, _b: True
         self.tcp_open: Callable[[Host, Host], bool] = lambda _a, _b: True
         self.max_packet = 0
+        self.path_mtu = 65_535
+        """Larger datagrams vanish on the way, as where fragments are dropped."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._tokens = 0
@@ -213,6 +215,8 @@ class Swarm:
         origin.packets += 1
         origin.bytes += len(body) + 47 + 28
         self.max_packet = max(self.max_packet, len(body) + 47)
+        if len(body) + 47 > self.path_mtu:
+            return
         for _ in range(2 if self.rng.random() < self.duplicate else 1):
             if self.rng.random() < self.loss:
                 continue

@@ -10,6 +10,7 @@ from gossamer.gossip import (
     Join,
     JoinResult,
     Keyring,
+    Keys,
     LinkEvidence,
     MemberMetadata,
     MembershipView,
@@ -164,6 +165,34 @@ async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: Si
     assert whole(*nodes)()
     assert [node.downs() for node in nodes] == [0, 0, 0, 0]
     await stop(*nodes)
+
+
+@seeds(2)
+async def test_keys_rotate_under_a_running_cluster_of_five(sim: SimNetwork) -> None:
+    """Install everywhere, use everywhere, remove everywhere: nobody is suspected and nothing refused."""
+    nodes = await cluster(sim, 5)
+    old = (await nodes[0].runtime.call("gossip", Keys("list")))[0]
+    for node in nodes:
+        names = await node.runtime.call("gossip", Keys("install", cluster_key("a newer cookie")))
+        await asyncio.sleep(3)
+    new = next(name for name in names if name != old)
+    for node in nodes:
+        assert await node.runtime.call("gossip", Keys("use", new)) == [new, old]
+        await asyncio.sleep(3)
+    for node in nodes:
+        assert await node.runtime.call("gossip", Keys("remove", old)) == [new]
+        await asyncio.sleep(3)
+    assert whole(*nodes)()
+    for node in nodes:
+        counters = node.view.counters
+        assert (counters["member_suspect"], counters["rejected.unknown-key"]) == (0, 0)
+    late = await Node(sim, 9).start()
+    assert not (await late.join(nodes[0])).joined
+    await late.runtime.call("gossip", Keys("install", cluster_key("a newer cookie")))
+    await late.runtime.call("gossip", Keys("use", new))
+    await late.join(nodes[0])
+    await within(5, whole(late, *nodes))
+    await stop(late, *nodes)
 
 
 @seeds(2)

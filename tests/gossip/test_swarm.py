@@ -425,3 +425,41 @@ def test_a_join_storm_keeps_the_seed_and_everybody_cheap() -> None:
     assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
     # A row is about 150 bytes; everybody learns 199 of them at least once.
     assert sum(host.stream_bytes for host in hosts) / 200 < 2 * 199 * 150
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_path_that_drops_large_datagrams_still_carries_a_cluster(seed: int) -> None:
+    """600 bytes where 1,400 were assumed: exchanges of tables bring what packets did not."""
+    swarm = Swarm(seed=seed)
+    swarm.path_mtu = 600
+    hosts = grow(swarm, 20)
+    swarm.run(30)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+    swarm.kill(hosts[4])
+    assert swarm.run(6, until=swarm.complete), f"seed {seed}"
+    assert len({event.member.name for host in hosts for _, event in host.saw(MemberDown)}) == 1
+
+
+def test_udp_blocked_everywhere_still_makes_a_cluster() -> None:
+    swarm = Swarm(seed=4)
+    swarm.udp_open = lambda _a, _b: False
+    hosts = grow(swarm, 4)
+    swarm.run(60)
+    assert swarm.complete()
+    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_partial_partition_between_two_sides_ends_in_agreement(seed: int) -> None:
+    """Two of the left do not reach two of the right; three others reach everybody."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 7)
+    left, right = {id(h) for h in hosts[:2]}, {id(h) for h in hosts[5:]}
+
+    def crosses(a: Host, b: Host) -> bool:
+        return (id(a) in left and id(b) in right) or (id(a) in right and id(b) in left)
+
+    swarm.udp_open = swarm.tcp_open = lambda a, b: not crosses(a, b)
+    swarm.run(60)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == [], f"seed {seed}"
+    assert swarm.complete()
