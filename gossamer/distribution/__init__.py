@@ -16,6 +16,13 @@ from gossamer.distribution.functions import connect_node, monitor_node, node, no
 from gossamer.distribution.grpc_transport import GrpcTransport
 from gossamer.distribution.identify import identify
 from gossamer.distribution.inbox import Receiver
+from gossamer.distribution.names import (
+    NameConflict,
+    register_name,
+    registered_names,
+    unregister_name,
+    whereis_name,
+)
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.services import remote_services
 from gossamer.distribution.stream_transport import StreamTransport
@@ -36,6 +43,7 @@ __all__ = [
     "HandshakeError",
     "LinkLostError",
     "LinkTransport",
+    "NameConflict",
     "NodeDown",
     "NodeUp",
     "NotAllowedError",
@@ -55,6 +63,10 @@ __all__ = [
     "nodes",
     "pg",
     "register_message",
+    "register_name",
+    "registered_names",
     "remote_services",
     "rpc",
+    "unregister_name",
+    "whereis_name",
 ]

@@ -72,6 +72,8 @@ class RemoteProcesses:
     def __init__(self, distribution: Distribution) -> None:
         self.distribution = distribution
         self.counts = RouterCounts()
+        self.names: object = None
+        """The view of the global names, where they are served."""
         self._runtime: Runtime = distribution.runtime
         self._runtime.remote = self
         distribution.subscribe(self._event, hidden=True)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gossamer.distribution.distribution import Distribution
+from gossamer.distribution.names import GLOBAL, GlobalNames, Names
 from gossamer.distribution.pg import PG, Groups, Pg
 from gossamer.distribution.remote import RemoteProcesses
 from gossamer.distribution.rpc import RPC, Rpc
@@ -21,13 +22,17 @@ def remote_services(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     groups: Groups | None = None,
 ) -> ChildSpec:
-    """Remote processes, ``rpc`` and ``pg``; start it after ``distribution.child_spec()``.
+    """Remote processes, ``rpc``, ``pg`` and global names; start it after ``distribution.child_spec()``.
 
     ``functions`` is what other nodes may call here by name, read at every call. ``groups`` is the view of
     the process groups, for who wants to read it without asking.
     """
     if distribution.runtime.remote is None:
         RemoteProcesses(distribution)
+    router = distribution.runtime.remote
+    names = Names()
+    if isinstance(router, RemoteProcesses):
+        router.names = names
     children = [
         ChildSpec("rpc", partial(Rpc.start_link, functions, name=RPC, label="rpc")),
         ChildSpec(
@@ -39,6 +44,9 @@ def remote_services(
                 name=PG,
                 label="pg",
             ),
+        ),
+        ChildSpec(
+            "global", partial(GlobalNames.start_link, distribution, names, name=GLOBAL, label="global")
         ),
     ]
     start = partial(Supervisor.start_link, children, label="remote processes")

@@ -1,0 +1,144 @@
+"""Global names over nodes that come, go and lose sight of each other."""
+
+import asyncio
+
+import pytest
+
+from gossamer.distribution import (
+    NameConflict,
+    register_name,
+    registered_names,
+    remote_services,
+    unregister_name,
+    whereis_name,
+)
+from gossamer.distribution.names import GLOBAL
+from gossamer.errors import UsageError
+from gossamer.supervisor import Supervisor, receive
+
+from .simulation import simulated
+
+
+async def idle():
+    await receive(match=lambda _: False)
+
+
+async def cluster(net, names="ab"):
+    nodes = [await net.start(name) for name in names]
+    for node in nodes:
+        await node.runtime.start(Supervisor, [remote_services(node)])
+    join(nodes)
+    await asyncio.sleep(2)
+    return nodes
+
+
+def join(nodes):
+    for node in nodes:
+        for other in nodes:
+            if other is not node:
+                node.connect(other.runtime.node, 1, (other.runtime.node, 4370))
+
+
+async def where(node, name="x"):
+    async def ask():
+        return whereis_name(name)
+
+    return await node.runtime.run(ask)
+
+
+async def given(node, name="x", **options):
+    pid = node.runtime.spawn(idle)
+    return pid, await node.runtime.run(register_name, name, pid, **options)
+
+
+@simulated
+async def test_a_name_is_known_on_every_node_and_given_once(net):
+    a, b = await cluster(net)
+    pid, done = await given(b)
+    assert done
+    await asyncio.sleep(0.1)
+    assert await where(a) == await where(b) == pid
+    for node in (a, b):
+        assert not (await given(node))[1]
+    assert not await a.runtime.run(unregister_name, "x")
+    assert await b.runtime.run(unregister_name, "x")
+    await asyncio.sleep(0.1)
+    assert await where(a) is None
+    assert (await given(a))[1]
+
+
+@simulated
+async def test_of_registrations_at_the_same_time_one_wins(net):
+    nodes = await cluster(net, "abc")
+    results = await asyncio.gather(*(given(node) for node in nodes))
+    (winner,) = [pid for pid, done in results if done]
+    await asyncio.sleep(0.5)
+    assert {await where(node) for node in nodes} == {winner}
+    assert all(node.runtime.alive(pid) for node, (pid, _) in zip(nodes, results, strict=True))
+
+
+@simulated
+async def test_a_process_that_ends_and_a_node_that_is_lost_free_their_names(net):
+    a, b = await cluster(net)
+    pid, _ = await given(b)
+    await given(b, "y")
+    await asyncio.sleep(0.1)
+    b.runtime.exit(pid, "kill")
+    await asyncio.sleep(0.1)
+    assert await where(a) is None
+    assert await where(a, "y") is not None
+    a.disconnect("b", "down")
+    await asyncio.sleep(0.1)
+
+    async def names():
+        return registered_names()
+
+    assert await a.runtime.run(names) == []
+
+
+@pytest.mark.parametrize("resolve", ["exit", "notify"])
+def test_of_two_holders_after_a_split_one_is_told(resolve):
+    @simulated
+    async def scenario(net):
+        a, b = await cluster(net)
+        net.wires.cuts.add(frozenset("ab"))
+        net.wires.reset()
+        a.disconnect("b", "down")
+        b.disconnect("a", "down")
+        told = []
+
+        async def listen():
+            told.append(await receive())
+
+        first, second = a.runtime.spawn(idle), b.runtime.spawn(listen)
+        assert await a.runtime.run(register_name, "x", first)
+        assert await b.runtime.run(register_name, "x", second, resolve=resolve)
+        net.wires.cuts.clear()
+        ended = b.runtime.join(second)
+        join([a, b])
+        await asyncio.sleep(10)
+        assert await where(a) == await where(b) == first
+        assert a.runtime.alive(first)
+        assert await ended == ("killed" if resolve == "exit" else "normal")
+        assert told == ([] if resolve == "exit" else [NameConflict("x", first)])
+
+    scenario()
+
+
+@simulated
+async def test_a_server_that_restarts_keeps_its_names(net):
+    a, b = await cluster(net)
+    pid, _ = await given(b)
+    b.runtime.exit(b.runtime.whereis(GLOBAL), "kill")
+    await asyncio.sleep(1)
+    assert await where(a) == await where(b) == pid
+    b.runtime.exit(pid, "kill")
+    await asyncio.sleep(1)
+    assert await where(a) is await where(b) is None
+
+
+@simulated
+async def test_only_a_live_local_process_gets_a_name(net):
+    a, b = await cluster(net)
+    with pytest.raises(UsageError, match="live process of node a"):
+        await a.runtime.run(register_name, "x", b.runtime.spawn(idle))
