@@ -39,6 +39,8 @@ LOOPBACK = "127.0.0.1"
 class DiscoveryConfig(Section):
     """What all strategies share."""
 
+    strategy: str
+
     retry_interval: PositiveDuration = 5.0
     """Longest wait before the cluster is looked for again."""
 

@@ -1,24 +1,44 @@
 """How a node finds the cluster it belongs to."""
 
 from gossamer.discovery.autocluster import Autocluster
+from gossamer.discovery.choose import strategy_of
 from gossamer.discovery.commands import (
     AlreadyInClusterError,
     ClusterCommands,
     IllegalTargetError,
     NotInClusterError,
     SeedsUnreachableError,
+    SingletonError,
 )
-from gossamer.discovery.strategy import Discovered, Manual, Static, Strategy, strategy_of
+from gossamer.discovery.dns import Answer, Dns, Lookup
+from gossamer.discovery.errors import MissingExtraError
+from gossamer.discovery.k8s import K8s
+from gossamer.discovery.strategy import (
+    Discovered,
+    DiscoveryFailedError,
+    Manual,
+    Singleton,
+    Static,
+    Strategy,
+)
 
 __all__ = [
     "AlreadyInClusterError",
+    "Answer",
     "Autocluster",
     "ClusterCommands",
     "Discovered",
+    "DiscoveryFailedError",
+    "Dns",
     "IllegalTargetError",
+    "K8s",
+    "Lookup",
     "Manual",
+    "MissingExtraError",
     "NotInClusterError",
     "SeedsUnreachableError",
+    "Singleton",
+    "SingletonError",
     "Static",
     "Strategy",
     "strategy_of",

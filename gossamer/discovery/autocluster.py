@@ -7,9 +7,9 @@ from typing import Any
 
 import structlog
 
-from gossamer.discovery.plan import Plan, advice
-from gossamer.discovery.strategy import Discovered, Strategy
-from gossamer.gossip import Join, JoinResult, MembershipView, Status
+from gossamer.discovery.plan import Notice, Plan, advice
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
+from gossamer.gossip import Join, JoinResult, Member, MembershipView, Status
 from gossamer.supervisor import (
     Caller,
     CallFailed,
@@ -59,16 +59,20 @@ class Autocluster(GenServer):
             return Reply(self._plan.problems)
         if request != "settled":
             return await super().handle_call(request, caller)  # type: ignore[return-value]
-        if self._plan.settled:
+        if self._settled:
             return Reply(None)
         self._waiting.append(caller)
         return NoReply()
+
+    @property
+    def _settled(self) -> bool:
+        return self._plan.settled and self._strategy.registered
 
     async def handle_info(self, message: Any) -> None:
         if message != _TRY:
             return
         pause = await self._try()
-        if self._plan.settled:
+        if self._settled:
             for caller in self._waiting:
                 reply(caller, None)
             self._waiting.clear()
@@ -76,20 +80,39 @@ class Autocluster(GenServer):
 
     async def _try(self) -> float:
         """One round; gives back how long to wait for the next."""
-        plan, view = self._plan, self._view
+        plan, view, strategy = self._plan, self._view, self._strategy
         if view.aloof:
+            await strategy.unregister()
             return plan.rest()
         members = view.members()
         if not members:
             # Gossip is starting.
             return plan.pause()
+        if strategy.registered:
+            return await self._round(members)
+        try:
+            await strategy.lock()
+            return await self._round(members)
+        except DiscoveryFailedError as error:
+            found = Discovered(problems={error.where: error.problem})
+            self._tell(found, JoinResult())
+            return plan.pause()
+        finally:
+            await strategy.unlock()
+
+    async def _round(self, members: list[Member]) -> float:
+        """Discover, join, register."""
+        plan, strategy = self._plan, self._strategy
         local = members[0].endpoint
-        found = await self._strategy.discover(local)
+        found = await strategy.discover(local)
         live = {member.endpoint for member in members[1:] if member.status is not Status.OFFLINE}
         targets = plan.targets(found, local=local, live=live)
-        if not targets and not found.problems:
-            return plan.rest()
         result = await self._join(targets) if targets else JoinResult()
+        if not strategy.registered and not self._view.aloof:
+            await strategy.register(members[0])
+        if not targets and not found.problems:
+            self._notice(found, plan.looked(found))
+            return plan.rest()
         self._tell(found, result)
         return plan.pause()
 
@@ -104,9 +127,14 @@ class Autocluster(GenServer):
         return result
 
     def _tell(self, found: Discovered, result: JoinResult) -> None:
-        for notice in self._plan.tried(found, result):
+        self._notice(found, [*self._plan.looked(found), *self._plan.tried(found, result)])
+
+    def _notice(self, found: Discovered, notices: list[Notice]) -> None:
+        for notice in notices:
             if notice.news == "joined":
                 log.info("joined_seed", seed=notice.target, strategy=self._strategy.name)
+            elif notice.news == "found":
+                log.info("seeds_found_again", host=notice.target, strategy=self._strategy.name)
             elif notice.target in found.problems:
                 log.warning("seed_not_resolved", host=notice.target, problem=notice.news, retried="for ever")
             else:

@@ -19,6 +19,7 @@ __all__ = [
     "IllegalTargetError",
     "NotInClusterError",
     "SeedsUnreachableError",
+    "SingletonError",
 ]
 
 
@@ -47,6 +48,17 @@ class IllegalTargetError(UsageError):
         super().__init__(f"{name}: {problem}")
 
 
+class SingletonError(UsageError):
+    """A node that is configured to be alone shall join."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name}: its cluster.discovery.strategy is singleton, which never joins; "
+            "set another strategy, such as manual, and restart it"
+        )
+
+
 class SeedsUnreachableError(UnavailableError):
     """No address to join let this node in."""
 
@@ -59,14 +71,18 @@ class SeedsUnreachableError(UnavailableError):
 class ClusterCommands:
     """``call`` sends one request to this node's gossip server and returns its answer."""
 
-    def __init__(self, call: Callable[[object], Awaitable[Any]], view: MembershipView) -> None:
+    def __init__(
+        self, call: Callable[[object], Awaitable[Any]], view: MembershipView, *, singleton: bool = False
+    ) -> None:
         self._call = call
         self._view = view
+        self._singleton = singleton
 
     async def join(self, addresses: Sequence[Address]) -> JoinResult:
         """Join through the first that answers.
 
         Raises:
+            SingletonError: this node is configured never to join.
             AlreadyInClusterError: all of them are live members.
             SeedsUnreachableError: none let this node in; says why for each.
         """
@@ -74,6 +90,8 @@ class ClusterCommands:
         others = [address for address in wanted if address != self._view.local.endpoint]
         if not others:
             return JoinResult()
+        if self._singleton:
+            raise SingletonError(self._view.local.name)
         live = {m.endpoint for m in self._view.members()[1:] if m.status is Status.ONLINE}
         fresh = [address for address in others if address not in live]
         if not fresh:

@@ -37,7 +37,7 @@ def advice(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A change that is worth a log line. ``news``: ``joined``, or why not."""
+    """A change that is worth a log line. ``news``: ``joined``, ``found``, or why not."""
 
     target: str
     news: str
@@ -52,6 +52,7 @@ class Plan:
         self._longest = longest
         self._wait = self._first
         self._told: dict[str, str] = {}
+        self._failing: set[str] = set()
         self.settled = False
 
     @property
@@ -65,6 +66,14 @@ class Plan:
         if (not others and not found.problems) or any(address in live for address in others):
             self.settled = True
         return tuple(address for address in others if address not in live)
+
+    def looked(self, found: Discovered) -> list[Notice]:
+        """Take in what a look found; tells of look-ups that work again."""
+        over = sorted(self._failing - set(found.problems))
+        self._failing = set(found.problems)
+        for target in over:
+            self._told.pop(target, None)
+        return [Notice(target, "found") for target in over]
 
     def tried(self, found: Discovered, result: JoinResult) -> list[Notice]:
         """Take in the outcome of a try; gives back what is new."""

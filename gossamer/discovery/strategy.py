@@ -13,12 +13,24 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
-from gossamer.config import ClusterConfig
+from gossamer.errors import UnavailableError
+from gossamer.gossip import Member
 from gossamer.network import Address
+from gossamer.supervisor import ChildSpec
 
-__all__ = ["Discovered", "Manual", "Resolver", "Static", "Strategy", "resolve_host", "strategy_of"]
+__all__ = [
+    "Discovered",
+    "DiscoveryFailedError",
+    "Manual",
+    "Resolver",
+    "Singleton",
+    "Static",
+    "Strategy",
+    "is_literal",
+    "resolve_host",
+]
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """From a host name to IP literals; raises OSError where that fails."""
@@ -32,13 +44,41 @@ class Discovered:
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
-class Strategy(Protocol):
-    """A way to find the cluster."""
+class DiscoveryFailedError(UnavailableError):
+    """A look-up, a lock or a registration did not work this time; it is tried again for ever."""
 
-    name: str
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}")
+
+
+class Strategy:
+    """A way to find the cluster. What a strategy has no use for, it leaves as it is here."""
+
+    name: ClassVar[str]
+    registered: bool = True
+    """False while other nodes could not find this one through the strategy."""
+
+    def children(self) -> list[ChildSpec]:
+        """Processes that the strategy needs, started before it is first asked."""
+        return []
+
+    async def lock(self) -> None:
+        """Keep others that form the cluster out until ``unlock``. Raises DiscoveryFailedError."""
 
     async def discover(self, local: Address) -> Discovered:
         """Gossip addresses of possible members; ``local`` is this node's own, which may be among them."""
+        raise NotImplementedError
+
+    async def register(self, member: Member) -> None:
+        """Let others find this node. Raises DiscoveryFailedError."""
+
+    async def unlock(self) -> None:
+        """Always follows ``lock``, however that went. Raises nothing."""
+
+    async def unregister(self) -> None:
+        """Let nobody find this node any more; it has left. Raises nothing."""
 
 
 async def resolve_host(host: str) -> Sequence[str]:
@@ -47,7 +87,7 @@ async def resolve_host(host: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-class Manual:
+class Manual(Strategy):
     """``gossamer cluster join`` does it."""
 
     name = "manual"
@@ -56,7 +96,13 @@ class Manual:
         return Discovered()
 
 
-class Static:
+class Singleton(Manual):
+    """A cluster of one: it has found all there is at once, and never joins."""
+
+    name = "singleton"
+
+
+class Static(Strategy):
     """A list of seeds, and a name whose addresses are seeds on this node's own gossip port."""
 
     name = "static"
@@ -75,7 +121,7 @@ class Static:
         addresses: dict[Address, None] = {}
         problems: dict[str, str] = {}
         for host, port in wanted:
-            if _is_literal(host):
+            if is_literal(host):
                 addresses[host, port] = None
                 continue
             try:
@@ -89,15 +135,8 @@ class Static:
         return Discovered(tuple(addresses), problems)
 
 
-def strategy_of(cluster: ClusterConfig) -> Strategy:
-    """The strategy that a configuration asks for."""
-    if cluster.discovery.strategy == "manual":
-        return Manual()
-    seeds = [(endpoint.host, endpoint.port) for endpoint in cluster.seed_endpoints]
-    return Static(seeds, domain_name=cluster.domain_name)
-
-
-def _is_literal(host: str) -> bool:
+def is_literal(host: str) -> bool:
+    """An IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

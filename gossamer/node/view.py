@@ -67,7 +67,11 @@ class View:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._commands = ClusterCommands(self._ask_gossip, node.members)
+        self._commands = ClusterCommands(
+            self._ask_gossip,
+            node.members,
+            singleton=node.config.cluster.discovery.strategy == "singleton",
+        )
 
     @property
     def name(self) -> str:

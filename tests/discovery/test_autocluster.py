@@ -6,13 +6,23 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
-from gossamer.discovery import Autocluster, Manual, Static, Strategy
+from gossamer.discovery import (
+    Autocluster,
+    Discovered,
+    DiscoveryFailedError,
+    Manual,
+    Singleton,
+    Static,
+    Strategy,
+)
 from gossamer.gossip import (
     GossipServer,
     Join,
     Keyring,
     Leave,
+    Member,
     MemberMetadata,
     MembershipView,
     Status,
@@ -148,4 +158,110 @@ async def test_manual_looks_for_nobody(sim: SimNetwork) -> None:
     assert nodes[0].online() == {"node1"}
     await nodes[0].runtime.call("gossip", Join((nodes[1].address,)))
     await within(3, whole(*nodes))
+    await stop(*nodes)
+
+
+async def test_a_singleton_has_settled_at_once_and_joins_nobody(sim: SimNetwork) -> None:
+    nodes = [
+        await SimNode(sim, 1, Singleton()).start(),
+        await SimNode(sim, 2, Singleton()).start(),
+    ]
+    await nodes[0].runtime.call("discovery", "settled", timeout=2)
+    await asyncio.sleep(60)
+    assert nodes[0].online() == {"node1"}
+    await stop(*nodes)
+
+
+class Register(Strategy):
+    """A register shared by nodes, with a lock; notes what is asked of it and breaks when told to."""
+
+    name = "register"
+
+    def __init__(self, shared: dict[str, Address], log: list[str]) -> None:
+        self._shared = shared
+        self._member = ""
+        self.log = log
+        self.broken: str | None = None
+
+    @property
+    def registered(self) -> bool:  # type: ignore[override]
+        return self._member in self._shared
+
+    def _step(self, step: str) -> None:
+        self.log.append(step)
+        if self.broken == step:
+            raise DiscoveryFailedError("register", f"{step} failed")
+
+    async def lock(self) -> None:
+        self._step("lock")
+
+    async def discover(self, local: Address) -> Discovered:
+        self._step("discover")
+        return Discovered(tuple(self._shared.values()))
+
+    async def register(self, member: Member) -> None:
+        self._step("register")
+        self._member = member.name
+        self._shared[member.name] = member.endpoint
+
+    async def unlock(self) -> None:
+        self.log.append("unlock")
+
+    async def unregister(self) -> None:
+        self._shared.pop(self._member, None)
+
+
+async def test_lock_discover_join_register_unlock_in_this_order_and_only_once(sim: SimNetwork) -> None:
+    shared: dict[str, Address] = {}
+    strategies = [Register(shared, []) for _ in range(3)]
+    nodes = [await SimNode(sim, n, strategy).start() for n, strategy in enumerate(strategies, 1)]
+    await within(10, whole(*nodes))
+    await asyncio.sleep(60)
+    for strategy in strategies:
+        steps = [step for step in strategy.log if step != "discover"]
+        assert steps == ["lock", "register", "unlock"]
+        assert strategy.log[:4] == ["lock", "discover", "register", "unlock"]
+    await stop(*nodes)
+
+
+@pytest.mark.parametrize("step", ["lock", "discover", "register"])
+async def test_a_failure_always_unlocks_is_told_once_and_is_tried_again(sim: SimNetwork, step: str) -> None:
+    strategy = Register({"node2": ("10.0.0.2", PORT)}, [])
+    strategy.broken = step
+    with capture_logs() as logs:
+        node = await SimNode(sim, 1, strategy).start()
+        await asyncio.sleep(60)
+        tries = strategy.log.count("lock")
+        assert tries > 10
+        assert strategy.log.count("unlock") == tries
+        assert not strategy.registered
+        strategy.broken = None
+        other = await SimNode(sim, 2, Manual()).start()
+        await node.runtime.call("discovery", "settled", timeout=20)
+        await within(10, whole(node, other))
+    told = [entry for entry in logs if entry["event"] == "seed_not_resolved"]
+    assert [entry["problem"] for entry in told] == [f"{step} failed"]
+    await stop(node, other)
+
+
+async def test_who_is_not_registered_any_more_registers_again(sim: SimNetwork) -> None:
+    shared: dict[str, Address] = {}
+    strategy = Register(shared, [])
+    node = await SimNode(sim, 1, strategy).start()
+    await within(5, lambda: "node1" in shared)
+    shared.clear()
+    await within(10, lambda: "node1" in shared)
+    await node.runtime.call("gossip", Leave())
+    await stop(node)
+
+
+async def test_who_left_is_not_found_any_more(sim: SimNetwork) -> None:
+    shared: dict[str, Address] = {}
+    nodes = [await SimNode(sim, n, Register(shared, [])).start() for n in (1, 2)]
+    await within(10, whole(*nodes))
+    await within(10, lambda: len(shared) == 2)
+    await nodes[1].runtime.call("gossip", Leave())
+    await within(20, lambda: list(shared) == ["node1"])
+    await asyncio.sleep(30)
+    assert nodes[0].online() == {"node1"}
     await stop(*nodes)

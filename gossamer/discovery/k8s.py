@@ -1,0 +1,243 @@
+"""The ``k8s`` strategy: the EndpointSlices of a headless service are the members.
+
+Rules: 1. Token and authority are read again for each request, since Kubernetes rotates both.  2. A pod that
+is not ready yet counts, for a starting node is not ready before it has joined; one that is terminating does
+not.  3. An answer that is not 200, not JSON or not a list of slices is a problem that names what an operator
+can do, and keeps the addresses of the last good answer; a service without endpoints is a problem too, since
+this very pod should be one.  4. Pages and answers are bounded.
+
+Rejected: the official client, which is a hundred times the size of the one request that is needed; a watch,
+which costs the API server a connection for each node and finds nobody sooner than gossip does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gossamer.config import K8sConfig
+from gossamer.discovery.strategy import (
+    Discovered,
+    DiscoveryFailedError,
+    Resolver,
+    Strategy,
+    is_literal,
+    resolve_host,
+)
+from gossamer.network import Address
+
+__all__ = ["K8s"]
+
+_PAGE = 100
+_MAX_PAGES = 20
+_SUFFIXES = {"dns": "pod.cluster.local", "hostname": "svc.cluster.local"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    token: str
+    authority: str
+    namespace: str
+
+
+class K8s(Strategy):
+    """``environ`` tells where the API server of this pod is."""
+
+    name = "k8s"
+
+    def __init__(
+        self,
+        config: K8sConfig,
+        *,
+        environ: Mapping[str, str] | None = None,
+        resolve: Resolver = resolve_host,
+    ) -> None:
+        self._config = config
+        self._url = config.apiserver.rstrip("/") or _own_apiserver(os.environ if environ is None else environ)
+        self._resolve = resolve
+        self._known: tuple[Address, ...] = ()
+        self._trust: tuple[str, ssl.SSLContext] | None = None
+
+    async def discover(self, local: Address) -> Discovered:
+        try:
+            credentials = await asyncio.to_thread(_read, self._config.credentials)
+            namespace = self._config.namespace or credentials.namespace or "default"
+            slices = await self._slices(credentials, namespace)
+            hosts = list(dict.fromkeys(self._hosts(slices, namespace, local[1])))
+            if not hosts:
+                raise DiscoveryFailedError(
+                    self._config.service_name,
+                    f"the service has no endpoints in namespace {namespace}; is service_name right, does its "
+                    "selector match this pod, has it publishNotReadyAddresses: true?",
+                )
+            addresses, problems = await self._addresses(hosts)
+        except DiscoveryFailedError as error:
+            return Discovered(self._known, {error.where: error.problem})
+        if problems:
+            return Discovered(tuple(dict.fromkeys((*addresses, *self._known))), problems)
+        self._known = addresses
+        return Discovered(addresses)
+
+    # -- the one request
+
+    async def _slices(self, credentials: _Credentials, namespace: str) -> list[Any]:
+        url = f"{self._url}/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        query = {
+            "labelSelector": f"kubernetes.io/service-name={self._config.service_name}",
+            "limit": str(_PAGE),
+        }
+        headers = {"Accept": "application/json"}
+        if credentials.token:
+            headers["Authorization"] = f"Bearer {credentials.token}"
+        items: list[Any] = []
+        try:
+            async with (
+                asyncio.timeout(self._config.timeout),
+                # trust_env off: a proxy of the environment must not see the token.
+                httpx.AsyncClient(
+                    verify=self._context(credentials.authority), timeout=self._config.timeout, trust_env=False
+                ) as client,
+            ):
+                for _ in range(_MAX_PAGES):
+                    response = await client.get(url, params=query, headers=headers)
+                    if response.status_code != httpx.codes.OK:
+                        raise DiscoveryFailedError(self._url, _refusal(response, namespace))
+                    page, further = _page(response)
+                    items += page
+                    if not further:
+                        break
+                    query["continue"] = further
+        except TimeoutError:
+            problem = f"the API server did not answer within {self._config.timeout:g} s"
+            raise DiscoveryFailedError(self._url, problem) from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            problem = f"the API server cannot be asked: {error or type(error).__name__}"
+            raise DiscoveryFailedError(self._url, problem) from None
+        except ValueError as error:
+            problem = f"the answer is no list of EndpointSlices ({error}); is apiserver right?"
+            raise DiscoveryFailedError(self._url, problem) from None
+        return items
+
+    def _context(self, authority: str) -> ssl.SSLContext:
+        if self._trust is None or self._trust[0] != authority:
+            try:
+                context = ssl.create_default_context(cadata=authority or None)
+            except ssl.SSLError as error:
+                where = str(self._config.credentials / "ca.crt")
+                raise DiscoveryFailedError(where, f"no certificates in PEM: {error}") from None
+            self._trust = (authority, context)
+        return self._trust[1]
+
+    # -- from slices to addresses
+
+    def _hosts(self, slices: list[Any], namespace: str, own_port: int) -> Iterator[Address]:
+        """Hosts and ports; whatever has not the shape of the API is passed over."""
+        for one in slices:
+            if not isinstance(one, dict):
+                continue
+            port = self._port(one.get("ports"), own_port)
+            for endpoint in _dicts(one.get("endpoints")):
+                conditions = endpoint.get("conditions")
+                if isinstance(conditions, dict) and conditions.get("terminating") is True:
+                    continue
+                for host in self._names(endpoint, namespace):
+                    yield host, port
+
+    def _names(self, endpoint: dict[str, Any], namespace: str) -> Iterator[str]:
+        kind = self._config.address_type
+        suffix = self._config.suffix or _SUFFIXES.get(kind, "")
+        if kind == "hostname":
+            host = endpoint.get("hostname")
+            if isinstance(host, str) and host:
+                yield f"{host}.{self._config.service_name}.{namespace}.{suffix}"
+            return
+        addresses = endpoint.get("addresses")
+        for address in addresses if isinstance(addresses, list) else ():
+            if not isinstance(address, str) or not is_literal(address):
+                continue
+            if kind == "ip":
+                yield address
+            else:
+                yield f"{address.replace('.', '-').replace(':', '-')}.{namespace}.{suffix}"
+
+    def _port(self, ports: object, own_port: int) -> int:
+        for port in _dicts(ports):
+            number = port.get("port")
+            if port.get("name") == self._config.port_name and isinstance(number, int) and 0 < number < 65536:
+                return number
+        return own_port
+
+    async def _addresses(self, hosts: list[Address]) -> tuple[tuple[Address, ...], dict[str, str]]:
+        addresses: dict[Address, None] = {}
+        problems: dict[str, str] = {}
+        for host, port in hosts:
+            if is_literal(host):
+                addresses[host, port] = None
+                continue
+            try:
+                found = await self._resolve(host)
+            except OSError as error:
+                problems[host] = error.strerror or str(error)
+                continue
+            if not found:
+                problems[host] = "resolves to no address"
+            addresses.update(dict.fromkeys((literal, port) for literal in found))
+        return tuple(addresses), problems
+
+
+def _own_apiserver(environ: Mapping[str, str]) -> str:
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return "https://kubernetes.default.svc"
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _read(directory: Path) -> _Credentials:
+    """What Kubernetes mounts into a pod; blocking. A missing file is blank: a proxy may need none of them."""
+
+    def text(name: str) -> str:
+        try:
+            return (directory / name).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            problem = f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+            raise DiscoveryFailedError(str(directory / name), problem) from None
+
+    return _Credentials(text("token"), text("ca.crt"), text("namespace"))
+
+
+def _page(response: httpx.Response) -> tuple[list[Any], str]:
+    answer = response.json()
+    if not isinstance(answer, dict) or not isinstance(answer.get("items"), list):
+        raise ValueError("no items")
+    metadata = answer.get("metadata")
+    further = metadata.get("continue") if isinstance(metadata, dict) else ""
+    return answer["items"], further if isinstance(further, str) else ""
+
+
+def _refusal(response: httpx.Response, namespace: str) -> str:
+    match response.status_code:
+        case 401:
+            return "401, the service-account token is missing or not valid; is it mounted into this pod?"
+        case 403:
+            return (
+                f"403, the service account may not list endpointslices in namespace {namespace}; "
+                "give it a Role with verb list on endpointslices of discovery.k8s.io"
+            )
+        case 404:
+            return "404, there is no discovery.k8s.io/v1 there; Kubernetes 1.21 or newer is needed"
+        case status if status >= 500:
+            return f"{status}, the API server is not well"
+    return f"{response.status_code}, expected 200; is apiserver the URL of Kubernetes?"
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
