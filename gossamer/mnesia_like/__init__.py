@@ -27,6 +27,7 @@ from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.queries import ANY, IndexExistsError, NoSuchIndexError, NotOrderedError
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.shared import Discarded
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
 from gossamer.mnesia_like.store import DiscProcessMissingError, Store
 from gossamer.mnesia_like.table import Subscription, TableEvent
@@ -56,6 +57,7 @@ __all__ = [
     "DiscLockedError",
     "DiscProcessMissingError",
     "DiscReadOnlyError",
+    "Discarded",
     "IndexExistsError",
     "LocalTable",
     "NoMajorityError",

@@ -129,6 +129,24 @@ class DiscFile:
         except sqlite3.Error as error:
             self._fail(error)
 
+    def drop(self, table: str) -> None:
+        """Forget a table and its rows.
+
+        Raises:
+            DiscError: nothing changed.
+        """
+        try:
+            self._conn.execute("BEGIN IMMEDIATE")
+            try:
+                self._conn.execute(f"DROP TABLE IF EXISTS [t_{table}]")
+                self._conn.execute("DELETE FROM _tables WHERE name = ?", (table,))
+                self._conn.execute("COMMIT")
+            except sqlite3.Error:
+                self._conn.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            self._fail(error)
+
     def load(self, table: str) -> dict[Key, Value]:
         """All rows, checked.
 

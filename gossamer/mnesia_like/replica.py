@@ -99,6 +99,12 @@ class Replica:
         if left:
             self._begin_purge()
 
+    def dropped(self) -> None:
+        """The peer is up and no longer has the table: its rows go."""
+        self._begin_purge()
+        if not self.purging:
+            self.on_refused("")
+
     def expire(self, now: float) -> None:
         """Begin the purge of a peer that has been down past the grace time."""
         if (

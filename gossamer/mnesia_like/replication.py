@@ -101,6 +101,15 @@ class Replication:
             self._follow(name, peer, state, now)
         return state, self._x.done(now)
 
+    def drop(self, table: str, now: float) -> list[Action]:
+        """No longer have ``table``; peers hear of it and let our rows go."""
+        self.tables.pop(table, None)
+        self.transactions.drop(table)
+        for peer in self._x.peers.values():
+            peer.acks.pop(table, None)
+            peer.roster_due = True
+        return self._x.done(now)
+
     def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
         """``name`` can be reached; again, where it was up already and frames may have been lost between."""
         peer = self._x.peers.get(name)
@@ -291,7 +300,12 @@ class Replication:
                 # It said before that it had no such table.
                 if replica is not None and replica.answered and replica.refused is not None:
                     self._follow(name, peer, state, now)
-        for table in self.tables:
+        for table, state in self.tables.items():
+            if table in known and table not in peer.tables:
+                state.feeds.pop(name, None)
+                self._x.repin(state)
+                if name in state.replicas:
+                    state.replicas[name].dropped()
             self._x.actions.append(Confirmed(table))
 
     def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow, now: float) -> None:

@@ -34,7 +34,7 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["DiscHandle", "DiscServer", "Doorbell", "Flush", "Load", "Replicator", "Wiring"]
+__all__ = ["DiscHandle", "DiscServer", "Doorbell", "Drop", "Flush", "Load", "Replicator", "Wiring"]
 
 T = TypeVar("T")
 
@@ -51,6 +51,13 @@ class Load:
     """A call: the rows that the disc holds of a table."""
 
     definition: TableDef
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A call: forget a table."""
+
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +297,12 @@ class DiscServer(GenServer):
         await self._commit()
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply:
-        if not isinstance(request, Load):
-            raise TypeError(f"{type(request).__name__}, expected Load")
+        if not isinstance(request, Load | Drop):
+            raise TypeError(f"{type(request).__name__}, expected Load or Drop")
         try:
+            if isinstance(request, Drop):
+                await self._handle.run(self._file.drop, request.table)
+                return Reply(None)
             await self._handle.run(self._file.create, request.definition)
             return Reply(await self._handle.run(self._file.load, request.definition.name))
         except DiscError as error:

@@ -21,6 +21,7 @@ the smaller side of a split.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
@@ -28,7 +29,24 @@ from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.replication import OwnedState
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
-__all__ = ["Shared", "Version"]
+__all__ = ["Discarded", "Shared", "Version"]
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
+
+    A row that was simply written over by somebody who had seen it is discarded too: who looks for what a
+    split cost compares both versions with the time of the split.
+    """
+
+    table: str
+    key: Key
+    version: Version
+    value: list[Value]
+    winner: Version
+    peer: str
+
 
 Version = tuple[int, str]
 """Hybrid timestamp, and the node that issued it."""
@@ -53,6 +71,8 @@ class Shared:
         self.rows: dict[Key, Value] = {}
         self.versions: dict[Key, Version] = {}
         self.changes = 0
+        # What lost in a merge; None where nobody wants to know.
+        self.discarded: list[Discarded] | None = None
         self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0, "superseded": 0}
         self._state = state
         self._log = state.log
@@ -136,6 +156,8 @@ class Shared:
                 self.counts["malformed"] += 1
                 continue
             mine = versions.get(key)
+            if self.discarded is not None and mine is not None and version != mine:
+                self.discarded.append(self._loser(change.owner, key, mine, version, row))
             if mine is None or version > mine:
                 latest = max(latest, version[0])
                 was = key in self.rows
@@ -223,6 +245,13 @@ class Shared:
         return len(self.versions) - len(self.rows)
 
     # -- inside
+
+    def _loser(self, peer: str, key: Key, mine: Version, theirs: Version, row: list[Value]) -> Discarded:
+        table = self._definition.name
+        if theirs > mine:
+            value = [self.rows[key]] if key in self.rows else []
+            return Discarded(table, key, mine, value, theirs, peer)
+        return Discarded(table, key, theirs, row[2:], mine, peer)
 
     def _next_version(self, key: Key, wall: float) -> Version:
         stamp = self._clock.tick(wall)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import structlog
+
 from gossamer.clock import Clock
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.queries import Order, Queries
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.shared import Shared
+from gossamer.mnesia_like.shared import Discarded, Shared
 from gossamer.mnesia_like.table import ReplicatedTable, TableOwner
 from gossamer.mnesia_like.values import Key, Value, encode, encode_key
 
 __all__ = ["NoMajorityError", "SharedTable"]
+
+log = structlog.get_logger(__name__)
 
 
 class NoMajorityError(UnavailableError):
@@ -49,6 +53,7 @@ class SharedTable(ReplicatedTable, Queries):
         self.core = core
         self._indexes = {}
         self._order = Order(core.rows) if definition.type == "ordered_set" else None
+        self._on_discard: Callable[[list[Discarded]], None] | None = None
         self._clock = clock
         self._reach = reach
 
@@ -110,6 +115,14 @@ class SharedTable(ReplicatedTable, Queries):
             if 2 * reachable <= nodes:
                 raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
 
+    def on_discard(self, callback: Callable[[list[Discarded]], None] | None) -> None:
+        """Hand ``callback`` the versions that lose when a peer's rows are merged (None: nobody).
+
+        It is called in the turn of the merge, must not block, and may keep what it gets.
+        """
+        self._on_discard = callback
+        self.core.discarded = None if callback is None else []
+
     # -- what the store does with it
 
     def installed(self, keys: tuple[Key, ...], change: Change | None) -> None:
@@ -127,6 +140,13 @@ class SharedTable(ReplicatedTable, Queries):
             self._stored(change.written)
         if merged is not None:
             self._tell(merged)
+        lost = self.core.discarded
+        if lost and self._on_discard is not None:
+            self.core.discarded = []
+            try:
+                self._on_discard(lost)
+            except Exception:
+                log.exception("discard_callback_failed", table=self.name)
 
     def adopt_from(self, peer: str) -> None:
         """A peer comes back without what it held."""

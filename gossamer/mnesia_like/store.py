@@ -37,7 +37,7 @@ from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.replication import Action, Confirmed, Installed, Replication, Report, Send, Wake
 from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Load, Replicator
+from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Drop, Load, Replicator
 from gossamer.mnesia_like.shared import Shared
 from gossamer.mnesia_like.shared_table import SharedTable
 from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner
@@ -171,6 +171,36 @@ class Store(TableOwner):
             self._tables[name] = table
             table.restore(rows)
             return table
+
+    async def del_table_copy(self, name: str) -> None:
+        """Drop this node's copy of a table, from memory and disc; peers keep theirs.
+
+        Rows of a shared table that this node held are taken over by the others.
+
+        Raises:
+            NoSuchTableError: there is none.
+            DiscError, UnavailableError, TimeoutError: its disc copy cannot be dropped; nothing changed.
+        """
+        async with self._creating:
+            table = self.table(name)
+            if table.definition.storage == "disc_copies":
+                await table.durable()
+                await self._ask_disc(name, Drop(name))
+            del self._tables[name]
+            if table.definition.replication != "local":
+                self.perform(self.replication.drop(name, self.clock.monotonic()))
+
+    def dump(self, name: str) -> list[tuple[str, Any, Any]]:
+        """``(owner, key, value)`` of every row of a table here; of shared rows the owner wrote them last.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        table = self.table(name)
+        if isinstance(table, OwnedTable):
+            return list(table.rows())
+        versions = table.core.versions if isinstance(table, SharedTable) else {}
+        return [(versions[k][1] if k in versions else self.node, k, v) for k, v in table.rows().items()]
 
     def table(self, name: str) -> AnyTable:
         """A table that was created.
@@ -362,12 +392,15 @@ class Store(TableOwner):
                     link.send(action.peer, action.frame)
             elif isinstance(action, Wake):
                 self._transactor.wake(action.number)
+            elif isinstance(action, Report):
+                log.info(action.event, **dict(action.fields))
+            elif action.table not in self._tables:
+                # It was dropped in this very turn.
+                continue
             elif isinstance(action, Installed):
                 self._shared_table(action.table).installed(action.keys, action.change)
             elif isinstance(action, Confirmed):
                 self._replicated(action.table).confirmed()
-            elif isinstance(action, Report):
-                log.info(action.event, **dict(action.fields))
             else:
                 self._replicated(action.table).absorb(action)
 
@@ -435,15 +468,18 @@ class Store(TableOwner):
         return table
 
     async def _load(self, definition: TableDef) -> dict[Any, Any]:
+        loaded: dict[Any, Any] = await self._ask_disc(definition.name, Load(definition))
+        return loaded
+
+    async def _ask_disc(self, table: str, request: Load | Drop) -> Any:
         process = self.disc_bell.process
         if process is None:
-            raise DiscProcessMissingError(definition.name, configured=self._disc is not None)
+            raise DiscProcessMissingError(table, configured=self._disc is not None)
         runtime, pid = process
-        rows = await runtime.call(pid, Load(definition), timeout=_LOAD_TIMEOUT)
-        if isinstance(rows, DiscError):
-            raise rows
-        loaded: dict[Any, Any] = rows
-        return loaded
+        answer = await runtime.call(pid, request, timeout=_LOAD_TIMEOUT)
+        if isinstance(answer, DiscError):
+            raise answer
+        return answer
 
     def _replicated(self, name: str) -> OwnedTable | SharedTable:
         table = self._tables[name]

@@ -223,7 +223,14 @@ class Transactions:
             self._send(name, End(attempt.number))
         self._verdicts(self.locks.release((self.node, attempt.number)))
 
-    # -- what happens to peers
+    # -- what happens to tables and peers
+
+    def drop(self, table: str) -> None:
+        """This node has no such table any more; whoever works with it finds out when it begins anew."""
+        self.shared.pop(table, None)
+        for attempt in list(self.attempts.values()):
+            if attempt.state == "active":
+                self._die(attempt, f"table {table!r} was dropped")
 
     def peer_up(self, name: str, now: float) -> None:
         """The peer is there; again, where frames may have been lost."""
@@ -383,6 +390,8 @@ class Transactions:
         if attempt.state != "voting" or not attempt.voters <= attempt.yes:
             return
         for table in attempt.rows:
+            if table not in self._x.tables:
+                continue
             definition = self._x.tables[table].definition
             reachable, nodes = self._reach(table)
             if definition.majority and 2 * reachable <= nodes:
@@ -479,7 +488,7 @@ class Transactions:
         self._finish(owner, part.stamp if commit else 0)
 
     def _may_go_on(self, table: str, others: int) -> bool:
-        if not self._x.tables[table].definition.majority:
+        if table not in self._x.tables or not self._x.tables[table].definition.majority:
             return True
         _, nodes = self._reach(table)
         return 2 * (others + 1) > nodes
@@ -509,6 +518,8 @@ class Transactions:
 
     def _copies(self, table: str) -> list[str]:
         """The peers that are up and have a copy."""
+        if table not in self._x.tables:
+            return []
         replicas = self._x.tables[table].replicas
         return [
             name
