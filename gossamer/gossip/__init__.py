@@ -19,8 +19,9 @@ from gossamer.gossip.member import (
     Status,
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata, subscribe
-from gossamer.gossip.server import GossipAddressError, GossipServer, local_host
+from gossamer.gossip.server import GossipServer
 from gossamer.gossip.settings import GossipSettings, InvalidSettingError
+from gossamer.gossip.sockets import GossipAddressError, local_host
 from gossamer.gossip.steps import JoinResult
 from gossamer.gossip.swim import Swim
 from gossamer.gossip.view import MembershipView

@@ -8,10 +8,7 @@ server: they close however the server ends, also when it is killed, so that its 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import random
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +29,7 @@ from gossamer.gossip.member import (
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata
 from gossamer.gossip.settings import GossipSettings
+from gossamer.gossip.sockets import advertised, open_sockets
 from gossamer.gossip.steps import (
     Answer,
     Emit,
@@ -54,7 +52,7 @@ from gossamer.gossip.streams import AnsweringStream, AskingStream, frame
 from gossamer.gossip.swim import Swim
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
-from gossamer.network import Address, Listener, Network
+from gossamer.network import Address, Network
 from gossamer.supervisor import (
     Caller,
     Destination,
@@ -62,72 +60,20 @@ from gossamer.supervisor import (
     GenServer,
     NoReply,
     Pid,
-    Port,
     Reply,
     Stop,
     guarded,
     reply,
-    self_pid,
     send,
     spawn_link,
     trap_exit,
 )
 
-__all__ = ["GossipAddressError", "GossipServer", "local_host"]
+__all__ = ["GossipServer"]
 
 log = structlog.get_logger(__name__)
 
 _MAX_STREAMS = 128
-_BIND_TRIES = 10
-_BIND_PAUSE = 0.05
-_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
-
-
-class GossipAddressError(UsageError):
-    """The gossip address cannot be used."""
-
-    def __init__(self, address: Address, problem: str, advice: str) -> None:
-        self.address = address
-        super().__init__(f"gossip address {address[0]}:{address[1]}: {problem}; {advice}")
-
-
-def local_host() -> str:
-    """The address of the interface that leads out of this machine; loopback where none does."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Connecting a datagram socket sends nothing; it only asks for the route.
-        probe.connect(("192.0.2.1", 9))
-        host: str = probe.getsockname()[0]
-        return host
-    return "127.0.0.1"
-
-
-class _Sockets(Port):
-    """Owns the open sockets, and closes them when the server ends."""
-
-    __slots__ = ("datagrams", "listener", "streams")
-
-    def __init__(self, datagrams: asyncio.DatagramTransport, listener: Listener) -> None:
-        self.datagrams = datagrams
-        self.listener = listener
-        self.streams: dict[int, AnsweringStream] = {}
-
-    def handle_exit(self, source: object, reason: object) -> None:
-        # The only link is the server's: also a normal end of it is the end of its sockets.
-        self.close()
-
-    def on_close(self, reason: object) -> None:
-        self.datagrams.abort()
-        self.listener.close()
-        for stream in list(self.streams.values()):
-            stream.close()
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, received: Callable[[bytes, Any], Any]) -> None:
-        self._received = received
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self._received(data, addr)
 
 
 class GossipServer(GenServer):
@@ -170,8 +116,12 @@ class GossipServer(GenServer):
         self._fire = guarded(self._on_timer)
         self._learn = guarded(self._feed)
         self._identity = view.identity or Identity(id="", address=bind, incarnation=0)
-        await self._open_sockets(self._identity.address)
-        self._swim = self._revive(metadata, self._advertised(bind, advertise))
+        self._on_frame = guarded(self._frame_received)
+        self._on_bad_frame = guarded(self._reject)
+        self._sockets = await open_sockets(
+            network, self._identity.address, received=guarded(self._on_datagram), answering=self._answering
+        )
+        self._swim = self._revive(metadata, advertised(bind, advertise, bound=self._sockets.bound))
         self._arm()
 
     # ---- requests ---------------------------------------------------------------------------------------
@@ -424,50 +374,6 @@ class GossipServer(GenServer):
             opened=self._on_stream,
             closed=self._on_stream_end,
         )
-
-    async def _open_sockets(self, bind: Address) -> None:
-        received = guarded(self._on_datagram)
-        self._on_frame = guarded(self._frame_received)
-        self._on_bad_frame = guarded(self._reject)
-        for attempt in range(_BIND_TRIES):
-            try:
-                datagrams, _ = await self._network.open_datagram(lambda: _Datagrams(received), bind)
-            except OSError as error:
-                problem = error
-            else:
-                name = datagrams.get_extra_info("sockname")
-                self._bound: Address = (name[0], name[1])
-                try:
-                    listener = await self._network.listen(self._answering, self._bound)
-                except OSError as error:
-                    datagrams.abort()
-                    problem = error
-                else:
-                    self._sockets = _Sockets(datagrams, listener)
-                    self._sockets.open(label="gossip_sockets", link_to=self_pid())
-                    return
-            # A predecessor's sockets close a turn of the loop after it ended.
-            if attempt + 1 < _BIND_TRIES:
-                await asyncio.sleep(_BIND_PAUSE)
-        raise GossipAddressError(
-            bind,
-            f"UDP and TCP cannot be bound ({problem.strerror or problem})",
-            "set cluster.host to an address of this machine and cluster.port to a free port",
-        )
-
-    def _advertised(self, bind: Address, advertise: str) -> Address:
-        host = advertise or (local_host() if bind[0] in _WILDCARDS else self._bound[0])
-        try:
-            literal = ipaddress.ip_address(host)
-        except ValueError:
-            literal = None
-        if literal is None or literal.is_unspecified:
-            raise GossipAddressError(
-                (host, self._bound[1]),
-                "other nodes cannot reach this host",
-                "advertise an IP address of this machine",
-            )
-        return (host, self._bound[1])
 
     def _on_stream(self, stream: AnsweringStream) -> bool:
         if len(self._sockets.streams) >= _MAX_STREAMS:

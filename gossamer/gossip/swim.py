@@ -4,14 +4,14 @@
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
 The parts: ``table`` stores, ``verdicts`` decides what statements do, ``prober`` asks who is there, ``syncer``
-exchanges tables, ``hints`` watches for partitions, ``outbox`` fills packets.
+exchanges tables, ``rivals`` settles who keeps a name, ``hints`` watches for partitions, ``outbox`` fills
+packets.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,6 +22,7 @@ from gossamer.gossip.hints import PartitionHints
 from gossamer.gossip.member import ForcedOut, Member, MemberLeft, MemberMetadata, NameConflict, Status
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.prober import Prober
+from gossamer.gossip.rivals import Rivals
 from gossamer.gossip.settings import GossipSettings, InvalidSettingError
 from gossamer.gossip.steps import (
     Action,
@@ -64,7 +65,6 @@ from gossamer.network import Address
 __all__ = ["Swim"]
 
 _PACKETS_A_TARGET = 3
-_RIVAL_PATIENCE = 2.0
 
 
 class Swim:
@@ -107,17 +107,18 @@ class Swim:
         self._syncer = Syncer(
             self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
         )
+        self._rivals = Rivals(self.table, self._outbox, self._timers, self._verdicts, rng)
+        self._rivals.give_way = self._give_way
         self._verdicts.doubt = self._prober.doubt
         self._verdicts.hearsay = self._prober.hearsay
         self._verdicts.appeared = self._appeared
         self._verdicts.returned = self._returned
-        self._verdicts.rival = self._meet_rival
+        self._verdicts.rival = self._rivals.meet
         self._verdicts.forced_out = self._forced_out
         self._prober.sync = self._syncer.exchange
         self._gossiping = False
         self._leaving: Token | None = None
         self._aloof = False
-        self._rival: tuple[int, Alive] | None = None
         self._prober.start(now)
         self._syncer.start(now)
 
@@ -218,7 +219,8 @@ class Swim:
                 if sender is None:
                     self._syncer.exchange(event.source, now)
             elif isinstance(message, Ack):
-                self._acknowledged(message, event.sender, now)
+                if not self._prober.acknowledged(message.sequence, event.sender, now):
+                    self._rivals.acknowledged(message.sequence, event.sender, now)
             elif isinstance(message, Alive):
                 self._verdicts.alive(message, now)
             elif isinstance(message, Suspect):
@@ -231,14 +233,6 @@ class Swim:
                 self._prober.requested(message, event.source, now)
             elif isinstance(message, Stranger):
                 self._prober.estranged(message.sequence, event.source, now)
-
-    def _acknowledged(self, ack: Ack, sender: str, now: float) -> None:
-        if self._prober.acknowledged(ack.sequence, sender, now) or self._rival is None:
-            return
-        sequence, rival = self._rival
-        if ack.sequence == sequence and sender == rival.id:
-            self._rival = None
-            self._resolve_conflict(rival, now)
 
     # ---- streams ----------------------------------------------------------------------------------------
 
@@ -366,43 +360,9 @@ class Swim:
             self._withdraw(now)
             self._outbox.emit(ForcedOut(by))
 
-    def _meet_rival(self, said: Alive, now: float) -> None:
-        """Another life claims our name elsewhere: is anybody there?"""
-        if self._rival is not None:
-            return
-        sequence = self._rng.getrandbits(32)
-        self._rival = (sequence, said)
-        for delay in (0.0, 0.3, 0.6):
-            self._timers.at(now + delay, partial(self._ping_rival, sequence))
-        self._timers.at(now + _RIVAL_PATIENCE, partial(self._rival_silent, sequence))
-
-    def _ping_rival(self, sequence: int, _now: float) -> None:
-        if self._rival is not None and self._rival[0] == sequence:
-            rival = self._rival[1]
-            self._outbox.packet((rival.host, rival.port), Ping(sequence, rival.id))
-
-    def _rival_silent(self, sequence: int, _now: float) -> None:
-        if self._rival is not None and self._rival[0] == sequence:
-            rival, self._rival = self._rival[1], None
-            if rival.incarnation >= self.table.me.incarnation:
-                self._verdicts.outbid(rival.incarnation)
-
-    def _resolve_conflict(self, rival: Alive, now: float) -> None:
-        me = self.table.me
-        if (rival.metadata.start_time, rival.id) < (me.metadata.start_time, me.id):
-            holder = Member(
-                rival.id,
-                rival.name,
-                rival.host,
-                rival.port,
-                Status.ONLINE,
-                rival.incarnation,
-                rival.metadata,
-            )
-            self._withdraw(now)
-            self._outbox.emit(NameConflict(me.name, holder))
-        elif rival.incarnation >= me.incarnation:
-            self._verdicts.outbid(rival.incarnation)
+    def _give_way(self, holder: Member, now: float) -> None:
+        self._withdraw(now)
+        self._outbox.emit(NameConflict(self.table.me.name, holder))
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], None]]] = {}
 
