@@ -229,6 +229,34 @@ async def test_a_taken_port_names_the_key_to_change() -> None:
         await peer.runtime.stop()
 
 
+async def test_an_address_of_another_machine_cannot_be_bound_and_names_the_key() -> None:
+    runtime = Runtime(node="a")
+    with pytest.raises(StartFailed, match=r"192\.0\.2\.7:0.*cannot be bound.*cluster\.host"):
+        await serve(runtime, ("192.0.2.7", 0), "")
+    await runtime.stop()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "node1.example.org"])
+async def test_an_address_that_nobody_can_reach_is_not_advertised(host: str) -> None:
+    runtime = Runtime(node="a")
+    with pytest.raises(StartFailed, match="other nodes cannot reach this host"):
+        await serve(runtime, ("127.0.0.1", 0), host)
+    await runtime.stop()
+
+
+async def serve(runtime: Runtime, bind: tuple[str, int], advertise: str) -> Pid:
+    return await runtime.start(
+        GossipServer,
+        metadata=MemberMetadata("a", creation=1),
+        bind=bind,
+        advertise=advertise,
+        keyring=Keyring([cluster_key("cookie")], env="test"),
+        network=SystemNetwork(),
+        clock=SystemClock(),
+        view=MembershipView(),
+    )
+
+
 async def test_garbage_on_both_sockets_changes_nothing(peers: Callable[..., Any]) -> None:
     a = await peers("a")
     loop = asyncio.get_running_loop()

@@ -153,6 +153,21 @@ async def test_a_wall_clock_that_jumps_moves_nobody_and_keeps_strangers_out(sim:
     await stop(late, *nodes)
 
 
+async def test_a_wall_clock_set_back_moves_nobody_and_a_restart_is_still_newer(sim: SimNetwork) -> None:
+    nodes = await cluster(sim, 3)
+    nodes[1].clock.jump(-86_400)
+    await asyncio.sleep(60)
+    assert whole(*nodes)()
+    assert [node.downs() for node in nodes] == [0, 0, 0]
+    nodes[1].crash()
+    await within(10, whole(nodes[0], nodes[2]))
+    nodes[1].boot()
+    nodes[1].clock.jump(-300)
+    await nodes[1].start(nodes[0])
+    await within(10, whole(*nodes))
+    await stop(*nodes)
+
+
 async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: SimNetwork) -> None:
     nodes = await cluster(sim, 4)
     for _ in range(3):
