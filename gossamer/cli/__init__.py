@@ -16,6 +16,7 @@ from gossamer import __version__
 from gossamer.cli import cluster, configuration, look
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.output import print_error
+from gossamer.cli.passwd import passwd
 from gossamer.cli.start import start
 from gossamer.cli.up import up
 from gossamer.errors import GossamerError
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(start)
 app.command()(up)
+app.command()(passwd)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(configuration.app, name="config")
 look.register(app)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.supervisor import GenServer, NoReply, self_pid, send_after
+from gossamer.supervisor import GenServer, Reply, self_pid, send_after
 
 __all__ = ["FileWatch", "Reloadable"]
 
@@ -31,7 +31,7 @@ class Reloadable(Protocol):
 
 
 class FileWatch(GenServer):
-    """Casts: ``"look"``. ``changed`` is called after anything was read again."""
+    """Calls: ``"look"``, now. ``changed`` is called after anything was read again."""
 
     async def init(
         self, watched: Callable[[], Iterable[Reloadable]], interval: float, changed: Callable[[], None]
@@ -43,9 +43,11 @@ class FileWatch(GenServer):
         await self._look()
         send_after(interval, self_pid(), "tick")
 
-    async def handle_cast(self, request: Any) -> NoReply | None:
+    async def handle_call(self, request: Any, caller: Any) -> Reply:
+        if request != "look":
+            await super().handle_call(request, caller)
         await self._look()
-        return None
+        return Reply(None)
 
     async def handle_info(self, message: Any) -> None:
         if message != "tick":

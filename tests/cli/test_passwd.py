@@ -1,0 +1,29 @@
+"""``gossamer passwd``."""
+
+import pytest
+from typer.testing import CliRunner
+
+from gossamer.cli import app
+
+
+@pytest.fixture
+def run():
+    return lambda *args, **options: CliRunner().invoke(app, ["passwd", *map(str, args)], **options)
+
+
+def test_users_are_added_changed_and_deleted_and_no_password_is_shown(run, tmp_path):
+    file = tmp_path / "users"
+    result = run(file, "ann", input="secret\nsecret\n")
+    assert result.exit_code == 0
+    assert "secret" not in result.output
+    first = file.read_text()
+    assert first.startswith("ann:$argon2id$")
+    assert run(file, "ann", "--stdin", input="other\n").exit_code == 0
+    assert file.read_text() != first
+    assert run(file, "ann", "--delete").exit_code == 0
+    assert file.read_text() == ""
+
+
+def test_an_empty_password_is_refused(run, tmp_path):
+    assert run(tmp_path / "users", "ann", "--stdin", input="\n").exit_code == 2
+    assert not (tmp_path / "users").exists()
