@@ -56,9 +56,12 @@ def start(
 def _run_to_its_end(config: Config, *, as_json: bool) -> ExitCode:
     # Here, so that the rest of the command starts without loading a broker.
     from gossamer.node import DataDir, Node
+    from gossamer.supervisor import tune_collector
 
     cookie = cookie_of(config.node).get_secret_value()
     directory = DataDir(config.node.data_dir, wall=time.time())
+
+    tune_collector()
 
     async def run() -> ExitCode:
         node = Node(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.api.model import Metric, Sample
 from gossamer.gossip import Status
+from gossamer.supervisor import LoopWatch
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
 
-__all__ = ["metrics_of"]
+__all__ = ["LOOP_WATCH", "metrics_of"]
+
+LOOP_WATCH = "loop_watch"
+"""The registered name of the process that watches the event loop."""
 
 
 def metrics_of(node: Node) -> Iterator[Metric]:
@@ -20,6 +24,7 @@ def metrics_of(node: Node) -> Iterator[Metric]:
     yield from _cluster(node)
     yield from _links(node)
     yield from _tables(node)
+    yield from _loop(node)
 
 
 def _broker(node: Node) -> Iterator[Metric]:
@@ -124,6 +129,17 @@ def _tables(node: Node) -> Iterator[Metric]:
             for event, count in sorted(node.store.system_info()["counts"].items())
         ),
     )
+
+
+def _loop(node: Node) -> Iterator[Metric]:
+    watch = getattr(node.runtime.names.get(LOOP_WATCH), "behaviour", None)
+    if isinstance(watch, LoopWatch):
+        yield _one(
+            "gossamer_loop_lag_seconds",
+            "By how much the event loop's last tick was late.",
+            "gauge",
+            watch.lag,
+        )
 
 
 def _one(name: str, text: str, kind: Literal["counter", "gauge"], value: float) -> Metric:

@@ -3,6 +3,7 @@
 ::
 
     node (one_for_one)
+    ├── loop_watch       how late the event loop runs, and who holds it (not in simulations)
     ├── distribution     links to peers
     ├── remote           processes of other nodes: signals, rpc, process groups
     ├── mnesia_like      tables: disc, replicator
@@ -65,10 +66,21 @@ from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
+from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import TableLinks
 from gossamer.node.view import ROUTES, View
 from gossamer.routes import RouteOwner, Router, TopicLimits
-from gossamer.supervisor import ChildSpec, Crash, Pid, Reason, Runtime, StartFailed, Supervisor, describe
+from gossamer.supervisor import (
+    ChildSpec,
+    Crash,
+    LoopWatch,
+    Pid,
+    Reason,
+    Runtime,
+    StartFailed,
+    Supervisor,
+    describe,
+)
 
 __all__ = ["Node", "NodeFailedError", "State"]
 
@@ -305,6 +317,9 @@ class Node:
             gateway_spec(self.broker, self.distribution),
             applications_spec(self, config.node.applications, self._user_children),
         ]
+        if isinstance(self.clock, SystemClock):
+            watch = partial(LoopWatch.start_link, name=LOOP_WATCH, label=LOOP_WATCH)
+            children.insert(0, ChildSpec(LOOP_WATCH, watch))
         if config.api.enable:
             children.append(ChildSpec("api", self._start_api))
         return children
