@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from gossamer.mnesia_like import Change, Disc, OwnedTable, Store
+from gossamer.mnesia_like import Change, Disc, OwnedTable, Store, Transaction
 from gossamer.mnesia_like.disc import DiscFile
 from gossamer.mnesia_like.replication import Action, Replication, Send
 from gossamer.mnesia_like.schema import TableDef
@@ -161,6 +161,15 @@ async def bench_store(rows: int) -> None:
     change = Change("shared", "b", {key: [1 << 62, "b", 2] for key in keys}, ())
     seconds = timed(lambda: shared.absorb(change))
     show("shared rows merged", rows, seconds)
+    count = min(rows, 20_000)
+
+    async def increment(tx: Transaction, key: str) -> None:
+        await tx.write("shared", key, await tx.read("shared", key, write=True))
+
+    start = time.perf_counter()
+    for key in keys[:count]:
+        await store.transaction(increment, key)
+    show("transactions, one node", count, time.perf_counter() - start, "read and write of one row")
 
 
 def bench_disc(rows: int) -> None:
@@ -180,6 +189,110 @@ def bench_disc(rows: int) -> None:
         show("disc open, check and load", rows, seconds)
 
 
+def bench_cost(most: int, plot: Path | None) -> None:
+    """What a route costs in bytes, by nodes and filters: on the wire to one node, and in its memory."""
+    print(f"{'nodes':>6}{'filters':>10}{'B/route joining':>17}{'B/route live':>14}{'B/route in memory':>19}")
+    lines: dict[int, list[tuple[int, float, float]]] = {}
+    for nodes in (3, 5, 9):
+        count = 10_000
+        while count <= most:
+            joining, live, held = cost(nodes, count)
+            print(f"{nodes:>6}{count:>10,}{joining:>17.1f}{live:>14.1f}{held:>19.1f}", flush=True)
+            lines.setdefault(nodes, []).append((count, live, held))
+            count *= 10
+    print("one row a filter; all nodes own as many; of a route, each other node is sent its bytes once")
+    if plot is not None:
+        plot.write_text(drawing(lines))
+
+
+def cost(nodes: int, count: int) -> tuple[float, float, float]:
+    """Bytes a route: to a joiner, to a follower of live writes, and held by a node that has all of them."""
+    share = count // nodes
+    keys = filters(share * nodes)
+    follower = Replication(node="n0", creation=1)
+    follower.create(ROUTES, 0.0)
+    joining = live = held = 0
+    gc.collect()
+    for number in range(nodes):
+        mine = keys[number * share : (number + 1) * share]
+        if number == 0:
+            tracemalloc.start()
+            write = follower.tables["routes"].log.write
+            # Text of its own, as if it had come from a client.
+            for key in mine:
+                write(key.encode().decode(), None)
+            follower.flush(0.0)
+            held += tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            continue
+        for when in ("joining", "live"):
+            owner = Replication(
+                node=f"n{number}", creation=2, log_bytes=1 << (0 if when == "joining" else 30)
+            )
+            owner.create(ROUTES, 0.0)
+            write = owner.tables["routes"].log.write
+            other = follower
+            if when == "joining":
+                other = Replication(node="joiner", creation=1)
+                other.create(ROUTES, 0.0)
+            sent = 0
+            if when == "live":
+                sent += introduce(owner, other)
+                tracemalloc.start()
+                before = tracemalloc.get_traced_memory()[0]
+            for start in range(0, share, 1000):
+                for key in mine[start : start + 1000]:
+                    write(key, None)
+                sent += hand_over(owner, other, frames(owner.flush(0.0)))
+            if when == "live":
+                del owner, write
+                gc.collect()
+                held += tracemalloc.get_traced_memory()[0] - before
+                tracemalloc.stop()
+                live += sent
+            else:
+                joining += introduce(owner, other)
+    others = share * (nodes - 1)
+    return joining / others, live / others, held / (share * nodes)
+
+
+def introduce(owner: Replication, follower: Replication) -> int:
+    """Let them follow each other; bytes that went to the follower."""
+    to_follower = frames(owner.peer_up(follower.node, follower.creation, 0.0))
+    to_owner = frames(follower.peer_up(owner.node, owner.creation, 0.0))
+    for frame in to_owner:
+        to_follower += frames(owner.receive(follower.node, frame, 0.0))
+    return hand_over(owner, follower, to_follower)
+
+
+def hand_over(owner: Replication, follower: Replication, to_follower: list[bytes]) -> int:
+    total = 0
+    while to_follower:
+        answers: list[bytes] = []
+        for frame in to_follower:
+            total += len(frame)
+            answers += frames(follower.receive(owner.node, frame, 0.0))
+        to_follower = [f for a in answers for f in frames(owner.receive(follower.node, a, 0.0))]
+    return total
+
+
+def drawing(lines: dict[int, list[tuple[int, float, float]]]) -> str:
+    """Bytes a route in memory over filters, one line for each number of nodes, as SVG."""
+    top = 1.2 * max(held for points in lines.values() for _, _, held in points)
+    shapes = []
+    for colour, (nodes, points) in zip(("#1b6ca8", "#c8553d", "#588b4b"), lines.items(), strict=True):
+        path = [(80 + 120 * (len(str(n)) - 5), 220 - 180 * held / top) for n, _, held in points]
+        text = " ".join(f"{x:.0f},{y:.1f}" for x, y in path)
+        shapes.append(f'<polyline points="{text}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        at = 30 + 16 * len(shapes) // 2
+        shapes.append(f'<text x="350" y="{at}" fill="{colour}">{nodes} nodes</text>')
+    marks = [f'<text x="{80 + 120 * i}" y="240">{10_000 * 10**i:,}</text>' for i in range(3)]
+    marks += [f'<text x="8" y="{224 - 180 * v / top:.0f}">{v:.0f} B</text>' for v in (0, top / 2, top)]
+    body = "\n".join(["<title>Memory a route, by filters</title>", *shapes, *marks])
+    frame = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 440 250" font-family="sans-serif" font-size="12"'
+    return f"<svg {frame}>\n{body}\n</svg>\n"
+
+
 def rows_of(path: Path) -> int:
     file = Disc(path).open()
     count = len(file.load("t"))
@@ -194,7 +307,13 @@ def show(what: str, count: int, seconds: float, remark: str = "") -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    rows = parser.parse_args().rows
+    parser.add_argument("--cost", action="store_true", help="bytes a route by nodes and filters, only that")
+    parser.add_argument("--plot", type=Path, help="with --cost: write the memory as SVG")
+    options = parser.parse_args()
+    rows = options.rows
+    if options.cost:
+        bench_cost(rows, options.plot)
+        return
     bench_core(rows)
     asyncio.run(bench_store(min(rows, 300_000)))
     bench_memory(min(rows, 200_000))

@@ -1,7 +1,8 @@
 """Tables over real links: three stores in this one process and on its one core, loopback between them.
 
 ``python bench/tables_cluster.py`` prints, for plain streams and for gRPC, how long a write takes until both
-others have applied it, and how many writes a second all three end up with.
+others have applied it, and how many writes a second all three end up with; then the
+same of transactions that read and write one row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 import structlog
 
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, StreamTransport
-from gossamer.mnesia_like import OwnedTable, Store
+from gossamer.mnesia_like import OwnedTable, Store, Transaction
 from gossamer.network import SystemNetwork
 from gossamer.node.replication import TableLinks
 from gossamer.supervisor import Runtime, Supervisor
@@ -64,6 +65,33 @@ async def bench(transport: type) -> None:
         f"{transport.__name__:18}visible p50 {times[SINGLE // 2] * 1e3:6.2f} ms, "
         f"p99 {times[SINGLE * 99 // 100] * 1e3:6.2f} ms;"
         f"{BATCHES * BATCH / seconds:>12,.0f} writes/s at all {NODES} nodes"
+    )
+    shared = [await s.create_table("shared", replication="shared") for s in stores]
+    await stores[0].wait_for_tables(timeout=10)
+
+    async def transfer(tx: Transaction, number: int) -> None:
+        await tx.write("shared", number, await tx.read("shared", number, 0, write=True) + 1)
+
+    # The first one waits until all know who has the table.
+    await stores[0].transaction(transfer, -1)
+    times = []
+    for i in range(SINGLE):
+        start = time.perf_counter()
+        await stores[0].transaction(transfer, i)
+        times.append(time.perf_counter() - start)
+    times.sort()
+    start = time.perf_counter()
+    jobs = [stores[i % NODES].transaction(transfer, i) for i in range(SINGLE)]
+    await asyncio.gather(*jobs)
+    seconds = time.perf_counter() - start
+    # A transaction returns when it is decided; the others hold its locks until they have its rows.
+    async with asyncio.timeout(10):
+        while any(sum(table.rows().values()) != 2 * SINGLE + 1 for table in shared):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    middle, most = times[SINGLE // 2] * 1e3, times[SINGLE * 99 // 100] * 1e3
+    print(
+        f"{'':18}transaction p50 {middle:6.2f} ms, p99 {most:6.2f} ms;"
+        f"{SINGLE / seconds:>9,.0f} a second at once"
     )
     for runtime in runtimes:
         await runtime.stop()

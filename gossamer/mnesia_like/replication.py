@@ -313,6 +313,9 @@ class Replication:
         if message.shape != state.definition.shape:
             peer.outbox.append(encode(Refused(table, state.definition.shape)))
             return
+        if peer.tables is not None and table not in peer.tables:
+            # Whoever gets our answer may count on our knowing that it has the table.
+            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})), now)
         if state.log.seal():
             # The newest number, as it is told, includes what was written in this turn.
             self._x.pump(state)

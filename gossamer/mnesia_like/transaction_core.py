@@ -142,9 +142,9 @@ class Transactions:
         state = self._x.tables[table]
         for name, peer in self._x.peers.items():
             replica = state.replicas.get(name)
-            if peer.tables is None or replica is None:
-                return f"{name} has not said which tables it has"
-            if table in peer.tables and not replica.refused and not replica.level:
+            if peer.tables is None or replica is None or not replica.answered:
+                return f"{name} has not said whether it has table {table!r}"
+            if replica.refused is None and not replica.level:
                 return replica.waits_for()
         return ""
 
@@ -195,7 +195,7 @@ class Transactions:
                 self._die(attempt, f"table {table!r} changed after it was read")
                 return
         for table in rows:
-            if set(self._copies(table)) - attempt.writing[table]:
+            if self.unready(table) or set(self._copies(table)) - attempt.writing[table]:
                 self._die(attempt, f"a copy of {table!r} came up")
                 return
         attempt.rows = rows

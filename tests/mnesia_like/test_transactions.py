@@ -332,6 +332,17 @@ async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
         await until_virtual(lambda: tables[0].read("k") == tables[1].read("k"))
 
 
+async def test_nodes_that_have_just_created_a_table_agree_from_the_first_transaction() -> None:
+    """None of them commits alone because it has not heard yet who else has the table."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        await until(lambda: a.store.replication.peers() and b.store.replication.peers())
+        await asyncio.sleep(0.05)
+        tables = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+        await asyncio.gather(*(h.store.transaction(add, "k", 1) for h in (a, b) for _ in range(5)))
+        await until(lambda: [t.read("k") for t in tables] == [10, 10])
+
+
 class Lossy(Hub):
     """Links that lose and double; and one node that is killed when so many frames have gone."""
 
