@@ -52,6 +52,21 @@ def _broker(node: Node) -> Iterator[Metric]:
             if key.startswith("dropped_")
         ),
     )
+    yield Metric(
+        name="gossamer_mqtt_decisions_total",
+        help="What clients asked for, by question, who decided, and how.",
+        kind="counter",
+        samples=tuple(
+            Sample(value=count, labels={"question": question, "by": by, "decision": decision})
+            for (question, by, decision), count in sorted(node.broker.access.decisions.items())
+        ),
+    )
+    yield _one(
+        "gossamer_mqtt_slowed_total",
+        "Reads after which a client was made to wait.",
+        "counter",
+        stats["slowed"],
+    )
 
 
 def _cluster(node: Node) -> Iterator[Metric]:
