@@ -216,6 +216,7 @@ def _grow(tree: Tree, item: Mapping[str, Any]) -> None:
     line.append(f" restarts={item['restarts']}", style="yellow" if item["restarts"] else "dim")
     if item["mailbox"]:
         line.append(f" mailbox={item['mailbox']}")
+    line.append(f" reductions={item['reductions']}", style="dim")
     line.append(f" memory={format_size(item['memory'])}", style="dim")
     branch = tree.add(line)
     for child in item["children"]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gossamer.supervisor.entry import current
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotInProcess, StopInit
 from gossamer.supervisor.process import Process, reason_of
-from gossamer.supervisor.values import Pid, Reason
+from gossamer.supervisor.values import KILL, Pid, Reason
 
 if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
@@ -80,7 +80,14 @@ class Behaviour:
         process.started = started = runtime.loop.create_future()
         if link_to is not None:
             process.link(link_to)
-        failure = await started
+        try:
+            failure = await started
+        except asyncio.CancelledError:
+            # Nobody waits for it any more, and it may hang in its init for ever.
+            if link_to is not None:
+                process.unlink(link_to)
+            runtime.exit(process.pid, KILL)
+            raise
         if failure is not None:
             raise failure
         return process.pid

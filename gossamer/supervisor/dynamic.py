@@ -24,7 +24,7 @@ from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.intensity import RestartWindow
 from gossamer.supervisor.policy import Failed
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
-from gossamer.supervisor.supervisor import expected_end, flush_exit, reap, start_one
+from gossamer.supervisor.supervisor import expected_end, flush_exit, reap, start_unless_told
 from gossamer.supervisor.values import (
     KILL,
     SHUTDOWN,
@@ -178,7 +178,7 @@ class DynamicSupervisor(GenServer):
             return BadChildSpec("DynamicSupervisor", "significant", True, "False: it has no auto_shutdown")
         if self.max_children is not None and self._size() >= self.max_children:
             return MaxChildren(self.max_children)
-        outcome = await start_one(spec)
+        outcome = await start_unless_told(self._otp_process, spec)
         if isinstance(outcome, Failed):
             self._report("start_error", outcome.reason, spec, None)
             return StartFailed(f"child {spec.id!r}", outcome.reason)
@@ -225,7 +225,7 @@ class DynamicSupervisor(GenServer):
         if not self._window.admit(self._otp_process.loop.time()):
             self._report("shutdown", "reached_max_restart_intensity", spec, None)
             return Stop(SHUTDOWN)
-        outcome = await start_one(spec)
+        outcome = await start_unless_told(self._otp_process, spec)
         if isinstance(outcome, Failed):
             self._report("start_error", outcome.reason, spec, None)
             self._next += 1

@@ -69,6 +69,7 @@ class Process(Entry):
         "behaviour",
         "dropped",
         "faulted",
+        "interrupt",
         "limit",
         "loop",
         "mailbox",
@@ -93,6 +94,7 @@ class Process(Entry):
         self.signals = 0
         self.dropped = 0
         self.faulted = False
+        self.interrupt: Callable[[], None] | None = None
         self.reductions = 0
         self.waiter: asyncio.Future[None] | None = None
         self.trapping = False
@@ -123,6 +125,9 @@ class Process(Entry):
         self.signals += 1
         self.mailbox.append(message)
         self.wake()
+        interrupt = self.interrupt
+        if interrupt is not None and type(message) is Exit and message.source in (self.parent, self.pid):
+            interrupt()
 
     def wake(self) -> None:
         """Let the process look at its mailbox."""

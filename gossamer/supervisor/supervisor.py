@@ -42,7 +42,7 @@ from gossamer.supervisor.policy import (
     StopChild,
     TryAgain,
 )
-from gossamer.supervisor.process import reason_of
+from gossamer.supervisor.process import Process, reason_of
 from gossamer.supervisor.runtime import Runtime
 from gossamer.supervisor.spec import (
     AutoShutdown,
@@ -68,7 +68,7 @@ from gossamer.supervisor.values import (
     is_clean,
 )
 
-__all__ = ["Supervisor", "reap", "start_one"]
+__all__ = ["Supervisor", "reap", "start_unless_told"]
 
 log = structlog.get_logger(__name__)
 
@@ -266,7 +266,7 @@ class Supervisor(GenServer):
                 return value
             outcome = None
             if isinstance(action, StartChild):
-                outcome = await start_one(action.child.spec)
+                outcome = await start_unless_told(self._otp_process, action.child.spec)
                 self._note_start(action.child, outcome)
             elif isinstance(action, StopChild):
                 reason = await reap(self._otp_process.runtime, action.pid, action.child.spec.shutdown)
@@ -331,6 +331,32 @@ async def start_one(spec: ChildSpec) -> Pid | Failed | None:
             ("bad_return_value", f"start of {spec.id} gave {type(pid).__name__}, expected a Pid or None")
         )
     return pid
+
+
+async def start_unless_told(process: Process, spec: ChildSpec) -> Pid | Failed | None:
+    """As ``start_one``, but give up once the parent of the supervisor ``process`` tells it to end.
+
+    A child that hangs in its start must not keep the tree above it from stopping. The order to end stays in
+    the mailbox and is obeyed next.
+    """
+    task, told = process.task, False
+
+    def interrupt() -> None:
+        nonlocal told
+        if not told:
+            told = True
+            task.cancel()
+
+    process.interrupt = interrupt
+    try:
+        return await start_one(spec)
+    except asyncio.CancelledError:
+        if not told or process.reason is not None:
+            raise
+        task.uncancel()
+        return Failed((SHUTDOWN, "told to end while it started"))
+    finally:
+        process.interrupt = None
 
 
 async def reap(runtime: Runtime, pid: Pid, shutdown: Shutdown | None) -> Reason:
