@@ -212,7 +212,13 @@ class Client:
         Raises:
             CallFailed, CallTimeout: as for any call between nodes.
         """
-        return await self.runtime.call(await self._reach(destination), request, timeout)
+        target = await self._reach(destination)
+        try:
+            return await self.runtime.call(target, request, timeout)
+        except CallFailed:
+            # A call that fails at once has let nobody run; who tries again in a loop must let the keeper.
+            await asyncio.sleep(0)
+            raise
 
     async def cast(self, destination: Destination, request: object) -> None:
         """Send a request that wants no answer."""
