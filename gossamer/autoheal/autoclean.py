@@ -1,0 +1,85 @@
+"""Autoclean: members that have been down for too long are removed, once, by the leader.
+
+Time down is counted while this node watches, and stands on disc with the moment it was written: a restarted
+observer adds the time between. So a clock that jumps while the node runs moves nothing.
+
+Rules: 1. Only the earliest started node that is alive removes, and only where more than half of the members
+are online: the smaller side of a split never cleans the larger.  2. Nothing is removed while a split that was
+seen is not healed.  3. A member that returns, or starts anew, begins at nought.  4. A removal that failed is
+tried again after a pause.
+
+Rejected: every node removing whom it likes, which needs no leader and cleans both halves of a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from gossamer.autoheal.cluster import Cluster, leader_of
+
+__all__ = ["Autoclean", "Downtime"]
+
+RETRY = 30.0
+SAVE_EVERY = 30.0
+
+
+class Downtime(Struct, frozen=True):
+    """How long members have been down, in seconds, as of ``wall``."""
+
+    wall: float = 0.0
+    seconds: dict[str, float] = {}
+
+
+class Autoclean:
+    """``limit`` in seconds, changeable at any time; None removes nobody."""
+
+    def __init__(
+        self, *, node: str, limit: float | None, now: float, wall: float, downtime: Downtime | None = None
+    ) -> None:
+        self.node = node
+        self.limit = limit
+        before = downtime or Downtime()
+        gone_by = max(0.0, wall - before.wall)
+        self.down: dict[str, float] = {name: spent + gone_by for name, spent in before.seconds.items()}
+        self.changed = False
+        self._last = now
+        self._save_at = now + SAVE_EVERY
+        self._asked: dict[str, float] = {}
+
+    def tick(
+        self, cluster: Cluster, down: Mapping[str, object], now: float, *, unresolved: bool
+    ) -> list[str]:
+        """Whom to remove now; ``down`` names the members that are down."""
+        passed, self._last = max(0.0, now - self._last), now
+        gone = self.down.keys() - down.keys()
+        for name in gone:
+            del self.down[name]
+            self._asked.pop(name, None)
+        fresh = [name for name in down if name not in self.down]
+        for name in self.down:
+            self.down[name] += passed
+        self.down.update(dict.fromkeys(fresh, 0.0))
+        if gone or fresh or (self.down and now >= self._save_at):
+            self.changed = True
+            self._save_at = now + SAVE_EVERY
+        if (
+            self.limit is None
+            or unresolved
+            or leader_of(cluster) != self.node
+            or not cluster.is_majority(len(cluster.online))
+        ):
+            return []
+        due = [
+            name
+            for name, spent in sorted(self.down.items())
+            if spent > self.limit and now >= self._asked.get(name, now)
+        ]
+        self._asked.update(dict.fromkeys(due, now + RETRY))
+        return due
+
+    def downtime(self, wall: float) -> Downtime:
+        """What is to be on disc now."""
+        self.changed = False
+        return Downtime(wall, dict(self.down))

@@ -1,0 +1,149 @@
+"""The coordinator: has the minority reload, one node after another, and tells everybody when it is done.
+
+Rules: 1. What it is at stands on disc before anybody hears of it, so that its next life goes on.  2. A node
+that has restarted since the plan was made has reloaded.  3. A node that stays away is skipped after a bounded
+wait: its own marks, and those on it, are settled by the next heal.  4. Every message is repeated until it is
+answered or its receiver is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gossamer.autoheal.cluster import Cluster, Tell
+from gossamer.autoheal.values import Episode, Healed, HealPlan, Progress, Reload
+
+__all__ = ["Coordinator", "Work", "settled_marks"]
+
+REPEAT = 2.0
+AWAY = 30.0
+"""Seconds after which a node that does not answer is left out."""
+
+
+class Work(Struct, frozen=True):
+    """How far a plan has come. ``episode`` is there once only the telling is left."""
+
+    plan: HealPlan
+    reloaded: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    episode: Episode | None = None
+
+
+class Coordinator:
+    """See the module."""
+
+    def __init__(self, *, node: str, work: Work | None = None, patience: float = AWAY) -> None:
+        self.node = node
+        self.work = work
+        self.changed = False
+        self._patience = patience
+        self._turn = ""
+        self._since = 0.0
+        self._repeat_at = 0.0
+        self._telling: float | None = None
+
+    @property
+    def busy(self) -> str:
+        """The plan in hand, while nodes are still to reload."""
+        return self.work.plan.id if self.work is not None and self.work.episode is None else ""
+
+    def order(self, plan: HealPlan, source: str) -> list[Tell]:
+        """A leader wants this plan carried out; another one in hand comes first."""
+        if self.work is None or (self.work.episode is not None and self.work.plan.id != plan.id):
+            self._set(Work(plan))
+            self._turn = ""
+            self._telling = None
+        return [Tell(source, Progress(self.node, plan.id))]
+
+    def reloaded(self, plan: str, source: str) -> None:
+        """A node has reloaded."""
+        work = self.work
+        if work is not None and work.plan.id == plan and source in self._todo(work):
+            self._set(replace(work, reloaded=(*work.reloaded, source)))
+
+    def told(self, plan: str, source: str) -> None:
+        """A node knows that the plan is done."""
+        work = self.work
+        if work is not None and work.plan.id == plan and source not in work.told:
+            self._set(replace(work, told=(*work.told, source)))
+
+    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell]:
+        """Time passed, or something happened."""
+        work = self.work
+        if work is None:
+            return []
+        if work.episode is None:
+            tells, work = self._reload(work, cluster, now)
+            if self._todo(work):
+                return tells
+            work = replace(work, episode=_episode(work, wall))
+            self._set(work)
+        return self._tell(work, cluster, now)
+
+    def _todo(self, work: Work) -> list[str]:
+        return [name for name in work.plan.victims if name not in (*work.reloaded, *work.skipped)]
+
+    def _reload(self, work: Work, cluster: Cluster, now: float) -> tuple[list[Tell], Work]:
+        for name in self._todo(work):
+            if name != self._turn:
+                self._turn, self._since, self._repeat_at = name, now, now
+            peer = cluster.online.get(name)
+            if peer is not None and peer.creation != work.plan.creations[name]:
+                work = replace(work, reloaded=(*work.reloaded, name))
+            elif now - self._since >= self._patience:
+                work = replace(work, skipped=(*work.skipped, name))
+            elif peer is not None and now >= self._repeat_at:
+                self._repeat_at = now + REPEAT
+                return [Tell(name, Reload(self.node, work.plan.id))], work
+            else:
+                return [], work
+            self._set(work)
+        return [], work
+
+    def _tell(self, work: Work, cluster: Cluster, now: float) -> list[Tell]:
+        assert work.episode is not None  # noqa: S101 - made just before
+        if self._telling is None:
+            self._telling = self._repeat_at = now
+        audience = [name for name in (*work.plan.marks, work.plan.leader) if name not in work.told]
+        missing = [name for name in dict.fromkeys(audience) if name in cluster.online]
+        late = now - self._telling >= self._patience
+        if not audience or (late and not missing) or now - self._telling >= 4 * self._patience:
+            self._set(None)
+            self._telling = None
+            return []
+        if now < self._repeat_at:
+            return []
+        self._repeat_at = now + REPEAT
+        settled = settled_marks(work.plan, work.skipped)
+        return [Tell(name, Healed(self.node, work.episode, settled)) for name in missing]
+
+    def _set(self, work: Work | None) -> None:
+        self.work = work
+        self.changed = True
+
+
+def settled_marks(plan: HealPlan, skipped: Collection[str]) -> dict[str, dict[str, int]]:
+    """Which marks a heal settles: not those of a skipped node, nor those on it."""
+    return {
+        node: {peer: serial for peer, serial in marks.items() if peer not in skipped}
+        for node, marks in plan.marks.items()
+        if node not in skipped
+    }
+
+
+def _episode(work: Work, wall: float) -> Episode:
+    plan = work.plan
+    return Episode(
+        plan=plan.id,
+        coordinator=plan.coordinator,
+        survivors=plan.survivors,
+        reloaded=work.reloaded,
+        skipped=work.skipped,
+        saw_down={name: tuple(sorted(marks)) for name, marks in sorted(plan.marks.items()) if marks},
+        split_at=plan.split_at,
+        healed_at=wall,
+    )

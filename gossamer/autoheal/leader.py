@@ -1,0 +1,170 @@
+"""The leader: from reports to a plan, and to somebody who carries it out.
+
+::
+
+    idle ──report──▶ waiting ──delay──▶ gating ──all online──▶ collecting ──views──▶ healing ──▶ idle
+                     ▲ (a new pair      │ or, after a bounded  │ no majority of
+                     │  begins anew)    │ wait, a majority     │ views: gate again
+                     └── pairs that the heal did not settle ◀──┴───────────────────────────────┘
+
+Rules: 1. Reports are repeated by those who make them, so that the leader may forget them: a successor hears
+them anew.  2. While a heal runs, further pairs queue.  3. The plan is the leader's until it is done; a
+coordinator that is gone, or says nothing, is replaced, since reloading twice does no harm.  4. Where another
+leader's heal is under way, it is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from gossamer.autoheal.cluster import Cluster, Tell, leader_of
+from gossamer.autoheal.splitview import build_split_view
+from gossamer.autoheal.values import AskView, HealOrder, HealPlan, NodeView, Pair
+
+__all__ = ["Leader", "Phase"]
+
+Phase = Literal["idle", "waiting", "gating", "collecting", "healing"]
+
+REPEAT = 2.0
+"""Seconds between two messages that say the same."""
+VIEW_WAIT = 10.0
+"""Seconds for views to come in."""
+STALLED = 15.0
+"""Seconds without a word of the coordinator until another is asked."""
+
+
+class Leader:
+    """See the module; every node has one, and all but the leader's are idle. ``gate`` in seconds."""
+
+    def __init__(
+        self, *, node: str, creation: int, delay: float, gate: float = 30.0, plan: HealPlan | None = None
+    ) -> None:
+        self.node = node
+        self.delay = delay
+        self.phase: Phase = "idle" if plan is None else "healing"
+        self.plan = plan
+        self.changed = False
+        self.pairs: set[Pair] = set()
+        self._settled: set[Pair] = set()
+        self._creation = creation
+        self._gate = gate
+        self._round = 0
+        self._views: dict[str, NodeView] = {}
+        self._since = 0.0
+        self._repeat_at = 0.0
+        self._heard_at: float | None = None
+
+    def report(self, pairs: Iterable[Pair], now: float) -> None:
+        """Somebody saw a split."""
+        news = set(pairs) - self.pairs - self._settled
+        self.pairs |= news
+        if news and self.phase in ("idle", "waiting"):
+            # Later reports put it off, so that one plan covers all of a split.
+            self.phase, self._since = "waiting", now
+
+    def view(self, round_: int, view: NodeView) -> None:
+        """A view came in."""
+        if self.phase == "collecting" and round_ == self._round:
+            self._views[view.node] = view
+
+    def progress(self, plan: str, now: float) -> None:
+        """The coordinator lives."""
+        if self.plan is not None and self.plan.id == plan:
+            self._heard_at = now
+
+    def healed(self, plan: str, settled: dict[str, dict[str, int]], now: float) -> None:
+        """A plan was carried out, this leader's or another's."""
+        # A report that crossed the news on its way must not begin another heal.
+        self._settled = {
+            Pair(node, peer, serial) for node, marks in settled.items() for peer, serial in marks.items()
+        }
+        self.pairs -= self._settled
+        if self.plan is not None and self.plan.id == plan:
+            self.plan, self.changed = None, True
+            self.phase, self._since = ("waiting" if self.pairs else "idle"), now
+
+    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell]:
+        """Time passed, or something happened."""
+        if self.phase != "healing" and leader_of(cluster) != self.node:
+            self.phase = "idle"
+            self.pairs.clear()
+        if self.phase == "waiting" and now - self._since >= self.delay:
+            self.phase, self._since = "gating", now
+        if self.phase == "gating":
+            waited = now - self._since >= self._gate
+            if cluster.whole or (waited and cluster.is_majority(len(cluster.online))):
+                self._collect(now)
+        if self.phase == "collecting":
+            return self._collecting(cluster, now, wall)
+        if self.phase == "healing":
+            return self._healing(cluster, now)
+        return []
+
+    def _collect(self, now: float) -> None:
+        self.phase, self._since, self._repeat_at = "collecting", now, now
+        self._round += 1
+        self._views = {}
+
+    def _collecting(self, cluster: Cluster, now: float, wall: float) -> list[Tell]:
+        missing = [name for name in sorted(cluster.online) if name not in self._views]
+        if missing and now - self._since < VIEW_WAIT:
+            if now < self._repeat_at:
+                return []
+            self._repeat_at = now + REPEAT
+            return [Tell(name, AskView(self.node, self._round)) for name in missing]
+        if missing and not cluster.is_majority(len(self._views)):
+            self.phase, self._since = "gating", now
+            return []
+        if any(view.busy for view in self._views.values()):
+            self.phase, self._since = "waiting", now
+            return []
+        plan = self._plan(cluster, wall)
+        if plan is None:
+            # Healed meanwhile; whoever still sees a split says so again.
+            self.phase = "idle"
+            self.pairs.clear()
+            return []
+        self.plan, self.changed = plan, True
+        self.phase, self._repeat_at, self._heard_at = "healing", now, now
+        return self._healing(cluster, now)
+
+    def _plan(self, cluster: Cluster, wall: float) -> HealPlan | None:
+        views = self._views
+        split = build_split_view(views, leader=self.node)
+        if not split.partitioned:
+            return None
+        return HealPlan(
+            id=f"{self.node}/{self._creation}/{int(wall * 1000)}",
+            leader=self.node,
+            coordinator=split.coordinator,
+            groups=split.groups,
+            survivors=split.survivors,
+            victims=split.victims,
+            creations={name: view.creation for name, view in views.items()},
+            marks={
+                name: {peer: serial for peer, serial in view.marks.items() if peer in views}
+                for name, view in views.items()
+            },
+            made=wall,
+            split_at=min((view.split_at for view in views.values() if view.split_at), default=wall),
+            missing=tuple(sorted(cluster.known - views.keys())),
+        )
+
+    def _healing(self, cluster: Cluster, now: float) -> list[Tell]:
+        plan = self.plan
+        assert plan is not None  # noqa: S101 - the phase says so
+        if self._heard_at is None:
+            self._heard_at = now
+        if now - self._heard_at >= STALLED:
+            present = [name for name in plan.survivors if name in cluster.online] or [self.node]
+            others = [name for name in present if name != plan.coordinator] or present
+            chosen = min(others, key=lambda name: (cluster.online[name].start_time, name))
+            plan = self.plan = replace(plan, coordinator=chosen)
+            self.changed, self._heard_at, self._repeat_at = True, now, now
+        if now < self._repeat_at:
+            return []
+        self._repeat_at = now + REPEAT
+        return [Tell(plan.coordinator, HealOrder(self.node, plan))]

@@ -1,0 +1,234 @@
+"""One node's part in healing, put together: marks, reports, leader, coordinator, and the store to reload.
+
+The seed's five steps: detect, confirm after three seconds, report to the leader, the leader makes the plan,
+the coordinator has the minority reload. Every node runs all of it; who leads and who coordinates follows from
+who is alive.
+
+Rules: 1. Pure: ``now`` is interval time, ``wall`` is for people and for marks.  2. ``state()`` is to be on
+disc before the actions of a step are carried out, whenever ``changed`` says so.  3. Messages may be lost and
+doubled; every one is repeated until it has had its effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from gossamer.autoheal.cluster import Cluster, Tell, leader_of
+from gossamer.autoheal.coordinator import Coordinator, Work, settled_marks
+from gossamer.autoheal.leader import Leader
+from gossamer.autoheal.marks import Marks
+from gossamer.autoheal.values import (
+    AskView,
+    Episode,
+    Healed,
+    HealedPart,
+    HealOrder,
+    HealPlan,
+    Inconsistent,
+    Mark,
+    Message,
+    Mourning,
+    NodeView,
+    Pair,
+    Progress,
+    Reload,
+    Reloaded,
+    Report,
+    ViewTold,
+)
+
+__all__ = ["Action", "Announce", "Healer", "ReloadStore", "State"]
+
+CONFIRM = 3.0
+"""Seconds until a split that was seen is believed; Mnesia's own healing of transient ones comes first."""
+REPEAT = 2.0
+HISTORY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell whoever listens on this node."""
+
+    event: Inconsistent | Episode
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadStore:
+    """Restart the store's subtree, then call ``store_reloaded``."""
+
+    plan: str
+    coordinator: str
+
+
+Action = Tell | Announce | ReloadStore
+
+
+class State(Struct, frozen=True):
+    """What has to survive the process."""
+
+    marks: tuple[Mark, ...] = ()
+    leading: HealPlan | None = None
+    coordinating: Work | None = None
+    history: tuple[Episode, ...] = ()
+
+
+class Healer:
+    """See the module. ``delay`` None is ``autoheal: off``: splits are seen and told, never healed."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        start_time: float,
+        delay: float | None,
+        gate: float = 30.0,
+        state: State | None = None,
+    ) -> None:
+        state = state or State()
+        self.node = node
+        self.creation = creation
+        self.enabled = delay is not None
+        self.marks = Marks(node=node, creation=creation, marks=state.marks)
+        self.leader = Leader(node=node, creation=creation, delay=delay or 0.0, gate=gate, plan=state.leading)
+        self.coordinator = Coordinator(node=node, work=state.coordinating, patience=gate)
+        self.history: tuple[Episode, ...] = state.history
+        self._start_time = start_time
+        self._confirm_at: dict[int, float] = {}
+        self._report_at = 0.0
+        self._reloaded: dict[str, bool] = {}
+        self._dirty = False
+
+    # -- events
+
+    def down(self, peer: str, creation: int, reason: str, wall: float) -> None:
+        """The session with a peer ended."""
+        self.marks.down(peer, creation, reason, wall)
+
+    def up(self, peer: str, creation: int) -> list[Action]:
+        """A session with a peer began."""
+        question = self.marks.up(peer, creation)
+        return [] if question is None else [Tell(peer, question)]
+
+    def receive(self, message: Message, cluster: Cluster, now: float, wall: float) -> list[Action]:
+        """A message of another node's healer, or of this one's."""
+        source = message.source
+        match message:
+            case Mourning():
+                answer, event = self.marks.heard(message, wall)
+                actions: list[Action] = [] if answer is None else [Tell(source, answer)]
+                return actions if event is None else [*actions, Announce(event)]
+            case Report(pairs=pairs):
+                if self.enabled:
+                    self.leader.report(pairs, now)
+            case AskView(round=number):
+                return [Tell(source, ViewTold(self.node, number, self._view(cluster)))]
+            case ViewTold(round=number, view=view):
+                self.leader.view(number, view)
+            case HealOrder(plan=plan):
+                return self._ordered(plan, source)
+            case Progress(plan=plan_id):
+                self.leader.progress(plan_id, now)
+            case Reload(plan=plan_id):
+                return self._reload(plan_id, source)
+            case Reloaded(plan=plan_id):
+                self.coordinator.reloaded(plan_id, source)
+            case Healed():
+                return self._healed(message, now)
+            case HealedPart(plan=plan_id):
+                self.coordinator.told(plan_id, source)
+        return []
+
+    def store_reloaded(self, plan: str, coordinator: str) -> list[Action]:
+        """:class:`ReloadStore` is done."""
+        self._reloaded[plan] = True
+        return [Tell(coordinator, Reloaded(self.node, plan))]
+
+    def reload_failed(self, plan: str) -> None:
+        """:class:`ReloadStore` could not be done; the coordinator asks again."""
+        self._reloaded.pop(plan, None)
+
+    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Action]:
+        """Some time passed; about twice a second."""
+        self.marks.forget(cluster.known)
+        actions: list[Action] = []
+        if now >= self._report_at:
+            self._report_at = now + REPEAT
+            actions += [Tell(peer, question) for peer, question in self.marks.tick(wall, self.enabled)]
+            pairs = self._confirmed(cluster, now)
+            if pairs:
+                actions.append(Tell(leader_of(cluster), Report(self.node, pairs)))
+        actions += self.leader.tick(cluster, now, wall)
+        actions += self.coordinator.tick(cluster, now, wall)
+        return actions
+
+    # -- what survives, what shows
+
+    @property
+    def changed(self) -> bool:
+        """Whether ``state()`` differs from when it was last asked for."""
+        return self._dirty or self.marks.changed or self.leader.changed or self.coordinator.changed
+
+    def state(self) -> State:
+        """What is to be on disc now."""
+        self._dirty = self.marks.changed = self.leader.changed = self.coordinator.changed = False
+        return State(tuple(self.marks.marks.values()), self.leader.plan, self.coordinator.work, self.history)
+
+    @property
+    def unresolved(self) -> bool:
+        """A split that was seen is not healed."""
+        return bool(self.marks.open or self.leader.plan is not None or self.coordinator.busy)
+
+    # -- inside
+
+    def _confirmed(self, cluster: Cluster, now: float) -> tuple[Pair, ...]:
+        open_marks = self.marks.open
+        due = {mark.serial: self._confirm_at.get(mark.serial, now + CONFIRM) for mark in open_marks}
+        self._confirm_at = due
+        if not self.enabled:
+            return ()
+        return tuple(
+            Pair(self.node, mark.peer, mark.serial)
+            for mark in open_marks
+            if due[mark.serial] <= now and mark.peer in cluster.online
+        )
+
+    def _view(self, cluster: Cluster) -> NodeView:
+        marks = self.marks.marks
+        return NodeView(
+            node=self.node,
+            creation=self.creation,
+            start_time=self._start_time,
+            running=tuple(sorted(cluster.online.keys() - marks.keys())),
+            marks={peer: mark.serial for peer, mark in marks.items()},
+            split_at=min((mark.wall for mark in marks.values()), default=0.0),
+            busy=self.coordinator.busy,
+        )
+
+    def _ordered(self, plan: HealPlan, source: str) -> list[Action]:
+        done = next((episode for episode in self.history if episode.plan == plan.id), None)
+        if done is not None and self.coordinator.work is None:
+            return [Tell(source, Healed(self.node, done, settled_marks(plan, done.skipped)))]
+        return [*self.coordinator.order(plan, source)]
+
+    def _reload(self, plan: str, source: str) -> list[Action]:
+        done = self._reloaded.get(plan)
+        if done is None:
+            while len(self._reloaded) >= HISTORY:
+                self._reloaded.pop(next(iter(self._reloaded)))
+            self._reloaded[plan] = False
+            return [ReloadStore(plan, source)]
+        return [Tell(source, Reloaded(self.node, plan))] if done else []
+
+    def _healed(self, message: Healed, now: float) -> list[Action]:
+        episode = message.episode
+        actions: list[Action] = [Tell(message.source, HealedPart(self.node, episode.plan))]
+        self.marks.settle(message.marks.get(self.node, {}))
+        self.leader.healed(episode.plan, message.marks, now)
+        if all(known.plan != episode.plan for known in self.history):
+            self.history = (*self.history, episode)[-HISTORY:]
+            self._dirty = True
+            actions.append(Announce(episode))
+        return actions

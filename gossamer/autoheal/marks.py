@@ -1,0 +1,111 @@
+"""Detection: two nodes that held each other for dead, and did not die, meet again.
+
+A node marks a peer when membership declares it down. When a link is back, whoever holds a mark asks the peer
+how it remembers the split; both compare. Each of the two held the other's very life for dead: that is
+``inconsistent_database``, raised once at each of the two for every split. A node that crashed alone has no
+mark on those that mourn it, so that a restart is no split. Marks are kept on disc: where one of the two has
+restarted since, the context is ``starting_partitioned_network``, otherwise ``running_partitioned_network``.
+
+Rules: 1. No clock, no I/O: ``now`` and ``wall`` are passed in.  2. A mark stays, and counts in the view that
+the node gives, until the heal that saw it is done.  3. Asking is repeated until answered, since the peer's
+process may start later than its link.  4. A new death of the same peer is a new split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gossamer.autoheal.values import Context, Inconsistent, Mark, Mourning
+
+__all__ = ["Marks"]
+
+ONE_SIDED_KEPT = 60.0
+"""Seconds for which a mark that the peer does not return still counts in this node's view."""
+
+
+class Marks:
+    """What one life of one node remembers of the deaths of others."""
+
+    def __init__(self, *, node: str, creation: int, marks: Iterable[Mark] = ()) -> None:
+        self.node = node
+        self.creation = creation
+        self.marks: dict[str, Mark] = {mark.peer: mark for mark in marks}
+        self.changed = False
+        self._serial = max((mark.serial for mark in self.marks.values()), default=0)
+        self._up: dict[str, int] = {}
+
+    def down(self, peer: str, creation: int, reason: str, wall: float) -> None:
+        """The session with ``peer`` ended; only membership's verdict ``down`` is a death."""
+        self._up.pop(peer, None)
+        if reason == "down":
+            self._serial = max(self._serial + 1, int(wall * 1000))
+            self._set(Mark(peer, creation, self.creation, self._serial, wall))
+        elif reason == "left" and self.marks.pop(peer, None) is not None:
+            self.changed = True
+
+    def up(self, peer: str, creation: int) -> Mourning | None:
+        """A session with ``peer`` began; what to ask it."""
+        self._up[peer] = creation
+        return self._question(peer)
+
+    def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Inconsistent | None]:
+        """A peer told how it remembers this node: what to answer, and what to raise."""
+        peer, theirs = mourning.source, mourning.mark
+        mine = self.marks.get(peer)
+        answer = Mourning(self.node, self.creation, mine, ask=False) if mourning.ask else None
+        if mine is None or mine.met == "mutual":
+            return answer, None
+        if theirs is None or (theirs.mine, theirs.theirs) != (mine.theirs, mine.mine):
+            self._set(replace(mine, met="one-sided", met_wall=wall))
+            return answer, None
+        self._set(replace(mine, met="mutual", met_wall=wall))
+        running = mine.mine == self.creation and mine.theirs == mourning.creation
+        context: Context = "running_partitioned_network" if running else "starting_partitioned_network"
+        return answer, Inconsistent(context, peer, mine.wall, wall)
+
+    def tick(self, wall: float, heals: bool = True) -> list[tuple[str, Mourning]]:
+        """Questions that wait for an answer, asked again; marks that no heal will settle, let go.
+
+        ``heals`` False: nobody heals, and mutual marks go in time too.
+        """
+        for mark in list(self.marks.values()):
+            waits = mark.met == "one-sided" or (mark.met == "mutual" and not heals)
+            if waits and wall - mark.met_wall > ONE_SIDED_KEPT:
+                del self.marks[mark.peer]
+                self.changed = True
+        asked = ((peer, self._question(peer)) for peer in self._up)
+        return [(peer, question) for peer, question in asked if question is not None]
+
+    def settle(self, marks: dict[str, int]) -> bool:
+        """A heal saw these marks (their serials by peer); whether any was still open."""
+        settled = [peer for peer, serial in marks.items() if self.marks.get(peer, _NONE).serial == serial]
+        for peer in settled:
+            del self.marks[peer]
+        self.changed = self.changed or bool(settled)
+        return bool(settled)
+
+    def forget(self, known: Iterable[str]) -> None:
+        """Only these are members still."""
+        for peer in set(self.marks).difference(known):
+            del self.marks[peer]
+            self.changed = True
+
+    @property
+    def open(self) -> list[Mark]:
+        """Splits that were seen from both sides and are not healed."""
+        return [mark for mark in self.marks.values() if mark.met == "mutual"]
+
+    def _question(self, peer: str) -> Mourning | None:
+        mark = self.marks.get(peer)
+        if mark is None or mark.met:
+            return None
+        return Mourning(self.node, self.creation, mark, ask=True)
+
+    def _set(self, mark: Mark) -> None:
+        self.marks[mark.peer] = mark
+        self.changed = True
+
+
+_NONE = Mark("", 0, 0, -1, 0.0)

@@ -1,0 +1,224 @@
+"""The values of a heal: what a node remembers of a split, what nodes tell each other, what a plan says.
+
+Everything here is plain data: it travels between nodes and stands in the file that survives a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = [
+    "MESSAGES",
+    "AskView",
+    "Context",
+    "Episode",
+    "HealOrder",
+    "HealPlan",
+    "Healed",
+    "HealedPart",
+    "Inconsistent",
+    "Mark",
+    "Message",
+    "Mourning",
+    "NodeView",
+    "Pair",
+    "Peer",
+    "Progress",
+    "Reload",
+    "Reloaded",
+    "Report",
+    "ViewTold",
+]
+
+Context = Literal["running_partitioned_network", "starting_partitioned_network"]
+"""Mnesia's words: both nodes ran through the split; or one of them has started since."""
+
+
+class Peer(Struct, frozen=True):
+    """One live node, as membership knows it; ``start_time`` in wall-clock seconds."""
+
+    name: str
+    creation: int
+    start_time: float
+
+
+class Mark(Struct, frozen=True):
+    """The life ``mine`` of this node held the life ``theirs`` of ``peer`` for dead, at ``wall``.
+
+    ``serial`` tells one split from the next. ``met`` is set once both have compared what they remember:
+    ``mutual`` when each held the other for dead.
+    """
+
+    peer: str
+    theirs: int
+    mine: int
+    serial: int
+    wall: float
+    met: Literal["", "mutual", "one-sided"] = ""
+    met_wall: float = 0.0
+
+
+class Pair(Struct, frozen=True):
+    """Two nodes that held each other for dead: ``node`` says so of ``peer``."""
+
+    node: str
+    peer: str
+    serial: int
+
+
+class NodeView(Struct, frozen=True):
+    """Whom a node held for running during the split, and the serials of its marks on the others.
+
+    ``split_at``: the wall-clock time of its earliest mark, 0 without one.
+    """
+
+    node: str
+    creation: int
+    start_time: float
+    running: tuple[str, ...]
+    marks: dict[str, int]
+    split_at: float = 0.0
+    busy: str = ""
+    """The plan that this node coordinates at the moment."""
+
+
+class HealPlan(Struct, frozen=True):
+    """Who keeps running and who reloads. ``marks`` are those that the heal settles, of each node."""
+
+    id: str
+    leader: str
+    coordinator: str
+    groups: tuple[tuple[str, ...], ...]
+    survivors: tuple[str, ...]
+    victims: tuple[str, ...]
+    creations: dict[str, int]
+    marks: dict[str, dict[str, int]]
+    made: float
+    split_at: float = 0.0
+    missing: tuple[str, ...] = ()
+    """Members that gave no view; what they remember is healed once they are back."""
+
+
+class Episode(Struct, frozen=True):
+    """One split that was healed, for the history. Wall-clock seconds."""
+
+    plan: str
+    coordinator: str
+    survivors: tuple[str, ...]
+    reloaded: tuple[str, ...]
+    skipped: tuple[str, ...]
+    saw_down: dict[str, tuple[str, ...]]
+    split_at: float
+    healed_at: float
+
+
+# -- messages from node to node; each names its sender
+
+
+class Mourning(Struct, frozen=True):
+    """How ``source`` remembers the receiver; ``ask``: tell me how you remember me."""
+
+    source: str
+    creation: int
+    mark: Mark | None
+    ask: bool
+
+
+class Report(Struct, frozen=True):
+    """Confirmed pairs, told to the leader again and again until they are healed."""
+
+    source: str
+    pairs: tuple[Pair, ...]
+
+
+class AskView(Struct, frozen=True):
+    """The leader wants a view."""
+
+    source: str
+    round: int
+
+
+class ViewTold(Struct, frozen=True):
+    """The answer to :class:`AskView`."""
+
+    source: str
+    round: int
+    view: NodeView
+
+
+class HealOrder(Struct, frozen=True):
+    """The leader wants the receiver to carry out a plan."""
+
+    source: str
+    plan: HealPlan
+
+
+class Progress(Struct, frozen=True):
+    """The coordinator is at it."""
+
+    source: str
+    plan: str
+
+
+class Reload(Struct, frozen=True):
+    """The coordinator wants the receiver to reload its store."""
+
+    source: str
+    plan: str
+
+
+class Reloaded(Struct, frozen=True):
+    """The receiver of :class:`Reload` has done so."""
+
+    source: str
+    plan: str
+
+
+class Healed(Struct, frozen=True):
+    """A plan is carried out; ``marks`` are those that it settles, of each node by peer."""
+
+    source: str
+    episode: Episode
+    marks: dict[str, dict[str, int]]
+
+
+class HealedPart(Struct, frozen=True):
+    """The receiver of :class:`Healed` knows."""
+
+    source: str
+    plan: str
+
+
+Message = (
+    Mourning | Report | AskView | ViewTold | HealOrder | Progress | Reload | Reloaded | Healed | HealedPart
+)
+
+MESSAGES = (
+    Mark,
+    Pair,
+    NodeView,
+    HealPlan,
+    Episode,
+    Mourning,
+    Report,
+    AskView,
+    ViewTold,
+    HealOrder,
+    Progress,
+    Reload,
+    Reloaded,
+    Healed,
+    HealedPart,
+)
+"""What has to be registered for travelling."""
+
+
+class Inconsistent(Struct, frozen=True):
+    """``inconsistent_database``: this node and ``peer`` held each other for dead and meet again."""
+
+    context: Context
+    peer: str
+    down_at: float
+    met_at: float
