@@ -21,6 +21,7 @@ from gossamer.discovery.strategy import (
     Static,
     Strategy,
 )
+from gossamer.discovery.tree import discovery_spec
 
 __all__ = [
     "AlreadyInClusterError",
@@ -41,5 +42,6 @@ __all__ = [
     "SingletonError",
     "Static",
     "Strategy",
+    "discovery_spec",
     "strategy_of",
 ]

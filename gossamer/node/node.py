@@ -9,9 +9,10 @@
     ├── mnesia_like      tables: disc, replicator
     ├── routes           the owner of the route table and its index
     ├── mqtt_cluster     what brokers share: retained messages, wills
+    ├── autoheal         splits seen and healed
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
-    ├── discovery        the autocluster loop
+    ├── discovery        the autocluster loop, and what its strategy needs
     ├── gateway          Python clients: hidden nodes
     ├── applications     what the user runs here
     ├── api              HTTP
@@ -42,9 +43,10 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import ApiServer
+from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
-from gossamer.discovery import Autocluster, strategy_of
+from gossamer.discovery import Strategy, discovery_spec, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.gateway import gateway_spec
@@ -65,6 +67,7 @@ from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
+from gossamer.node.healing import heal_storage, healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import TableLinks
@@ -121,6 +124,7 @@ class Node:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         transport: LinkTransport | None = None,
+        strategy: Strategy | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
         children: Iterable[ChildSpec] = (),
     ) -> None:
@@ -134,6 +138,11 @@ class Node:
         self.started_at = self.clock.wall()
         self.runtime = Runtime(node=self.name, creation=creation)
         self.members = MembershipView()
+        self.healing = HealStatus()
+        self._heal_storage = heal_storage(data_dir)
+        self.strategy = strategy or strategy_of(
+            config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
+        )
         links = config.distribution
         self.distribution = Distribution(
             self.runtime,
@@ -300,6 +309,16 @@ class Node:
             self.store.child_spec(),
             ChildSpec("routes", self._start_routes),
             ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
+            # Before membership, so that it hears of every session from the first on.
+            healing_spec(
+                config.cluster,
+                view=self.members,
+                distribution=self.distribution,
+                clock=self.clock,
+                storage=self._heal_storage,
+                status=self.healing,
+                start_time=self.started_at,
+            ),
             ChildSpec(
                 "membership",
                 partial(
@@ -313,7 +332,12 @@ class Node:
                 ),
             ),
             ChildSpec("gossip", self._start_gossip),
-            ChildSpec("discovery", self._start_discovery),
+            discovery_spec(
+                self.strategy,
+                view=self.members,
+                rng=self.rng,
+                retry_interval=config.cluster.discovery.retry_interval,
+            ),
             gateway_spec(self.broker, self.distribution),
             applications_spec(self, config.node.applications, self._user_children),
         ]
@@ -357,17 +381,6 @@ class Node:
             subscribers=(MEMBERSHIP,),
             name="gossip",
             label="gossip",
-        )
-
-    async def _start_discovery(self) -> Pid:
-        return await Autocluster.start_link(
-            strategy=strategy_of(self.config.cluster),
-            view=self.members,
-            gossip="gossip",
-            rng=self.rng,
-            retry_interval=self.config.cluster.discovery.retry_interval,
-            name="discovery",
-            label="discovery",
         )
 
     async def _start_api(self) -> Pid:

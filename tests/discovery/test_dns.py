@@ -95,7 +95,7 @@ def asking(server: NameServer, record_type: str, **keys: object) -> Dns:
     """The strategy as a configuration makes it."""
     section = {"name": HOST, "record_type": record_type, "nameservers": f"127.0.0.1:{server.port}", **keys}
     tree = {"cluster": {"discovery": {"strategy": "dns", "dns": section}}}
-    strategy = strategy_of(config_from(tree).cluster)
+    strategy = strategy_of(config_from(tree).cluster, node="a@b")
     assert isinstance(strategy, Dns)
     return strategy
 
@@ -120,7 +120,7 @@ async def test_domain_name_alone_is_the_name_of_strategy_dns() -> None:
         server.zone[HOST, "A"] = (60, ["10.0.0.2"])
         nameservers = {"nameservers": [f"127.0.0.1:{server.port}"]}
         tree = {"cluster": {"domain_name": HOST, "discovery": {"strategy": "dns", "dns": nameservers}}}
-        strategy = strategy_of(config_from(tree).cluster)
+        strategy = strategy_of(config_from(tree).cluster, node="a@b")
         assert await strategy.discover(ME) == Discovered((("10.0.0.2", 7946),))
 
 

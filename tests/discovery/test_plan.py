@@ -89,8 +89,8 @@ async def test_static_resolves_names_anew_each_time_and_keeps_literals() -> None
 
 
 def test_the_configuration_names_the_strategy() -> None:
-    assert isinstance(strategy_of(ClusterConfig.model_validate({"discovery": "manual"})), Manual)
-    assert isinstance(strategy_of(ClusterConfig.model_validate({})), Static)
+    assert isinstance(strategy_of(ClusterConfig.model_validate({"discovery": "manual"}), node="a@b"), Manual)
+    assert isinstance(strategy_of(ClusterConfig.model_validate({}), node="a@b"), Static)
 
 
 class FakeView:

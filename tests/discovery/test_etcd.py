@@ -1,0 +1,363 @@
+"""The etcd strategy against a real etcd, which is killed, frozen and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from gossamer.config import config_from
+from gossamer.discovery import Discovered, DiscoveryFailedError, Strategy, strategy_of
+from gossamer.discovery.etcd import Etcd, Register
+from gossamer.discovery.etcd_client import EtcdClient, Events, Item
+from gossamer.discovery.etcd_embedded import etcd_program
+from gossamer.gossip import Member, MemberMetadata, Status
+from gossamer.supervisor import Runtime, Supervisor
+
+PATIENCE = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A real etcd, of which the test decides the fate."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port, self.peer_port = free_port(), free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        peer, client = f"http://127.0.0.1:{self.peer_port}", f"http://127.0.0.1:{self.port}"
+        command = [
+            etcd_program(),
+            *("--name", "test", "--data-dir", str(self.directory), "--log-level", "error"),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--initial-cluster", f"test={peer}", "--heartbeat-interval", "50", "--election-timeout", "500"),
+            "--unsafe-no-fsync",
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def client(self, *others: int) -> EtcdClient:
+        ports = (*others, self.port)
+        return EtcdClient([("127.0.0.1", port) for port in ports], timeout=1.0)
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    server = Server(tmp_path / "etcd")
+    server.start()
+    yield server
+    server.kill()
+
+
+def member(number: int) -> Member:
+    name = f"node{number}"
+    return Member("0" * 16, name, f"10.0.0.{number}", 7946, Status.ONLINE, 1, MemberMetadata(name))
+
+
+class Node:
+    """The strategy of one node with what runs beside it."""
+
+    def __init__(self, server: Server, number: int, *, ttl: float = 3.0, client: EtcdClient | None = None):
+        self.member = member(number)
+        self.client = client or server.client()
+        self.strategy = Etcd(self.client, node=self.member.name, prefix="g/test", node_ttl=ttl, lock_ttl=3.0)
+        self.runtime = Runtime(node=self.member.name)
+
+    async def start(self) -> Node:
+        await self.runtime.start(Supervisor, self.strategy.children(), intensity=0, name="top")
+        return self
+
+    async def enter(self) -> Discovered:
+        """One round of the loop, again until it goes well."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    await self.strategy.lock()
+                    found = await self.strategy.discover(self.member.endpoint)
+                    await self.strategy.register(self.member)
+                except DiscoveryFailedError:
+                    await asyncio.sleep(0.1)
+                else:
+                    return found
+                finally:
+                    await self.strategy.unlock()
+
+    async def sees(self, *numbers: int) -> None:
+        wanted = {member(number).endpoint for number in numbers}
+
+        async def look() -> bool:
+            found = await self.strategy.discover(self.member.endpoint)
+            return set(found.addresses) == wanted and not found.problems
+
+        await eventually(look)
+
+    async def stop(self) -> None:
+        await self.runtime.stop()
+        await self.client.close()
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            outcome = condition()
+            if await outcome if asyncio.iscoroutine(outcome) else outcome:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def keys(client: EtcdClient) -> list[str]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return [item.key for item in (await client.range("g/"))[1]]
+            except DiscoveryFailedError:
+                await asyncio.sleep(0.1)
+
+
+def test_the_register_is_in_order_of_age_and_passes_over_what_is_not_ours() -> None:
+    register = Register()
+    good = b'{"address":"10.0.0.%d","port":7946}'
+    garbage = [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"address":"evil.example","port":1}',
+        b'{"address":"10.0.0.9","port":0}',
+    ]
+    items = [Item("n/b", good % 2, 7), Item("n/a", good % 1, 9)]
+    register.load(9, [*items, *(Item(f"n/{n}", value, 1) for n, value in enumerate(garbage))])
+    assert register.addresses == (("10.0.0.2", 7946), ("10.0.0.1", 7946))
+    register.follow(Events(10, (Item("n/b", None, 0),)))
+    assert register.addresses == (("10.0.0.1", 7946),)
+    assert register.revision == 10
+    register.follow(Events(11, (Item("n/a", b"nonsense", 9),)))
+    assert register.addresses == ()
+
+
+async def test_nodes_find_each_other_oldest_first_and_are_forgotten_in_order(server: Server) -> None:
+    one, two = await Node(server, 1).start(), await Node(server, 2).start()
+    assert (await one.enter()).addresses == ()
+    assert (await two.enter()).addresses == (one.member.endpoint,)
+    await one.sees(1, 2)
+    assert (await one.strategy.discover(one.member.endpoint)).addresses[0] == one.member.endpoint
+    await two.stop()
+    await one.sees(1)
+    assert await keys(one.client) == ["g/test/nodes/node1"]
+    await one.stop()
+
+
+async def test_many_nodes_enter_one_after_another(server: Server) -> None:
+    nodes = [await Node(server, number).start() for number in range(1, 9)]
+    found = await asyncio.gather(*(node.enter() for node in nodes))
+    assert sorted(len(one.addresses) for one in found) == list(range(8)), "each saw all before it"
+    assert len(await keys(nodes[0].client)) == 8
+    for node in nodes:
+        await node.stop()
+
+
+async def test_a_node_that_dies_with_the_lock_leaves_neither_lock_nor_key(server: Server) -> None:
+    dead, alive = await Node(server, 1).start(), await Node(server, 2).start()
+    await dead.enter()
+    await dead.strategy.lock()
+    dead.runtime.halt()
+    await dead.client.close()
+    assert len(await keys(alive.client)) == 2
+    await alive.enter()
+    await eventually(lambda: _only(alive, "g/test/nodes/node2"))
+    await alive.stop()
+
+
+async def _only(node: Node, key: str) -> bool:
+    return await keys(node.client) == [key]
+
+
+async def test_who_was_frozen_beyond_its_lock_is_fenced_off(server: Server) -> None:
+    slow, quick = Node(server, 1), Node(server, 2)
+    await eventually(lambda: _reached(slow))
+    await slow.strategy.lock()
+    await slow.client.revoke(slow.strategy._lock_lease)  # what time does to it while it is frozen
+    await quick.strategy.lock()
+    with pytest.raises(DiscoveryFailedError, match="lost before this node had registered"):
+        await slow.strategy.register(slow.member)
+    await quick.strategy.register(quick.member)
+    await slow.strategy.unlock()
+    assert f"g/test/lock/{quick.strategy._lock_lease:016x}" in await keys(quick.client)
+    for node in (slow, quick):
+        await node.strategy.release()
+
+
+async def _reached(node: Node) -> bool:
+    try:
+        await node.client.range("g/")
+    except DiscoveryFailedError:
+        return False
+    return True
+
+
+async def test_a_lock_that_another_holds_is_told_by_its_name(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.discovery.etcd.LOCK_WAIT", 0.3)
+    holder, waiter = Node(server, 1), Node(server, 2)
+    await eventually(lambda: _reached(holder))
+    await holder.strategy.lock()
+    with pytest.raises(DiscoveryFailedError, match="held by node1"):
+        await waiter.strategy.lock()
+    await waiter.strategy.unlock()
+    assert len(await keys(holder.client)) == 1
+    for node in (holder, waiter):
+        await node.strategy.release()
+
+
+async def test_a_killed_etcd_loses_nothing_and_the_watch_goes_on(server: Server) -> None:
+    one, two = await Node(server, 1, ttl=60).start(), await Node(server, 2, ttl=60).start()
+    await one.enter()
+    await one.sees(1)
+    for number in (3, 4):
+        server.kill()
+        await eventually(lambda: _problem(one))
+        assert (await one.strategy.discover(one.member.endpoint)).addresses, "the last known stands"
+        server.start()
+        other = await Node(server, number).start()
+        await other.enter()
+        await one.sees(*{1, *range(3, number + 1)})
+    await two.enter()
+    await one.sees(1, 2, 3, 4)
+    for node in (one, two):
+        await node.stop()
+
+
+async def _problem(node: Node) -> bool:
+    return bool((await node.strategy.discover(node.member.endpoint)).problems)
+
+
+async def test_a_frozen_etcd_is_a_problem_in_time_and_no_end(server: Server) -> None:
+    one, two = await Node(server, 1, ttl=3.0).start(), await Node(server, 2).start()
+    await one.enter()
+    server.signal(signal.SIGSTOP)
+    with pytest.raises(DiscoveryFailedError, match=r"no answer within 1 s|cannot be reached"):
+        await two.strategy.lock()
+    await two.strategy.unlock()
+    server.signal(signal.SIGCONT)
+    await two.enter()
+    # Should its lease have run out meanwhile, its loop registers again.
+    if not one.strategy.registered:
+        await one.enter()
+    await two.sees(1, 2)
+    for node in (one, two):
+        await node.stop()
+
+
+async def test_a_key_that_somebody_deleted_is_registered_again(server: Server) -> None:
+    node = await Node(server, 1).start()
+    await node.enter()
+    await node.sees(1)
+    await node.client.revoke(node.strategy._lease)
+    await eventually(lambda: not node.strategy.registered)
+    await node.enter()
+    await node.sees(1)
+    await node.stop()
+
+
+async def test_a_register_larger_than_a_page_is_read_whole_at_one_revision(server: Server) -> None:
+    client = server.client()
+    await keys(client)
+    lease = await client.grant(60)
+    for number in range(450):
+        await client.create(f"g/test/nodes/n{number}", b"{}", lease)
+    _, items = await client.range("g/test/nodes/")
+    assert len({item.key for item in items}) == 450
+    await client.close()
+
+
+async def test_the_next_endpoint_is_asked_when_one_is_down(server: Server) -> None:
+    client = server.client(free_port())
+    assert await keys(client) == []
+    assert client.endpoint.endswith(str(server.port))
+    await client.close()
+
+
+async def test_a_compacted_revision_is_loaded_anew(server: Server) -> None:
+    client = server.client()
+    await keys(client)
+    lease = await client.grant(60)
+    for number in range(5):
+        last = await client.create(f"g/k{number}", b"", lease)
+    import aetcd.rpc as rpc
+
+    session = await client._open()
+    await session.kv.Compact(rpc.CompactionRequest(revision=last), timeout=5)
+    events = [event async for event in client.watch("g/", 2)]
+    assert events[-1].lost
+    await client.close()
+
+
+def of(tree: dict[str, object], tmp_path: Path, node: str = "node1@127.0.0.1") -> Strategy:
+    config = config_from({"cluster": {"discovery": {"strategy": "etcd", "etcd": tree}}})
+    return strategy_of(config.cluster, node=node, data_dir=tmp_path)
+
+
+async def test_an_embedded_etcd_runs_beside_the_node_and_ends_with_it(tmp_path: Path) -> None:
+    client, peer = free_port(), free_port()
+    tree = {"embedded": True, "client_addr": f"127.0.0.1:{client}", "bind_addr": f"127.0.0.1:{peer}"}
+    strategy = of(tree, tmp_path)
+    runtime = Runtime(node="node1@127.0.0.1")
+    await runtime.start(Supervisor, strategy.children(), intensity=3, name="top")
+    node = member(1)
+
+    async def entered() -> bool:
+        try:
+            await strategy.lock()
+            await strategy.discover(node.endpoint)
+            await strategy.register(node)
+        except DiscoveryFailedError:
+            return False
+        finally:
+            await strategy.unlock()
+        return True
+
+    await eventually(entered)
+    assert (tmp_path / "etcd" / "member").is_dir()
+    await runtime.stop()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", client))
+
+
+async def test_an_embedded_etcd_whose_port_is_taken_says_which(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        tree = {
+            "embedded": True,
+            "client_addr": f"127.0.0.1:{port}",
+            "bind_addr": f"127.0.0.1:{free_port()}",
+        }
+        runtime = Runtime(node="node1@127.0.0.1")
+        with capture_logs(), pytest.raises(Exception, match=f"client_addr 127.0.0.1:{port} free"):
+            await runtime.start(Supervisor, of(tree, tmp_path).children(), name="top")
+        await runtime.stop()
