@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -40,6 +40,9 @@ from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
 from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import Runtime
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.takeover import Takeovers
 
 __all__ = ["Broker", "ClientInfo"]
 
@@ -100,6 +103,8 @@ class Broker:
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
             now=clock.monotonic,
         )
+        self.takeovers: Takeovers | None = None
+        self._bringing: dict[str, Channel] = {}
         self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
         self.table = SessionTable(
             hub=self.hub,
@@ -309,8 +314,6 @@ class Broker:
         self._admit(channel, packet, verdict)
 
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
-        version = packet.version
-        asked = packet.properties
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
         username = verdict.username or packet.username
         gate = self.access.gate(client_id, username, self.cache_get)
@@ -325,7 +328,38 @@ class Broker:
         if verdict.expires_at is not None:
             left = max(0.0, verdict.expires_at - self._clock.wall())
             self.wheel.at(self.hub.now() + left, partial(_expired, channel))
+        if self.takeovers is not None and self.takeovers.elsewhere(client_id):
+            # Not linked to the channel: a session on its way arrives, whether its client waits or not.
+            self.runtime.spawn(self._bring, channel, packet, client_id, username, label="mqtt_takeover")
+            return
+        self._enter(channel, packet, client_id, username)
+
+    async def _bring(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+        """The client's session is on another node: bring it here, or have it ended there."""
+        assert self.takeovers is not None  # noqa: S101 - it said that it is there
+        before = self._bringing.get(client_id)
+        if before is not None:
+            before.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+        self._bringing[client_id] = channel
+        try:
+            await self.takeovers.fetch(client_id, clean=packet.clean_start)
+        finally:
+            if self._bringing.get(client_id) is channel:
+                del self._bringing[client_id]
+        if not channel.is_closed:
+            self._enter(channel, packet, client_id, username)
+            return
+        session = self.sessions.get(client_id)
+        if session is not None and session.channel is None and session.deadline is None:
+            self.takeovers.own(client_id)
+            self.table.rest(session)
+
+    def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+        version = packet.version
+        asked = packet.properties
         session, present = self.table.open(client_id, clean=packet.clean_start)
+        if self.takeovers is not None:
+            self.takeovers.own(client_id)
         shape = session.shape
         session.username = username
         answer: dict[str, Any] = {}
@@ -400,6 +434,15 @@ class Broker:
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((item.filter, item.qos, identifiers))
         return reasons, retained, seq
+
+    def restore_subscriptions(self, session: Session) -> Any:
+        """Subscribe a session to what it knows it has subscribed; what to wait for."""
+        seq: Any = None
+        for item, identifier in session.subscriptions.values():
+            done = self.router.subscribe(item.filter, session, self._options(item, identifier))
+            if done.seq is not None:
+                seq = done.seq
+        return seq
 
     def _options(self, item: Subscription, identifier: int | None) -> Any:
         return SubscriptionOptions(

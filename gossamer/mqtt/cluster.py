@@ -19,6 +19,7 @@ from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.retained_bodies import Bodies
 from gossamer.mqtt.retained_cluster import ClusterRetained
+from gossamer.mqtt.takeover import Takeovers
 from gossamer.supervisor import GenServer, self_pid, send_after, spawn
 
 __all__ = ["MqttCluster"]
@@ -91,9 +92,17 @@ class MqttCluster(GenServer):
         functions[_KEEP] = self._keep
         functions[_FETCH] = self._fetch
 
+        sessions = await store.create_table("sessions", replication="owned")
         wills = broker.wills
         wills.table = table = await store.create_table("wills", replication="owned")
         table.subscribe_batches(lambda change: wills.adopted(change.owner, change.written))
+        takeovers = Takeovers(broker, distribution, sessions)
+        takeovers.offer(functions)
+        for client_id in broker.sessions:
+            takeovers.own(client_id)
+        sessions.subscribe_batches(takeovers.changed)
+        broker.takeovers = takeovers
+        broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
         for name in distribution.nodes():
             wills.node_up(name, distribution.creation_of(name) or 0)

@@ -120,6 +120,7 @@ class Fanout:
         "bytes_sent",
         "dropped_connections",
         "drops",
+        "origin",
         "pressure",
         "received",
         "sent",
@@ -137,6 +138,8 @@ class Fanout:
         self._call_soon = call_soon
         self._now = now
         self._scheduled = False
+        self.origin: str | None = ""
+        """The node whose messages are being dispatched; blank: this one. None: a share group's."""
         self.touched: list[Session] = []
         self.pressure = Pressure(call_later)
         self.drops: Counter[str] = Counter()
@@ -151,6 +154,9 @@ class Fanout:
 
     def dropped(self, reason: str, count: int = 1) -> None:
         self.drops[reason] += count
+
+    def where(self) -> str | None:
+        return self.origin
 
     def touch(self, session: Session) -> None:
         """``session`` has something to write; see that it is flushed this turn."""

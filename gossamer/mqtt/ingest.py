@@ -32,11 +32,14 @@ from gossamer.mqtt.wire import MAX_VARINT
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
-__all__ = ["Ingest", "read_record", "record_of"]
+__all__ = ["MOVE_MARK", "Ingest", "read_record", "record_of"]
 
 log = structlog.get_logger(__name__)
 
 _LIMIT = MAX_VARINT + 5
+
+MOVE_MARK = b"\x06"
+"""Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
 
 
 def record_of(message: Message, now: float) -> bytes:
@@ -67,11 +70,14 @@ class Ingest:
 
     def __call__(self, peer: str, data: bytes) -> Hold | None:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
+        self._broker.hub.origin = peer
         try:
             self._take(data)
         except (MqttProtocolError, IndexError) as error:
             self._broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
+        finally:
+            self._broker.hub.origin = ""
         return self._broker.hub.pressure.hold
 
     def _take(self, data: bytes) -> None:
@@ -138,6 +144,7 @@ class Ingest:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
         broker = self._broker
         pos = 0
+        broker.hub.origin = None
         try:
             while pos < len(data):
                 message, pos = read_record(data, pos, len(data), broker.hub.now())
@@ -151,11 +158,20 @@ class Ingest:
         except (MqttProtocolError, IndexError) as error:
             broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
+        finally:
+            broker.hub.origin = ""
         return broker.hub.pressure.hold
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
         broker = self._broker
+        if data[pos] == MOVE_MARK[0]:
+            stop = pos + 2 + data[pos + 1]
+            if broker.takeovers is not None:
+                broker.takeovers.marked(
+                    broker.hub.origin or "", data[pos + 2 : stop].decode(errors="replace")
+                )
+            return stop
         message, stop = read_record(data, pos, end, broker.hub.now())
         broker.hub.received += 1
         broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)

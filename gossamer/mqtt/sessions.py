@@ -63,21 +63,19 @@ class SessionTable:
         self._publish = publish
         self._wills = wills
         self._max_queued = max_queued
+        self.on_end: Callable[[str], object] = _nothing
 
     def open(self, client_id: str, *, clean: bool) -> tuple[Session, bool]:
         """The session for a new connection, and whether it was there before."""
         session = self.sessions.get(client_id)
         if session is not None and session.channel is not None:
-            self._take_over(session, clean=clean)
+            self.take_over(session, clean=clean)
             session = self.sessions.get(client_id)
         if session is not None and clean:
             self.end(session)
             session = None
         if session is None:
-            session = self.sessions[client_id] = Session(
-                client_id, hub=self._hub, max_queued=self._max_queued
-            )
-            return session, False
+            return self.create(client_id), False
         # Back before its will was due: the will is forgotten.
         session.will_due = None
         if session.deadline is not None:
@@ -85,11 +83,17 @@ class SessionTable:
             session.deadline = None
         return session, True
 
+    def create(self, client_id: str) -> Session:
+        """A new session, connected to nobody."""
+        session = Session(client_id, hub=self._hub, max_queued=self._max_queued)
+        self.sessions[client_id] = session
+        return session
+
     def bounded_expiry(self, wanted: int) -> int:
         """The session expiry interval this node grants."""
         return min(wanted, self.max_expiry)
 
-    def _take_over(self, session: Session, *, clean: bool) -> None:
+    def take_over(self, session: Session, *, clean: bool) -> None:
         """End the connection that has the session; a will that is delayed waits for the new one."""
         channel = session.channel
         will = channel.will
@@ -119,6 +123,10 @@ class SessionTable:
                 self._send_will(will)
         if session.will_due is None:
             self._wills.release(session.client_id)
+        self.rest(session)
+
+    def rest(self, session: Session) -> None:
+        """Nobody is connected to ``session``: it ends now, or when its time has come."""
         if not session.expiry:
             self.end(session)
         elif session.expiry != NEVER:
@@ -168,6 +176,7 @@ class SessionTable:
         """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
+            self.on_end(session.client_id)
         session.expires_at = None
         if session.deadline is not None:
             session.deadline.cancel()
@@ -179,3 +188,7 @@ class SessionTable:
         if will is not None:
             self._send_will(will)
             self._wills.release(session.client_id)
+
+
+def _nothing(_client_id: str) -> None:
+    pass
