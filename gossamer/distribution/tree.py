@@ -75,10 +75,10 @@ async def _start_link(hub: Distribution, name: str) -> Pid:
 
 def children(hub: Distribution) -> list[ChildSpec]:
     """For a supervisor of strategy ``rest_for_one``."""
-    links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS)
+    links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
     return [
-        ChildSpec("transport", partial(_Transport.start_link, hub.transport)),
+        ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),
         ChildSpec("links", links, type="supervisor"),
-        ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER)),
-        ChildSpec("listener", partial(Listener.start_link, hub)),
+        ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER, label="dialer")),
+        ChildSpec("listener", partial(Listener.start_link, hub, label="listener")),
     ]

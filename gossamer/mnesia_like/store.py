@@ -113,9 +113,9 @@ class Store(TableOwner):
         children = [ChildSpec("replicator", functools.partial(Replicator.start_link, self))]
         if self._disc is not None:
             # First, and stopped last: what the others write on their way out still reaches the disc.
-            start = functools.partial(DiscServer.start_link, self, self._disc)
+            start = functools.partial(DiscServer.start_link, self, self._disc, label="disc")
             children.insert(0, ChildSpec("disc", start))
-        return await Supervisor.start_link(children, intensity=5, period=10.0, name=name)
+        return await Supervisor.start_link(children, intensity=5, period=10.0, name=name, label="tables")
 
     def abandon(self) -> None:
         """After the runtime was halted: give up the disc copy without a last commit; for simulations.
