@@ -119,7 +119,7 @@ class Chaos:
         elif action == "kill":
             pids = nodes[name].runtime.processes()
             labels = {pid: nodes[name].runtime.table[pid].label for pid in pids}
-            victims = [pid for pid in pids if labels[pid].startswith(("link", "channel"))]
+            victims = [pid for pid in pids if labels[pid].startswith(("link to", "channel from"))]
             if victims:
                 nodes[name].runtime.exit(rng.choice(victims), "kill")
 
