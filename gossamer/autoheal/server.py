@@ -211,7 +211,7 @@ class Autoheal(GenServer):
         if isinstance(event, Inconsistent):
             told = Partition(event.peer, event.context, event.down_at, event.met_at)
             self._status.raised.append(told)
-            log.critical(
+            log.error(
                 "inconsistent_database",
                 context=event.context,
                 node=self._node,

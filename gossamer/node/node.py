@@ -9,6 +9,7 @@
     ├── mnesia_like      tables: disc, replicator
     ├── routes           the owner of the route table and its index
     ├── mqtt_cluster     what brokers share: retained messages, wills
+    ├── autoheal         splits seen and healed
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
     ├── discovery        the autocluster loop, and what its strategy needs
@@ -42,6 +43,7 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import ApiServer
+from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Strategy, discovery_spec, strategy_of
@@ -65,6 +67,7 @@ from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
+from gossamer.node.healing import heal_storage, healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import TableLinks
@@ -135,6 +138,8 @@ class Node:
         self.started_at = self.clock.wall()
         self.runtime = Runtime(node=self.name, creation=creation)
         self.members = MembershipView()
+        self.healing = HealStatus()
+        self._heal_storage = heal_storage(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
         )
@@ -304,6 +309,16 @@ class Node:
             self.store.child_spec(),
             ChildSpec("routes", self._start_routes),
             ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
+            # Before membership, so that it hears of every session from the first on.
+            healing_spec(
+                config.cluster,
+                view=self.members,
+                distribution=self.distribution,
+                clock=self.clock,
+                storage=self._heal_storage,
+                status=self.healing,
+                start_time=self.started_at,
+            ),
             ChildSpec(
                 "membership",
                 partial(
