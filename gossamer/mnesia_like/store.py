@@ -110,7 +110,9 @@ class Store(TableOwner):
         return ChildSpec(id, functools.partial(self._start_link, id), type="supervisor")
 
     async def _start_link(self, name: str) -> Pid:
-        children = [ChildSpec("replicator", functools.partial(Replicator.start_link, self))]
+        children = [
+            ChildSpec("replicator", functools.partial(Replicator.start_link, self, label="replicator"))
+        ]
         if self._disc is not None:
             # First, and stopped last: what the others write on their way out still reaches the disc.
             start = functools.partial(DiscServer.start_link, self, self._disc, label="disc")

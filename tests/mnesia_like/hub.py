@@ -88,7 +88,7 @@ class Host:
         self.runtime = runtime
 
     def child(self, label: str) -> Any:
-        """The pid of the process of that class."""
+        """The pid of the process of that label."""
         for pid in self.runtime.processes():
             entry = self.runtime.table[pid]
             if entry.label == label:

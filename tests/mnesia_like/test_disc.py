@@ -87,7 +87,7 @@ async def test_the_kill_of_the_disc_process_loses_nothing(tmp_path: Path) -> Non
             for i in range(100):
                 table.write((round_, i), i)
             await asyncio.sleep(0)
-            victim = a.child("DiscServer")
+            victim = a.child("disc")
             a.runtime.exit(victim, "kill")
             await until(lambda victim=victim: not a.runtime.alive(victim))
             await table.durable()

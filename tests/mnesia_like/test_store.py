@@ -97,13 +97,13 @@ async def test_the_restart_of_the_replicator_loses_nothing() -> None:
     async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
         ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
         await ta.visible(ta.write("before", 1))
-        victim = b.child("Replicator")
+        victim = b.child("replicator")
         b.runtime.exit(victim, "kill")
         ta.write("while down", 2)
         tb.write("own", 3)
         assert tb.read("before") == {"a": 1}
         await until(lambda: ta.read("own") == {"b": 3} and tb.read("while down") == {"a": 2})
-        assert b.child("Replicator") != victim
+        assert b.child("replicator") != victim
 
 
 async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
