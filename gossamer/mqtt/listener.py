@@ -59,12 +59,12 @@ FRAME = 64 * 1024
 class ListenError(TransportError):
     """A listener cannot have its address."""
 
-    def __init__(self, *, host: str, port: int, why: str) -> None:
-        self.host = host
-        self.port = port
+    def __init__(self, *, key: str, address: str, why: str) -> None:
+        self.key = key
+        self.address = address
         self.why = why
         super().__init__(
-            f"cannot listen for MQTT on {host or '*'}:{port}: {why}; choose another port or stop its holder"
+            f"cannot listen for MQTT on {address}: {why}; set {key} to a free one, or stop what holds it"
         )
 
 
@@ -106,10 +106,7 @@ class Acceptor(GenServer):
         try:
             listener = await self._listen(name)
         except OSError as error:
-            where = str(config.socket) if config.socket is not None else config.host
-            port = broker.ports.get(name) or config.port
-            why = error.strerror or str(error)
-            raise StopInit(str(ListenError(host=where, port=port, why=why))) from None
+            raise StopInit(str(self._unheard(name, error))) from None
         except CertificatesError as error:
             raise StopInit(str(error)) from None
         # Runs however the process ends, kill included.
@@ -160,6 +157,15 @@ class Acceptor(GenServer):
     def adopt(self, channel: Channel) -> bool:
         """Make ``channel`` a process under this listener; False when there are too many already."""
         return bool(self._as_acceptor(channel))
+
+    def _unheard(self, name: str, error: OSError) -> ListenError:
+        config = self._config
+        key = f"mqtt.server.listeners[{name.rpartition(':')[2]}]"
+        why = error.strerror or str(error)
+        if config.socket is not None:
+            return ListenError(key=f"{key}.socket", address=str(config.socket), why=why)
+        port = self._broker.ports.get(name) or config.port
+        return ListenError(key=f"{key}.port", address=f"{config.host or '*'}:{port}", why=why)
 
     def _adopt(self, channel: Channel) -> bool:
         broker = self._broker

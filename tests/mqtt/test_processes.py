@@ -96,7 +96,8 @@ async def test_a_taken_port_is_a_clear_error():
         StartFailed, match=r"cannot listen for MQTT on 127\.0\.0\.1:1883: Address already in use"
     ):
         await world.runtime.start(Supervisor, [mqtt_spec(world.broker)])
-    assert "choose another port" in str(ListenError(host="h", port=1, why="w"))
+    error = ListenError(key="mqtt.server.listeners[0].port", address="h:1", why="w")
+    assert "set mqtt.server.listeners[0].port to a free one" in str(error)
 
 
 async def test_a_client_can_be_kicked(world):
