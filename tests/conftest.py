@@ -1,1 +1,13 @@
+"""What all tests share: the simulator's fixtures, and examples that repeat themselves where nobody watches."""
+
+import os
+
+from hypothesis import settings
+
 pytest_plugins = ["gossamer.testing.plugin"]
+
+# At a desk every run tries new examples, and what it finds is kept as a test. Continuous integration judges the
+# change at hand, so there the examples are always the same.
+settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
