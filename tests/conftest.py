@@ -1,4 +1,4 @@
-"""What all tests share: the simulator's fixtures, and examples that repeat themselves where nobody watches."""
+"""What all tests share: the simulator's fixtures, and the same examples every time in CI."""
 
 import os
 
@@ -6,8 +6,8 @@ from hypothesis import settings
 
 pytest_plugins = ["gossamer.testing.plugin"]
 
-# At a desk every run tries new examples, and what it finds is kept as a test. Continuous integration judges the
-# change at hand, so there the examples are always the same.
+# At a desk every run tries new examples, and what it finds is kept as a test. Continuous integration judges
+# the change at hand, so there the examples are always the same.
 settings.register_profile("ci", derandomize=True, print_blob=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
