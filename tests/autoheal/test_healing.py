@@ -92,7 +92,7 @@ def test_a_node_that_crashed_and_came_back_is_no_split():
     assert town.reloads == []
 
 
-def test_a_node_that_restarts_during_the_split_is_raised_as_starting():
+def test_a_node_that_restarts_during_the_split_ends_healed_and_accuses_nobody_else():
     town = Town(3)
     town.split([1, 2], [3])
     town.run(10)
