@@ -3,7 +3,7 @@
 Rules: 1. Every section is frozen and refuses keys it does not know.  2. Every default is such that one node
 runs with no file at all, reachable from this machine only.  3. Durations are seconds and sizes bytes once
 read; nothing below parses text again.  4. What is secret is a ``SecretStr``, so that it never shows in a
-repr, a log or an export.  5. A key exists here only if something reads it.
+repr, a log or an export.  5. A key that nothing reads yet says so.
 
 Reading files and the environment is the business of :mod:`gossamer.config.load`.
 """
@@ -118,7 +118,7 @@ class ClusterConfig(Section):
     autoheal: Autoheal = AUTOHEAL_DELAY
     """on, off, or how long the leader waits before it heals a partition."""
     autoclean: OptionalDuration = 300.0
-    """off, or how long a member may be down before it is removed."""
+    """off, or how long a member may be down before it is removed. Accepted; no node acts on it yet."""
     gossip: Annotated[GossipConfig, Blank] = GossipConfig()
 
 
@@ -325,7 +325,7 @@ class ApiConfig(Section):
 
 
 class AuditConfig(Section):
-    """The flow recorder."""
+    """The flow recorder. Accepted; no node records yet."""
 
     enable: bool = False
     dir: Path = Path("audit")
