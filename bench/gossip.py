@@ -3,7 +3,7 @@
     python bench/gossip.py                     30 real servers on loopback, beside swim-protocol
     python bench/gossip.py --members 60 --kills 10 --no-baseline
     python bench/gossip.py --simulate          the state machine alone: loss, stalls, growth
-    python bench/gossip.py --simulate --hours 0.01 --sizes 1000    takes minutes
+    python bench/gossip.py --simulate --crowds 1000 --sizes ""     an hour of a thousand: half an hour
 
 Rules: 1. All members of one system run in one process on one loop, so rates are per member and CPU is shared
 out.  2. A kill closes the sockets of a member and ends its tasks, without a word to anybody, as ``kill -9``
@@ -35,6 +35,7 @@ from gossamer.gossip import (
     Join,
     Keyring,
     LinkEvidence,
+    MemberDown,
     MemberMetadata,
     MembershipView,
     MemberSuspect,
@@ -226,7 +227,7 @@ async def theirs(members: int, kills: int, limit: float) -> list[Row]:
     return rows
 
 
-def simulate(hours: float, sizes: list[int]) -> Iterator[Row]:
+def simulate(hours: float, crowds: list[int], sizes: list[int]) -> Iterator[Row]:
     from tests.gossip.swarm import Swarm
 
     def grown(size: int, **options: object) -> Swarm:
@@ -236,20 +237,24 @@ def simulate(hours: float, sizes: list[int]) -> Iterator[Row]:
             swarm.join(host, hosts[0])
         return swarm
 
-    def wrong(swarm: Swarm) -> str:
-        return f"{sum(len(host.saw(MemberSuspect)) for host in swarm.live())} suspicions"
+    def hold(title: str, size: int, *, seed: int, loss: float, stall: bool) -> Row:
+        swarm = grown(size, seed=seed, loss=loss)
+        assert swarm.run(120, until=swarm.complete, step=0.25), f"no full view; seed {seed}"
+        swarm.run(10)
+        for host in swarm.live():
+            host.events.clear()
+        stalled = swarm.hosts["node7"]
+        for _ in range(int(hours * 3600)):
+            if stall:
+                swarm.freeze(stalled, 0.3)
+            swarm.run(1)
+        wrong, downs = (sum(len(h.saw(kind)) for h in swarm.live()) for kind in (MemberSuspect, MemberDown))
+        return (f"{size} members, {hours:g} h, {title}", f"{wrong} suspicions, {downs} verdicts", "")
 
-    swarm = grown(30, seed=1, loss=0.05)
-    swarm.run(10)
-    swarm.run(hours * 3600)
-    yield (f"30 members, {hours:g} h at 5 % loss", wrong(swarm), "")
-    swarm = grown(30, seed=2)
-    swarm.run(10)
-    stalled = swarm.hosts["node7"]
-    for _ in range(int(hours * 3600)):
-        swarm.freeze(stalled, 0.3)
-        swarm.run(1)
-    yield (f"30 members, {hours:g} h, one stalls 0.3 s each second", wrong(swarm), "")
+    yield hold("5 % loss", 30, seed=1, loss=0.05, stall=False)
+    yield hold("one stalls 0.3 s each second", 30, seed=2, loss=0.0, stall=True)
+    for size in crowds:
+        yield hold("5 % loss, and one stalls so", size, seed=3, loss=0.05, stall=True)
     for size in sizes:
         joins, kills, powers, rates = [], [], [], []
         for seed in range(3 if size <= 300 else 1):
@@ -288,12 +293,15 @@ def main() -> None:
     parser.add_argument("--no-baseline", action="store_true")
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--crowds", default="", help="members that are held for the hours as well")
     parser.add_argument("--sizes", default="10,30,100,300")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     if options.simulate:
-        sizes = [int(size) for size in options.sizes.split(",")]
-        table("gossamer, simulated", simulate(options.hours, sizes))
+        crowds, sizes = (
+            [int(size) for size in text.split(",") if size] for text in (options.crowds, options.sizes)
+        )
+        table("gossamer, simulated", simulate(options.hours, crowds, sizes))
         return
     table(
         f"gossamer, {options.members} members on loopback",
