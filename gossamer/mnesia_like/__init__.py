@@ -21,6 +21,7 @@ from gossamer.mnesia_like.errors import (
     TableExistsError,
     TablesNotLoadedError,
 )
+from gossamer.mnesia_like.journal import Journal
 from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
@@ -59,6 +60,7 @@ __all__ = [
     "DiscReadOnlyError",
     "Discarded",
     "IndexExistsError",
+    "Journal",
     "LocalTable",
     "NoMajorityError",
     "NoSuchIndexError",

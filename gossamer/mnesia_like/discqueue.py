@@ -11,6 +11,7 @@ while too many rows wait, ``check`` refuses further writes; those that wait are 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.disc import Batch
@@ -38,6 +39,8 @@ class DiscQueue:
         self.failed: DiscError | None = None
         self.committed = 0
         self.waiting = 0
+        self.listeners: list[Callable[[], None]] = []
+        """Called after every commit."""
         self._bound = bound
         self._sealed = 0
         self._open: dict[str, dict[bytes, bytes | None]] = {}
@@ -88,6 +91,8 @@ class DiscQueue:
             future = self._waiters.pop(ticket)
             if not future.done():
                 future.set_result(None)
+        for listener in self.listeners:
+            listener()
 
     def fail(self, error: DiscError) -> None:
         """What was taken is not on disc; it will be taken again."""

@@ -32,6 +32,7 @@ from gossamer.mnesia_like.errors import (
     TableExistsError,
     TablesNotLoadedError,
 )
+from gossamer.mnesia_like.journal import Journal
 from gossamer.mnesia_like.link import ReplicationLink
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
@@ -173,6 +174,22 @@ class Store(TableOwner):
             self._tables[name] = table
             table.restore(rows)
             return table
+
+    async def create_journal(self, name: str) -> tuple[Journal, dict[Any, Any]]:
+        """Rows on disc without a copy in memory, and those that are there now; once for each name.
+
+        Raises:
+            BadTableError: a name that cannot be.
+            TableExistsError: it is the name of a table.
+            DiscError, UnavailableError: the disc cannot be read.
+        """
+        definition = TableDef(name=name, storage="disc_copies")
+        async with self._creating:
+            existing = self._tables.get(name)
+            if existing is not None:
+                raise TableExistsError(name, existing=str(existing.definition), asked="a journal")
+            rows = await self._load(definition)
+        return Journal(name, queue=self.queue, ring=self.disc_bell.ring), rows
 
     async def del_table_copy(self, name: str) -> None:
         """Drop this node's copy of a table, from memory and disc; peers keep theirs.
