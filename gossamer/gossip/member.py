@@ -70,6 +70,8 @@ class Member:
     incarnation: int
     metadata: MemberMetadata
     left: bool = False
+    removed: bool = False
+    """Gone because it was down for too long; one that lives comes back by saying so. ``left`` is set too."""
 
     @property
     def endpoint(self) -> Address:
@@ -108,7 +110,7 @@ class MemberDown:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft:
-    """A member left on its own word, or was forced to."""
+    """A member left on its own word, was forced to, or was down for too long."""
 
     member: Member
 

@@ -10,7 +10,7 @@ from gossamer.gossip.broadcast import BroadcastQueue
 from gossamer.gossip.keyring import OVERHEAD
 from gossamer.gossip.member import MemberEvent
 from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
-from gossamer.gossip.table import ALIVE, LEFT, SUSPECT, Entry, MemberTable
+from gossamer.gossip.table import ALIVE, LEFT, REMOVED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
 from gossamer.network import Address
 
@@ -42,7 +42,8 @@ class Outbox:
         me = self._table.me.name
         if entry.state == SUSPECT:
             return Suspect(entry.name, entry.id, entry.incarnation, me)
-        return Dead(entry.name, entry.id, entry.incarnation, me, entry.state == LEFT)
+        gone, removed = entry.state >= LEFT, entry.state == REMOVED
+        return Dead(entry.name, entry.id, entry.incarnation, me, gone, removed)
 
     def packet(self, address: Address, *messages: Message, entry: Entry | None = None) -> None:
         """Send messages, what ``entry`` has to be told, and as much gossip as fits."""

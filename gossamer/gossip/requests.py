@@ -28,9 +28,13 @@ class Leave(Struct, frozen=True):
 
 
 class ForceLeave(Struct, frozen=True):
-    """Call: remove a member for good. Answered with False where no such member is known."""
+    """Call: remove a member for good. Answered with False where no such member is known.
+
+    ``final`` False: only where it is down, and until it says that it lives.
+    """
 
     name: str
+    final: bool = True
 
 
 class UpdateMetadata(Struct, frozen=True):

@@ -132,8 +132,8 @@ class GossipServer(GenServer):
                 self._feed(JoinRequested(self._caller(caller), tuple((h, p) for h, p in addresses)))
             case Leave():
                 self._feed(LeaveRequested(self._caller(caller)))
-            case ForceLeave(name):
-                self._feed(ForceLeaveRequested(self._caller(caller), name))
+            case ForceLeave(name, final):
+                self._feed(ForceLeaveRequested(self._caller(caller), name, final))
             case UpdateMetadata(metadata):
                 return self._try(lambda: self._feed(MetadataChanged(metadata)))
             case Keys(action, key):

@@ -1,9 +1,9 @@
 """Every number of the gossip layer, with the reasons for the ones that differ from the field's.
 
 memberlist's LAN defaults find a killed member of thirty in about nine seconds. These are tuned to four, and
-buy back the safety by trying harder inside each probe: a ping is repeated twice, two rounds of helpers are
-asked, and a stream is opened, before anybody is suspected. At 5 % packet loss one probe fails wrongly with a
-probability below 1e-9, so the suspicion timeout does not have to absorb lost packets, only stalls.
+buy back the safety by trying harder inside each probe: a ping is repeated six times, two rounds of helpers
+are asked, and a stream is opened, before anybody is suspected. At 5 % packet loss one probe fails wrongly
+with a probability below 1e-9, so the suspicion timeout does not have to absorb lost packets, only stalls.
 
 Rule: a suspicion never ends before ``suspicion_floor``, however small the cluster and however strong the
 evidence, so that a member that lives can always refute.

@@ -95,10 +95,14 @@ class LeaveRequested:
 
 @dataclass(frozen=True, slots=True)
 class ForceLeaveRequested:
-    """Answered with True, or False where no such member is known."""
+    """Answered with True, or False where no such member is known.
+
+    ``final`` False: one that is down is removed until it says that it lives.
+    """
 
     token: Token
     name: str
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from gossamer.gossip.steps import (
     Token,
 )
 from gossamer.gossip.syncer import Syncer
-from gossamer.gossip.table import ALIVE, LEFT, SUSPECT, Entry, MemberTable
+from gossamer.gossip.table import ALIVE, DOWN, LEFT, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.verdicts import Verdicts
 from gossamer.gossip.wire import (
@@ -319,7 +319,7 @@ class Swim:
         """Be alone: forget the others, who are told nothing more, and stay alone until asked to join."""
         self._aloof = True
         for entry in list(self.table):
-            if entry.state != LEFT:
+            if entry.state < LEFT:
                 self._outbox.emit(MemberLeft(entry.member()))
             self.table.remove(entry.name, now)
             self._outbox.forget(entry.name)
@@ -329,10 +329,10 @@ class Swim:
 
     def _force_leave(self, event: ForceLeaveRequested, now: float) -> None:
         entry = self.table.get(event.name)
-        if entry is None or entry.state == LEFT:
+        if entry is None or entry.state == LEFT or not (event.final or entry.state == DOWN):
             self._outbox.answer(event.token, False)
             return
-        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True)
+        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not event.final)
         self._verdicts.dead(said, now)
         self._outbox.packet(entry.address, entry=entry)
         self._outbox.answer(event.token, True)

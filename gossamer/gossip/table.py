@@ -18,14 +18,16 @@ from gossamer.gossip.suspicion import Suspicion
 from gossamer.gossip.wire import Alive, Record
 from gossamer.network import Address
 
-__all__ = ["ALIVE", "DOWN", "LEFT", "SUSPECT", "Entry", "MemberTable"]
+__all__ = ["ALIVE", "DOWN", "LEFT", "REMOVED", "SUSPECT", "Entry", "MemberTable"]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1
 DOWN: Final = 2
 LEFT: Final = 3
+REMOVED: Final = 4
+"""Gone because it was down for too long: like LEFT, but one that lives says so and is a member again."""
 
-_STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE)
+_STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status.OFFLINE)
 
 
 class Entry:
@@ -72,7 +74,8 @@ class Entry:
             _STATUS[self.state],
             alive.incarnation,
             alive.metadata,
-            self.state == LEFT,
+            self.state >= LEFT,
+            self.state == REMOVED,
         )
 
     def record(self, now: float) -> Record:

@@ -11,7 +11,8 @@ Rules:
    name becomes free, if not there are two nodes with one name and the younger has to go.
 4. A death told in an exchange of tables is hearsay when we hold the member alive: it is probed, not accused.
    After a split heals, each side would otherwise accuse every member of the other.
-5. A leave said by another than the member (force-leave) cannot be refuted: the member goes.
+5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
+it is of members that are down, and one that lives comes back by saying so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gossamer.gossip.member import (
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.suspicion import Suspicion, suspicion_bounds
-from gossamer.gossip.table import ALIVE, DOWN, LEFT, SUSPECT, Entry, MemberTable
+from gossamer.gossip.table import ALIVE, DOWN, LEFT, REMOVED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
@@ -130,7 +131,14 @@ class Verdicts:
             return False
         if entry.state == LEFT or (entry.state == DOWN and not said.left):
             return False
-        self._bury(entry, LEFT if said.left else DOWN, reason, now)
+        if said.removed:
+            if entry.state != DOWN:
+                # Whoever removed it did not see it; we do, or shall find out.
+                self.doubt(entry, now)
+                return False
+        elif entry.state == REMOVED and not said.left:
+            return False
+        self._bury(entry, REMOVED if said.removed else LEFT if said.left else DOWN, reason, now)
         self._outbox.broadcast(said.name, said)
         return True
 
@@ -149,8 +157,9 @@ class Verdicts:
             return self._remember(record, now)
         if entry.id != said.id or said.incarnation < entry.incarnation:
             return False
-        if record.state == LEFT:
-            return self.dead(Dead(said.name, said.id, said.incarnation, by, True), now)
+        if record.state >= LEFT:
+            removed = record.state == REMOVED
+            return self.dead(Dead(said.name, said.id, said.incarnation, by, True, removed), now)
         if entry.state <= SUSPECT:
             self.doubt(entry, now)
         return False
@@ -278,7 +287,7 @@ class Verdicts:
         was = entry.state
         entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
         self._table.put(entry, now)
-        if state == LEFT:
+        if state >= LEFT:
             self._hints.left()
             self._outbox.emit(MemberLeft(entry.member()))
         elif was <= SUSPECT:
@@ -298,7 +307,7 @@ class Verdicts:
         return True
 
     def _retention(self, state: int) -> float:
-        return self._settings.left_retention if state == LEFT else self._settings.down_retention
+        return self._settings.left_retention if state >= LEFT else self._settings.down_retention
 
     def _reap_later(self, entry: Entry) -> None:
         when = entry.since + self._retention(entry.state)
@@ -341,7 +350,7 @@ class Verdicts:
             # Refuted before, but this accuser has not heard: say it again.
             self._outbox.broadcast(me.name, me)
             return False
-        if isinstance(said, Dead) and said.left:
+        if isinstance(said, Dead) and said.left and not said.removed:
             self.forced_out(said.by, now)
             return True
         self._awareness.apply(1)

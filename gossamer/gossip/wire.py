@@ -110,20 +110,21 @@ class Suspect(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """``by`` declares it down, or, with ``left``, gone for good."""
+    """``by`` declares it down, or, with ``left``, gone for good; ``removed``: unless it says that it lives."""
 
     name: Name
     id: Id
     incarnation: Number
     by: Name
     left: bool = False
+    removed: bool = False
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One row of a member's table. ``age``: seconds in ``state`` (0 alive, 1 suspect, 2 down, 3 left)."""
+    """One row of a member's table. ``age``: seconds in ``state`` (0 alive, 1 suspect, 2 down, 3 left, 4 removed)."""
 
     alive: Alive
-    state: Annotated[int, Meta(ge=0, le=3)]
+    state: Annotated[int, Meta(ge=0, le=4)]
     age: Annotated[float, Meta(ge=0)]
 
 

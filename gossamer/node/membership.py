@@ -44,7 +44,10 @@ class NodeNameTakenError(UnavailableError):
 
 
 class Membership(GenServer):
-    """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop."""
+    """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop.
+
+    ``gone`` is told of a life that has left for good after it was down, which ends no session.
+    """
 
     async def init(
         self,
@@ -53,10 +56,12 @@ class Membership(GenServer):
         distribution: Distribution,
         fatal: Callable[[UnavailableError], None],
         forced_out: Callable[[str], None],
+        gone: Callable[[str, int], None],
     ) -> None:
         self._distribution = distribution
         self._fatal = fatal
         self._forced_out = forced_out
+        self._gone = gone
         self._compare(view)
 
     async def handle_info(self, message: Any) -> None:
@@ -66,7 +71,7 @@ class Membership(GenServer):
             case MemberDown(member, _):
                 self._disconnect(member, "down")
             case MemberLeft(member):
-                self._disconnect(member, "left")
+                self._left(member)
             case NameConflict(name, holder):
                 self._fatal(NodeNameTakenError(name=name, holder=f"{holder.address}:{holder.port}"))
             case ForcedOut(by):
@@ -83,6 +88,11 @@ class Membership(GenServer):
         port = member.metadata.ports.get("distribution")
         if port and member.name != self.process.runtime.node:
             self._distribution.connect(member.name, member.metadata.creation, (member.address, port))
+
+    def _left(self, member: Member) -> None:
+        if self._distribution.creation_of(member.name) is None:
+            self._gone(member.name, member.metadata.creation)
+        self._disconnect(member, "left")
 
     def _disconnect(self, member: Member, reason: str) -> None:
         if self._distribution.creation_of(member.name) == member.metadata.creation:

@@ -159,11 +159,12 @@ class Node:
             backoff_initial=links.reconnect_min,
             backoff_maximum=links.reconnect_max,
         )
+        self._links = TableLinks(self.distribution)
         self.store = Store(
             node=self.name,
             creation=creation,
             clock=self.clock,
-            link=TableLinks(self.distribution),
+            link=self._links,
             disc=None if data_dir is None else Disc(data_dir / "tables.db"),
         )
         self._on_disc = data_dir is not None
@@ -327,6 +328,7 @@ class Node:
                     distribution=self.distribution,
                     fatal=self._fail,
                     forced_out=self._forced_out,
+                    gone=self._gone,
                     name=MEMBERSHIP,
                     label="membership",
                 ),
@@ -439,6 +441,10 @@ class Node:
     def _forced_out(self, by: str) -> None:
         log.error("forced_out", node=self.name, by=by, advice="gossamer cluster join brings it back")
         self.state = "left"
+
+    def _gone(self, name: str, creation: int) -> None:
+        self._links.left(name)
+        self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
 
     def _fail(self, error: UnavailableError) -> None:
         """This node must not go on: end it and say why."""

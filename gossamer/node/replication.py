@@ -36,6 +36,11 @@ class TableLinks:
         except PeerGoneError:
             return
 
+    def left(self, peer: str) -> None:
+        """A peer that was down already has left for good: its rows may go."""
+        if self._sink is not None and peer not in self._up:
+            self._sink.peer_down(peer, left=True)
+
     def attach(self, sink: ReplicationSink) -> None:
         """From now on tell ``sink``."""
         self._sink = sink
