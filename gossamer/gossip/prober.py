@@ -1,8 +1,8 @@
 """Probing: who is asked next, and what counts as no answer.
 
-Twice an interval a live member, from a shuffled round robin, is pinged, and four times
-more while no ack comes. Without one in time the probe escalates: helpers are asked to ping, a stream is
-opened, then once more with other helpers. Only when all of it stayed silent until the deadline is the member suspected.
+Twice an interval a live member, from a shuffled round robin, is pinged, and four times more while no ack
+comes. Without one in time the probe escalates: helpers are asked to ping, a stream is opened, then once more
+with other helpers. Only when all of it stayed silent until the deadline is the member suspected.
 
 Rules: 1. Any way to the target clears it: ack, helper's ack, stream.  2. A helper that cannot reach the
 target says so (nack); helpers that say nothing at all raise our own health score, not the target's guilt.

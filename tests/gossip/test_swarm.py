@@ -82,8 +82,9 @@ def test_five_percent_loss_suspects_nobody() -> None:
     assert [event for host in swarm.live() for event in host.saw(MemberSuspect)] == []
 
 
-def test_a_member_that_stalls_three_tenths_of_each_second_is_not_suspected() -> None:
-    swarm = Swarm(seed=6)
+@pytest.mark.parametrize("loss", [0.0, 0.05])
+def test_a_member_that_stalls_three_tenths_of_each_second_is_not_suspected(loss: float) -> None:
+    swarm = Swarm(seed=6, loss=loss)
     hosts = grow(swarm, 10)
     for _ in range(120):
         swarm.freeze(hosts[3], 0.3)
