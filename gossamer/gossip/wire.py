@@ -110,7 +110,7 @@ class Suspect(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """``by`` declares it down, or, with ``left``, gone for good; ``removed``: unless it says that it lives."""
+    """``by`` declares it down, or, with ``left``, gone; ``removed``: unless it says that it lives."""
 
     name: Name
     id: Id
@@ -121,7 +121,10 @@ class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One row of a member's table. ``age``: seconds in ``state`` (0 alive, 1 suspect, 2 down, 3 left, 4 removed)."""
+    """One row of a member's table.
+
+    ``age``: seconds in ``state`` (0 alive, 1 suspect, 2 down, 3 left, 4 removed).
+    """
 
     alive: Alive
     state: Annotated[int, Meta(ge=0, le=4)]
