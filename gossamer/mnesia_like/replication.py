@@ -198,6 +198,10 @@ class Replication:
         """Peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self._x.peers.items()}
 
+    def holders(self, table: str) -> list[str]:
+        """The peers that are up and say that they have the table."""
+        return [name for name, peer in self._x.peers.items() if peer.tables and table in peer.tables]
+
     def visible(self, table: str) -> int:
         """The number up to which every peer that is up and has the table has applied our rows."""
         state = self.tables[table]

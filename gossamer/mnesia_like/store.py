@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
@@ -22,7 +21,7 @@ import structlog
 
 from gossamer.clock import Clock, HybridLogicalClock, SystemClock
 from gossamer.errors import UnavailableError
-from gossamer.mnesia_like.backup import Backup, read_backup, write_backup
+from gossamer.mnesia_like import copying, info
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.errors import (
@@ -55,7 +54,6 @@ P = ParamSpec("P")
 log = structlog.get_logger(__name__)
 
 _POLL = 0.02
-_RESTORE_ROWS = 2000
 _LOAD_TIMEOUT = 300.0
 
 
@@ -288,14 +286,8 @@ class Store(TableOwner):
             NoSuchTableError: a name is not a table.
             DiscError: the file cannot be written; whatever stood under its name is as it was.
         """
-        chosen = [self.table(name) for name in (tables or self._tables)]
-        content = Backup(
-            self.node,
-            self.clock.wall(),
-            {t.name: asdict(t.definition) for t in chosen},
-            {t.name: dict(_writable(t)) for t in chosen},
-        )
-        return await asyncio.get_running_loop().run_in_executor(None, write_backup, Path(path), content)
+        chosen = [self.table(name) for name in (self.tables() if tables is None else tables)]
+        return await copying.backup(Path(path), self.node, self.clock.wall(), chosen)
 
     async def restore(self, path: str | Path, tables: Iterable[str] | None = None) -> dict[str, int]:
         """Write the rows of a backup again, as new writes; how many of each table.
@@ -308,24 +300,7 @@ class Store(TableOwner):
             TableExistsError: a table is defined otherwise here.
             DiscError: the file cannot be read, or is damaged.
         """
-        content = await asyncio.get_running_loop().run_in_executor(None, read_backup, Path(path))
-        names = list(content.tables if tables is None else tables)
-        for name in names:
-            if name not in content.tables:
-                raise NoSuchTableError(name, list(content.tables))
-        found = [await self.create_table(**content.definitions[name]) for name in names]
-        for table in found:
-            for number, (key, value) in enumerate(content.tables[table.name].items()):
-                if table.definition.type == "bag":
-                    for item in value:
-                        table.write(key, item)
-                else:
-                    table.write(key, value)
-                if number % _RESTORE_ROWS == _RESTORE_ROWS - 1:
-                    # Everyone else's turn; and the disc's, where rows wait for it.
-                    await table.durable(None)
-                    await asyncio.sleep(0)
-        return {table.name: len(content.tables[table.name]) for table in found}
+        return await copying.restore(Path(path), tables, self.create_table)
 
     def table_info(self, name: str) -> dict[str, Any]:
         """What an operator wants to know of one table.
@@ -333,58 +308,13 @@ class Store(TableOwner):
         Raises:
             NoSuchTableError: there is none.
         """
-        table = self.table(name)
-        definition = table.definition
-        info: dict[str, Any] = {
-            "name": name,
-            "type": definition.type,
-            "storage": definition.storage,
-            "replication": definition.replication,
-            "size": len(table),
-        }
-        if isinstance(table, SharedTable):
-            info |= {"tombstones": table.core.tombstones, "counts": dict(table.core.counts)}
-        if isinstance(table, ReplicatedTable):
-            state = self.replication.tables[name]
-            peers = self.replication.peers()
-            info["position"] = state.log.position
-            info["log_bytes"] = state.log.log_size
-            info["owners"] = {self.node: len(state.log.rows)} | {
-                owner: len(replica.rows) for owner, replica in state.replicas.items()
-            }
-            info["replicas"] = {
-                owner: {
-                    "up": owner in peers,
-                    "position": replica.position,
-                    "behind": max(0, replica.head - replica.position),
-                    "loaded": replica.loaded,
-                    "repairs": replica.repairs,
-                }
-                for owner, replica in state.replicas.items()
-            }
-            info["followers"] = {
-                peer: {"confirmed": feed.acked, "in_flight_bytes": feed.in_flight}
-                for peer, feed in state.feeds.items()
-            }
-        return info
+        return info.table_info(self.table(name), self.replication)
 
     def system_info(self) -> dict[str, Any]:
         """What an operator wants to know of the store."""
-        return {
-            "node": self.node,
-            "creation": self.replication.creation,
-            "tables": self.tables(),
-            "peers": self.replication.peers(),
-            "counts": dict(self.replication.counts),
-            "transactions": self.replication.transactions.info(),
-            "disc": None
-            if self._disc is None
-            else {
-                "path": str(self._disc.disc.path),
-                "waiting": self.queue.waiting,
-                "failed": None if self.queue.failed is None else str(self.queue.failed),
-            },
-        }
+        found = info.system_info(self.replication, self.queue, self.tables())
+        found["disc"] = None if self._disc is None else {"path": str(self._disc.disc.path)} | found["disc"]
+        return found
 
     # -- what tables and processes ask of the store
 
@@ -504,8 +434,3 @@ class Store(TableOwner):
         table = self._tables[name]
         assert isinstance(table, OwnedTable | SharedTable)  # noqa: S101
         return table
-
-
-def _writable(table: AnyTable) -> Mapping[Any, Any]:
-    """The rows of a table that this node may write."""
-    return table.rows_of(table.node) if isinstance(table, OwnedTable) else table.rows()

@@ -93,6 +93,15 @@ class Table:
         self._subscriptions.append(subscription)
         return subscription
 
+    @property
+    def subscribers(self) -> int:
+        """How many callbacks are subscribed."""
+        return len(self._subscriptions)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
     def dispatch(self, change: Change) -> None:
         """Tell all subscribers."""
         for subscription in tuple(self._subscriptions):
