@@ -1,7 +1,15 @@
 """Partitions: seen, told, healed without dropping a client; and members that stay away, removed."""
 
 from gossamer.autoheal.machine import Healer
-from gossamer.autoheal.server import AUTOHEAL, Autoheal, HealStatus, Partition, SetAutoclean, Subscribe
+from gossamer.autoheal.server import (
+    AUTOHEAL,
+    Autoheal,
+    Cleaned,
+    HealStatus,
+    Partition,
+    SetAutoclean,
+    Subscribe,
+)
 from gossamer.autoheal.splitview import SplitView, build_split_view
 from gossamer.autoheal.storage import FileStorage, MemoryStorage, Saved, Storage
 from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, NodeView
@@ -9,6 +17,7 @@ from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, Node
 __all__ = [
     "AUTOHEAL",
     "Autoheal",
+    "Cleaned",
     "Episode",
     "FileStorage",
     "HealPlan",

@@ -6,7 +6,8 @@ observer adds the time between. So a clock that jumps while the node runs moves 
 Rules: 1. Only the earliest started node that is alive removes, and only where more than half of the members
 are online: the smaller side of a split never cleans the larger.  2. Nothing is removed while a split that was
 seen is not healed.  3. A member that returns, or starts anew, begins at nought.  4. A removal that failed is
-tried again after a pause.
+tried again after a pause.  5. A member of whom nothing is known yet, since this node has just started,
+is neither down nor back: its time goes on.
 
 Rejected: every node removing whom it likes, which needs no leader and cleans both halves of a split.
 """
@@ -23,6 +24,8 @@ __all__ = ["Autoclean", "Downtime"]
 
 RETRY = 30.0
 SAVE_EVERY = 30.0
+KEPT = 86_400.0
+"""Seconds after which the time of one who is no member is forgotten."""
 
 
 class Downtime(Struct, frozen=True):
@@ -53,7 +56,11 @@ class Autoclean:
     ) -> list[str]:
         """Whom to remove now; ``down`` names the members that are down."""
         passed, self._last = max(0.0, now - self._last), now
-        gone = self.down.keys() - down.keys()
+        gone = [
+            name
+            for name, spent in self.down.items()
+            if name not in down and (name in cluster.known or spent > KEPT)
+        ]
         for name in gone:
             del self.down[name]
             self._asked.pop(name, None)
@@ -74,7 +81,7 @@ class Autoclean:
         due = [
             name
             for name, spent in sorted(self.down.items())
-            if spent > self.limit and now >= self._asked.get(name, now)
+            if name in down and spent > self.limit and now >= self._asked.get(name, now)
         ]
         self._asked.update(dict.fromkeys(due, now + RETRY))
         return due

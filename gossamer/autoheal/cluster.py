@@ -11,10 +11,14 @@ __all__ = ["Cluster", "Tell", "leader_of"]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``online``: this node and every member with a link; ``known``: every member that has not left."""
+    """``online``: this node and every member with a link; ``known``: every member that has not left.
+
+    ``removed``: those that were down for too long, and are members again if they live.
+    """
 
     online: dict[str, Peer]
     known: frozenset[str]
+    removed: frozenset[str] = frozenset()
 
     @property
     def whole(self) -> bool:

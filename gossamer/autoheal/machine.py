@@ -152,7 +152,7 @@ class Healer:
 
     def tick(self, cluster: Cluster, now: float, wall: float) -> list[Action]:
         """Some time passed; about twice a second."""
-        self.marks.forget(cluster.known)
+        self.marks.forget(cluster.known | cluster.removed)
         actions: list[Action] = []
         if now >= self._report_at:
             self._report_at = now + REPEAT
@@ -179,7 +179,7 @@ class Healer:
     @property
     def unresolved(self) -> bool:
         """A split that was seen is not healed."""
-        return bool(self.marks.open or self.leader.plan is not None or self.coordinator.busy)
+        return bool(self.marks.open or self.leader.phase != "idle" or self.coordinator.busy)
 
     # -- inside
 

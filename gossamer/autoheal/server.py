@@ -23,7 +23,7 @@ from gossamer.errors import GossamerError
 from gossamer.gossip import ForceLeave, MembershipView, Status
 from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, call, self_pid, send, send_after
 
-__all__ = ["AUTOHEAL", "Autoheal", "HealStatus", "Partition", "SetAutoclean", "Subscribe"]
+__all__ = ["AUTOHEAL", "Autoheal", "Cleaned", "HealStatus", "Partition", "SetAutoclean", "Subscribe"]
 
 log = structlog.get_logger(__name__)
 
@@ -51,15 +51,23 @@ class Partition(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """A cast: send every :class:`Partition`, and the :class:`Episode` of every heal, to ``pid``."""
+    """A cast: send ``pid`` every :class:`Partition`, :class:`Cleaned`, and :class:`Episode` of a heal."""
 
     pid: Pid
 
 
 class SetAutoclean(Struct, frozen=True):
-    """A call: from now on members that are down longer than ``limit`` seconds are removed; None: none."""
+    """A call: from now on members that are down longer than ``limit`` seconds are removed; None: nobody."""
 
     limit: float | None
+
+
+class Cleaned(Struct, frozen=True):
+    """This node removed ``member``, down for ``down_for`` seconds, at wall-clock time ``at``."""
+
+    member: str
+    at: float
+    down_for: float
 
 
 class HealStatus:
@@ -71,7 +79,7 @@ class HealStatus:
         self.history: tuple[Episode, ...] = ()
         """The alarms ``healed``, latest last."""
         self.phase = "idle"
-        self.cleaned: deque[str] = deque(maxlen=_EVENTS)
+        self.cleaned: deque[Cleaned] = deque(maxlen=_EVENTS)
         """Members that this node removed for being down too long."""
         self.raised: deque[Partition] = deque(maxlen=_EVENTS)
         """Every ``inconsistent_database`` of this life."""
@@ -197,12 +205,15 @@ class Autoheal(GenServer):
         unresolved = self._healer.unresolved
         for name in self._clean.tick(self._cluster(), down, now, unresolved=unresolved):
             try:
-                await call(self._gossip, ForceLeave(name), timeout=_PATIENCE)
+                removed = await call(self._gossip, ForceLeave(name, final=False), timeout=_PATIENCE)
             except GossamerError as error:
                 log.warning("autoclean_failed", member=name, error=str(error))
-            else:
-                log.warning("autocleaned", member=name, limit=self._clean.limit)
-                self._status.cleaned.append(name)
+                continue
+            # It may have come back in this very moment.
+            if removed:
+                spent = round(self._clean.down.get(name, 0.0), 3)
+                log.warning("autocleaned", member=name, down_for=spent, limit=self._clean.limit)
+                self._tell(self._status.cleaned, Cleaned(name, self._clock.wall(), spent))
         if self._clean.changed:
             await self._do([])
 
@@ -230,8 +241,15 @@ class Autoheal(GenServer):
                 saw_down=event.saw_down,
                 took=round(event.healed_at - event.split_at, 3),
             )
+        self._send(told)
+
+    def _tell(self, kept: deque[Cleaned], event: Cleaned) -> None:
+        kept.append(event)
+        self._send(event)
+
+    def _send(self, event: Partition | Episode | Cleaned) -> None:
         for pid in list(self._subscribers):
-            if not send(pid, told):
+            if not send(pid, event):
                 self._subscribers.discard(pid)
 
     def _publish(self) -> None:
@@ -248,14 +266,17 @@ class Autoheal(GenServer):
         linked = set(self._distribution.nodes())
         online = {self._node: Peer(self._node, self._creation, self._start_time)}
         known = {self._node}
-        for member in self._view.members()[1:]:
+        removed = set()
+        for member in self._view.members(include_left=True)[1:]:
             if member.left:
+                if member.removed:
+                    removed.add(member.name)
                 continue
             known.add(member.name)
             if member.status is not Status.OFFLINE and member.name in linked:
                 about = member.metadata
                 online[member.name] = Peer(member.name, about.creation, about.start_time)
-        return Cluster(online, frozenset(known))
+        return Cluster(online, frozenset(known), frozenset(removed))
 
 
 class _Tick:

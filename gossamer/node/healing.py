@@ -49,8 +49,7 @@ def healing_spec(
         reload=_reload_store,
         start_time=start_time,
         delay=config.autoheal,
-        # Not wired yet: a member that is removed while it lives on the other side of a split stays away.
-        autoclean=None,
+        autoclean=config.autoclean,
         name=AUTOHEAL,
         label="autoheal",
     )

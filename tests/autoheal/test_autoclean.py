@@ -63,7 +63,9 @@ def test_a_restarted_observer_goes_on_counting():
     run(clean, 200)
     kept = clean.downtime(wall=1200.0)
     clean = make(wall=1250.0, downtime=kept)
-    assert run(clean, 45) == []
+    # It has just started, and knows nobody.
+    assert run(clean, 5, online=["n1"], known=["n1"]) == []
+    assert run(clean, 40, start=6) == []
     assert run(clean, 10, start=46) == ["n3"]
 
 
