@@ -1,4 +1,4 @@
-"""Members that stay away are removed, once, by a majority; and whoever returns is a member again by itself."""
+"""Members that stay away are removed, once, by a majority; whoever returns is a member again by itself."""
 
 import asyncio
 
