@@ -111,7 +111,10 @@ class NodeFailedError(UnavailableError):
 
 
 class Node:
-    """See the module. ``data_dir`` None keeps nothing on disc; ``children`` join ``node.applications``."""
+    """See the module. ``data_dir`` None keeps nothing on disc; ``children`` join ``node.applications``.
+
+    ``pid`` is the operating-system process that the node says it is; unless given, the one it runs in.
+    """
 
     def __init__(
         self,
@@ -127,10 +130,12 @@ class Node:
         strategy: Strategy | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
         children: Iterable[ChildSpec] = (),
+        pid: int | None = None,
     ) -> None:
         self.config = config
         self.name = config.node.name
         self.creation = creation
+        self.pid = os.getpid() if pid is None else pid
         self.state: State = "new"
         self.network = network or SystemNetwork()
         self.clock = clock or SystemClock()
@@ -297,7 +302,7 @@ class Node:
             ports=self.ports,
             services=tuple(services),
             version=__version__,
-            pid=os.getpid(),
+            pid=self.pid,
         )
 
     # -- the tree

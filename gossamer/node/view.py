@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,7 +118,7 @@ class View:
             name=node.name,
             env=node.config.cluster.env,
             version=__version__,
-            pid=os.getpid(),
+            pid=node.pid,
             creation=node.creation,
             uptime=max(0.0, node.clock.wall() - node.started_at),
             state=state,

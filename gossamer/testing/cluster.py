@@ -1,18 +1,18 @@
 """Whole nodes on a simulated network: real code from gossip to dispatcher, only sockets and clock replaced.
 
-Node ``n`` lives on host ``10.0.0.n`` and listens for MQTT clients there; clients live on hosts of their own,
-so that a cut between nodes leaves them connected. Rules: 1. Everything random comes from the network's seed.
-2. A crash takes the host first and the processes after it, so that nothing is said on the way down.  3. What
-is true of a whole cluster is checked by :meth:`SimCluster.differences`, which names what is not.
+Node ``n`` lives on host ``10.0.0.n`` unless it is restarted elsewhere, and listens for MQTT clients there;
+clients live on hosts of their own, so that a cut between nodes leaves them connected. Rules: 1. Everything
+random comes from the network's seed.  2. A crash takes the host first and the processes after it, so that
+nothing is said on the way down.  3. What is true of a whole cluster is checked by
+:meth:`SimCluster.differences`, which names what is not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Self
-
-import msgspec
 
 from gossamer.config import (
     ApiConfig,
@@ -26,15 +26,15 @@ from gossamer.config import (
     MqttServerConfig,
     NodeConfig,
 )
+from gossamer.discovery import Strategy
 from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
-from gossamer.gossip import MemberMetadata
 from gossamer.node import Node
 from gossamer.testing.host import Crash
 from gossamer.testing.mqtt_client import SimClient
 from gossamer.testing.network import SimNetwork
 
-__all__ = ["NotSettledError", "SimCluster", "SimNode", "address_of"]
+__all__ = ["GOSSIP_PORT", "NotSettledError", "SimCluster", "address_of"]
 
 GOSSIP_PORT = 7946
 LINK_PORT = 4370
@@ -56,33 +56,35 @@ class NotSettledError(UnavailableError):
 
 
 def address_of(number: int) -> str:
-    """The host of node ``number``."""
+    """The host that node ``number`` begins on."""
     return f"10.0.0.{number}"
 
 
-class SimNode(Node):
-    """A node whose process number is its own, since all share one real process."""
-
-    number: int
-
-    def metadata(self) -> MemberMetadata:
-        return msgspec.structs.replace(super().metadata(), pid=1000 + self.number)
-
-
 class SimCluster:
-    """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds."""
+    """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds;
+    with ``strategy`` every life of a node finds the others by what that makes for its number."""
 
     def __init__(
-        self, sim: SimNetwork, size: int, *, seeds: int = 2, cluster: dict[str, Any] | None = None
+        self,
+        sim: SimNetwork,
+        size: int,
+        *,
+        seeds: int = 2,
+        cluster: dict[str, Any] | None = None,
+        strategy: Callable[[int], Strategy] | None = None,
     ) -> None:
         self.sim = sim
         self.size = size
         self._cluster = cluster or {}
+        self._strategy = strategy
+        self._addresses: dict[int, str] = {}
         self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
         self._creations: dict[int, int] = {}
         self._clients = 0
-        self.nodes: dict[int, SimNode] = {}
+        self.nodes: dict[int, Node] = {}
         """The running nodes by number."""
+        self.discs: Path | None = None
+        """Where nodes started from now on keep what must survive, each in its own directory; or nowhere."""
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -97,16 +99,22 @@ class SimCluster:
         node = self.nodes.pop(number)
         self.sim.note("stop", node.name)
         await node.stop()
-        self.sim.crash(address_of(number))
+        self.sim.crash(self.address(number))
 
     def crash(self, number: int, how: Crash = "kill") -> None:
         """End a node at once."""
-        self.sim.crash(address_of(number), how)
+        self.sim.crash(self.address(number), how)
         self.nodes.pop(number).crash()
 
-    async def restart(self, number: int) -> None:
-        """A new life of a node that was stopped or has crashed."""
+    async def restart(self, number: int, *, address: str = "") -> None:
+        """A new life of a node that was stopped or has crashed, on another host where one is given."""
+        if address:
+            self._addresses[number] = address
         await self._start(number)
+
+    def address(self, number: int) -> str:
+        """The host of node ``number`` now."""
+        return self._addresses.get(number, address_of(number))
 
     async def stop_all(self) -> None:
         for number in sorted(self.nodes, reverse=True):
@@ -120,31 +128,43 @@ class SimCluster:
         await self.stop_all()
 
     async def _start(self, number: int) -> None:
-        address = address_of(number)
+        address = self.address(number)
         host = self.sim.host(address)
         if not host.alive:
             host = self.sim.restart(address)
         creation = self._creations[number] = self._creations.get(number, 0) + 1
         rng = self.sim.rng(f"node/{number}/{creation}")
-        node = SimNode(
+        node = Node(
             self._config(number),
             creation=creation,
             cookie=_COOKIE,
+            data_dir=self.disc_of(number),
             network=host,
             clock=host.clock,
             rng=rng,
             transport=StreamTransport(host),
+            strategy=self._strategy(number) if self._strategy else None,
             nonce=rng.randbytes,
+            # All share one real process.
+            pid=1000 + number,
         )
-        node.number = number
         self.nodes[number] = node
         self.sim.note("start", node.name)
         await node.start()
 
+    def disc_of(self, number: int) -> Path | None:
+        """The data directory of a node, if it has one."""
+        if self.discs is None:
+            return None
+        directory = self.discs / f"node{number}"
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def _config(self, number: int) -> Config:
-        address = address_of(number)
+        address = self.address(number)
         return Config(
-            node=NodeConfig(name=f"node{number}@{address}"),
+            # Its name stays when it moves, as that of a pod does.
+            node=NodeConfig(name=f"node{number}@{address_of(number)}"),
             cluster=ClusterConfig(
                 env="simulation",
                 host=address,
@@ -164,10 +184,10 @@ class SimCluster:
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cut the nodes into groups; clients keep their nodes."""
-        self.sim.partition(*([address_of(number) for number in group] for group in groups))
+        self.sim.partition(*([self.address(number) for number in group] for group in groups))
 
     def cut(self, source: int, target: int, *, one_way: bool = False) -> None:
-        self.sim.cut(address_of(source), address_of(target), one_way=one_way)
+        self.sim.cut(self.address(source), self.address(target), one_way=one_way)
 
     def heal(self) -> None:
         self.sim.heal()
@@ -179,7 +199,7 @@ class SimCluster:
         self._clients += 1
         host = self.sim.host(f"10.1.{self._clients // 250}.{self._clients % 250 + 1}")
         name = client_id or f"client{self._clients}"
-        return await SimClient.connect(host, (address_of(number), MQTT_PORT), name, **options)
+        return await SimClient.connect(host, (self.address(number), MQTT_PORT), name, **options)
 
     # -- what is true ---------------------------------------------------------------------------------
 
@@ -210,7 +230,7 @@ class SimCluster:
                 yield f"{node.name} is linked with {sorted(linked)}, expected {sorted(names)}"
             yield from self._route_differences(node, group)
 
-    def _route_differences(self, node: SimNode, group: list[SimNode]) -> Iterator[str]:
+    def _route_differences(self, node: Node, group: list[Node]) -> Iterator[str]:
         """Every filter with a subscriber somewhere must be routed there from everywhere, and no other."""
         wanted = {
             (topic_filter, other.name)
