@@ -304,6 +304,15 @@ class MqttRetainedConfig(Section):
     """How long another node may take to answer with a payload, before the next one is asked."""
 
 
+class MqttSessionsConfig(Section):
+    """Sessions that outlive their connection."""
+
+    persistent: bool = True
+    """Keep them on disc, so that they outlive the node too; messages for them are acknowledged once there."""
+    overflow: Literal["drop_oldest", "drop_newest"] = "drop_oldest"
+    """Which message goes where a session has ``limits.max_queued`` queued; it is counted."""
+
+
 class MqttConfig(Section):
     """MQTT: where, for whom, and how much."""
 
@@ -312,6 +321,7 @@ class MqttConfig(Section):
     limits: Annotated[MqttLimitsConfig, Blank] = MqttLimitsConfig()
     sys_interval: OptionalDuration = 10.0
     """How often ``$SYS/broker/…`` topics are published while somebody subscribes to them; off: never."""
+    sessions: Annotated[MqttSessionsConfig, Blank] = MqttSessionsConfig()
     retained: Annotated[MqttRetainedConfig, Blank] = MqttRetainedConfig()
 
 

@@ -35,6 +35,7 @@ from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessions import SessionTable
+from gossamer.mqtt.sessionstore import SessionStore
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
@@ -92,7 +93,7 @@ class Broker:
         self.ports: dict[str, int] = {}
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
-        self._clock = clock
+        self.clock = clock
         self._rng = rng or random.Random()
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
         self.certificates: list[Certificates] = []
@@ -114,6 +115,7 @@ class Broker:
             wills=self.wills,
             max_expiry=int(limits.max_session_expiry),
             max_queued=limits.max_queued,
+            keep_oldest=config.sessions.overflow == "drop_newest",
         )
         self.sessions: dict[str, Session] = self.table.sessions
         # Read once: a channel looks at these for every packet, and a pydantic model is slow to read.
@@ -132,6 +134,17 @@ class Broker:
         router.on_forward(self._ingest)
         router.on_group_forward(self._ingest.group)
         router.on_congestion(self.hub.pressure.link)
+
+    @property
+    def store(self) -> SessionStore | None:
+        """Where sessions are kept that survive the node."""
+        return self.table.store
+
+    @property
+    def notes(self) -> int:
+        """How often a session noted something for the disc; who compares sees whether one did."""
+        store = self.table.store
+        return 0 if store is None else store.notes
 
     # Topics and messages.
 
@@ -184,9 +197,12 @@ class Broker:
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         kept = self.retain(message) if message.retain else None
         self.hub.received += 1
+        before = self.notes
         peers = self.distribute(route, message, publisher)
         if kept is not None:
             peers += (kept,)
+        if message.qos and self.store is not None and self.notes != before:
+            peers += (self.store,)
         local = len(route.deliveries)
         if not peers:
             if on_safe is not None:
@@ -326,7 +342,7 @@ class Broker:
             channel.cache_get = gate.get
         channel.listener.admitted(channel)
         if verdict.expires_at is not None:
-            left = max(0.0, verdict.expires_at - self._clock.wall())
+            left = max(0.0, verdict.expires_at - self.clock.wall())
             self.wheel.at(self.hub.now() + left, partial(_expired, channel))
         if self.takeovers is not None and self.takeovers.elsewhere(client_id):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
@@ -357,18 +373,13 @@ class Broker:
     def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
         version = packet.version
         asked = packet.properties
-        session, present = self.table.open(client_id, clean=packet.clean_start)
-        if self.takeovers is not None:
-            self.takeovers.own(client_id)
-        shape = session.shape
-        session.username = username
         answer: dict[str, Any] = {}
         keep_alive = packet.keep_alive
         if version == V5:
             wanted = asked.session_expiry or 0
-            session.expiry = self.table.bounded_expiry(wanted)
-            if session.expiry != wanted:
-                answer["session_expiry"] = session.expiry
+            expiry = self.table.bounded_expiry(wanted)
+            if expiry != wanted:
+                answer["session_expiry"] = expiry
             if self.max_keep_alive < 65535 and (not keep_alive or keep_alive > self.max_keep_alive):
                 keep_alive = answer["server_keep_alive"] = self.max_keep_alive
             if not packet.client_id:
@@ -377,7 +388,12 @@ class Broker:
             answer["maximum_packet_size"] = channel.max_packet
             answer["topic_alias_maximum"] = self.topic_alias_maximum or None
         else:
-            session.expiry = 0 if packet.clean_start else self.table.max_expiry
+            expiry = 0 if packet.clean_start else self.table.max_expiry
+        session, present = self.table.open(client_id, clean=packet.clean_start, expiry=expiry)
+        if self.takeovers is not None:
+            session.epoch = self.takeovers.own(client_id)
+        shape = session.shape
+        session.username = username
         session.attach(
             channel,
             version=version,
@@ -388,6 +404,7 @@ class Broker:
         if present and session.shape != shape:
             self.table.forget_plans()
         channel.will = packet.will
+        session.save()
         self.table.leave_will(client_id, packet.will, session.expiry)
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
@@ -438,8 +455,14 @@ class Broker:
     def restore_subscriptions(self, session: Session) -> Any:
         """Subscribe a session to what it knows it has subscribed; what to wait for."""
         seq: Any = None
-        for item, identifier in session.subscriptions.values():
-            done = self.router.subscribe(item.filter, session, self._options(item, identifier))
+        for item, identifier in list(session.subscriptions.values()):
+            try:
+                done = self.router.subscribe(item.filter, session, self._options(item, identifier))
+            except UsageError as error:
+                # The limits of this node are not those of the one that took the SUBSCRIBE.
+                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
+                del session.subscriptions[item.filter]
+                continue
             if done.seq is not None:
                 seq = done.seq
         return seq

@@ -6,6 +6,7 @@ what is due. The stores belong to the broker and outlive it: a restart makes nob
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.retained_bodies import Bodies
 from gossamer.mqtt.retained_cluster import ClusterRetained
+from gossamer.mqtt.sessionstore import SessionStore
 from gossamer.mqtt.takeover import Takeovers
 from gossamer.supervisor import GenServer, self_pid, send_after, spawn
 
@@ -27,6 +29,8 @@ __all__ = ["MqttCluster"]
 log = structlog.get_logger(__name__)
 
 TICK = 1.0
+RESTORED = 500
+"""Sessions restored in a turn."""
 _TICK = "mqtt_cluster_tick"
 _KEEP = "mqtt.retained_keep"
 _FETCH = "mqtt.retained_fetch"
@@ -98,8 +102,10 @@ class MqttCluster(GenServer):
         table.subscribe_batches(lambda change: wills.adopted(change.owner, change.written))
         takeovers = Takeovers(broker, distribution, sessions)
         takeovers.offer(functions)
-        for client_id in broker.sessions:
-            takeovers.own(client_id)
+        if disc and broker.config.sessions.persistent:
+            await self._restore(store)
+        for session in list(broker.sessions.values()):
+            takeovers.announce(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = takeovers
         broker.table.on_end = takeovers.disown
@@ -107,6 +113,31 @@ class MqttCluster(GenServer):
         for name in distribution.nodes():
             wills.node_up(name, distribution.creation_of(name) or 0)
         send_after(TICK, self_pid(), _TICK)
+
+    async def _restore(self, store: Store) -> None:
+        """Have the sessions again that the disc has; once in the life of a node."""
+        broker = self._broker
+        if broker.store is not None:
+            return
+        journal, rows = await store.create_journal("mqtt_sessions")
+        kept = SessionStore(
+            journal,
+            wall=broker.clock.wall,
+            monotonic=broker.hub.now,
+            soon=asyncio.get_running_loop().call_soon,
+        )
+        broker.table.store = kept
+        count = 0
+        for stored in kept.read(rows):
+            session = broker.table.restore(stored)
+            if session is not None:
+                broker.restore_subscriptions(session)
+                count += 1
+            if count % RESTORED == RESTORED - 1:
+                # Everyone else's turn.
+                await asyncio.sleep(0)
+        if count:
+            log.info("sessions_restored", count=count)
 
     async def handle_info(self, message: Any) -> None:
         wills = self._broker.wills

@@ -57,13 +57,17 @@ class Plan:
         "route",
         "sessions",
         "special",
+        "waits",
     )
 
     def __init__(self, route: RouteLike) -> None:
         lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (4, 5) for q in (False, True)}
         special: list[Any] = []
+        stores: set[Any] = set()
         for delivery in route.deliveries:
             session = delivery.subscriber
+            if delivery.qos and isinstance(session, Session) and session.store is not None:
+                stores.add(session.store)
             if (
                 isinstance(session, Session)
                 and session.plain
@@ -80,12 +84,15 @@ class Plan:
         self.all4 = self.q0_4 + self.q1_4
         self.all5 = self.q0_5 + self.q1_5
         self.special = tuple(special)
-        others = tuple(d.subscriber for d in special if isinstance(d.subscriber, Session))
+        # Not every subscriber can be behind: some are plain functions.
+        others = tuple(d.subscriber for d in special if hasattr(d.subscriber, "behind"))
         self.sessions = self.all4 + self.all5 + others
         self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        # Who must have a message of QoS 1 or 2 before it is acknowledged: other nodes, and the disc.
+        self.waits: tuple[ForwarderLike, ...] = self.peers + tuple(stores)
         # Share groups: somebody else for each message, so such topics have no fast path.
         self.groups = route.groups
-        other = bool(self.special or self.peers)
+        other = bool(self.special or self.waits)
         # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
         self.pure4 = not (other or self.q0_4 or self.all5)
         self.pure5 = not (other or self.q0_5 or self.all4)

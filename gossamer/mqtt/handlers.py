@@ -71,7 +71,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     if packet.qos == 2:
         if packet.packet_id in session.incoming:
             # Sent again: already passed on ([MQTT-4.3.3-10]).
-            channel.acknowledge(b"\x50\x02" + PACKET_ID[packet.packet_id or 0], 1)
+            _acknowledge(channel, b"\x50\x02" + PACKET_ID[packet.packet_id or 0])
             return
         if len(session.incoming) >= channel.broker.receive_maximum and channel.version == V5:
             raise MqttProtocolError(
@@ -82,11 +82,15 @@ def _publish(channel: Channel, packet: Publish) -> None:
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     kept = channel.broker.retain(message) if packet.retain else None
+    before = channel.broker.notes
     peers = targets = channel.broker.distribute(route, message, session.client_id)
     if kept is not None:
         targets += (kept,)
     if packet.qos == 2:
         session.incoming[packet.packet_id or 0] = True
+    store = channel.broker.store
+    if packet.qos and store is not None and store.notes != before:
+        targets += (store,)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet.packet_id or 0]
     if targets:
@@ -117,7 +121,16 @@ def _refuse_publish(channel: Channel, packet: Publish, topic: bytes) -> None:
     elif packet.qos == 2:
         if not reason:
             session.incoming[packet_id] = True
-        channel.acknowledge(encode(Pubrec(packet_id, reason), channel.version), 1)
+        _acknowledge(channel, encode(Pubrec(packet_id, reason), channel.version))
+
+
+def _acknowledge(channel: Channel, ack: bytes) -> None:
+    """Say that an identifier of QoS 2 is known; not before the disc knows it too."""
+    store = channel.session.store
+    if store is None:
+        channel.acknowledge(ack, 1)
+    else:
+        channel.forward((store,), b"", ack, 1)
 
 
 def _resolve_alias(channel: Channel, packet: Publish) -> bytes:

@@ -13,6 +13,7 @@ is not retained here: it would be out of date as soon as no session here subscri
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,6 +72,7 @@ class Ingest:
     def __call__(self, peer: str, data: bytes) -> Hold | None:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
         self._broker.hub.origin = peer
+        before = self._broker.notes
         try:
             self._take(data)
         except (MqttProtocolError, IndexError) as error:
@@ -78,7 +80,22 @@ class Ingest:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             self._broker.hub.origin = ""
-        return self._broker.hub.pressure.hold
+        return self._held(before)
+
+    def _held(self, before: int) -> Hold | None:
+        """What the report of a batch waits for: sessions that are far behind, and the disc."""
+        broker = self._broker
+        hold = broker.hub.pressure.hold
+        store = broker.store
+        if store is None or store.notes == before:
+            return hold
+        kept = Hold()
+        wait = partial(store.append_acked, b"", lambda _: kept.release())
+        if hold is None:
+            wait()
+        else:
+            hold.then(wait)
+        return kept
 
     def _take(self, data: bytes) -> None:
         broker = self._broker
@@ -143,6 +160,7 @@ class Ingest:
     def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
         broker = self._broker
+        before = broker.notes
         pos = 0
         broker.hub.origin = None
         try:
@@ -160,7 +178,7 @@ class Ingest:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             broker.hub.origin = ""
-        return broker.hub.pressure.hold
+        return self._held(before)
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""

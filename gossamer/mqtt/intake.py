@@ -49,7 +49,8 @@ def take(channel: Channel, data: bytes) -> int:
     run: Plan | None = None
     run_start = 0
     run_count = 0
-    # Publishes of QoS 1 that peers must have before they are acknowledged, and acknowledgements due now.
+    # Publishes of QoS 1 that peers, or the disc, must have before they are acknowledged; those that wait for
+    # nobody are acknowledged now.
     far: list[bytes] = []
     far_acks: list[bytes] = []
     far_plan: Plan | None = None
@@ -165,7 +166,7 @@ def take(channel: Channel, data: bytes) -> int:
             else:
                 plan = cast("Plan", plan)
                 hub.one(plan, prefix, tail, version, session)
-                if plan.peers:
+                if plan.waits:
                     if acks:
                         channel.acknowledge(b"".join(acks), len(acks))
                         acks = []
@@ -200,4 +201,4 @@ def take(channel: Channel, data: bytes) -> int:
 
 
 def _forward(channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes]) -> None:
-    channel.forward(cast("Plan", plan).peers, b"".join(records), b"".join(acks), len(acks))
+    channel.forward(cast("Plan", plan).waits, b"".join(records), b"".join(acks), len(acks))

@@ -8,8 +8,9 @@ again after a reconnect: a PUBLISH until it is acknowledged, then, for QoS 2, it
 how many may be in flight *now*: the client's receive maximum, or 0 while nobody is connected or its socket
 is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
 anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
-oldest message goes, and is counted. 5. QoS 0 is never queued: it is for clients that are there.  6.
-Whatever is stored is free of topic aliases, which end with a connection ([MQTT-3.3.2-7]).
+oldest message goes, or the new one where ``keep_oldest`` says so, and is counted. 5. QoS 0 is never queued:
+it is for clients that are there.  6. Whatever is stored is free of topic aliases, which end with a connection
+([MQTT-3.3.2-7]).
 
 ``plain`` says whether the fan-out may hand this session packets that were encoded for all; a session that
 limits the packet size or uses topic aliases is served message by message.
@@ -18,6 +19,7 @@ limits the packet size or uses topic aliases is served message by message.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from gossamer.mqtt.decode import decode_publish
@@ -29,7 +31,10 @@ from gossamer.mqtt.pressure import FAR_BEHIND, Pressure
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.wire import MAX_VARINT
 
-__all__ = ["DeliveryOptions", "Hub", "Session"]
+__all__ = ["DeliveryOptions", "Hub", "Item", "Session"]
+
+Item = tuple[bytes, bytes, Message | None]
+"""A queued message: head and tail of its PUBLISH, and itself where time will change its encoding."""
 
 
 class DeliveryOptions(Protocol):
@@ -57,7 +62,7 @@ class Hub(Protocol):
 
 
 # An idle session has no queue of its own: an empty deque takes more room than all the rest.
-_EMPTY: deque[tuple[bytes, bytes, Message | None]] = deque(maxlen=0)
+_EMPTY: deque[Item] = deque(maxlen=0)
 
 
 class Session:
@@ -73,11 +78,13 @@ class Session:
         "client_id",
         "deadline",
         "delivered",
+        "epoch",
         "expires_at",
         "expiry",
         "hub",
         "incoming",
         "inflight",
+        "keep_oldest",
         "max_packet",
         "max_queued",
         "out",
@@ -88,14 +95,19 @@ class Session:
         "username",
         "version",
         "waiting",
+        "will_at",
         "will_due",
         "window",
     )
 
-    def __init__(self, client_id: str, *, hub: Hub, max_queued: int = 10_000) -> None:
+    def __init__(
+        self, client_id: str, *, hub: Hub, max_queued: int = 10_000, keep_oldest: bool = False
+    ) -> None:
         self.client_id = client_id
         self.hub = hub
         self.max_queued = max_queued
+        self.keep_oldest = keep_oldest
+        self.epoch = 0
         self.version = V4
         self.username: str | None = None
         self.channel: Any = None
@@ -103,6 +115,7 @@ class Session:
         self.expires_at: float | None = None
         self.deadline: Any = None
         self.will_due: Any = None
+        self.will_at: float | None = None
         self.out: list[bytes] = []
         self.inflight: dict[int, bytes] = {}
         self.window = 0
@@ -121,6 +134,11 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<session {self.client_id!r}>"
+
+    @property
+    def store(self) -> Any:
+        """Where a session is kept that survives its node; see ``durable``."""
+        return None
 
     @property
     def plain(self) -> bool:
@@ -183,6 +201,14 @@ class Session:
         self.window = self.receive_maximum
         self.pump()
 
+    # What survives the node; see ``durable``.
+
+    def save(self) -> None:
+        """One of the session's own values has changed."""
+
+    def forget(self) -> None:
+        """The session is over."""
+
     # Outbound.
 
     def push(self, packet: bytes) -> None:
@@ -241,7 +267,7 @@ class Session:
         """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
         queue = self.queue
         if queue is _EMPTY:
-            queue = self.queue = deque()
+            queue = self.queue = self._new_queue()
         length = len(queue) + 1
         limit = self.max_queued
         if self.channel is not None:
@@ -253,10 +279,17 @@ class Session:
             limit *= 2 * FAR_BEHIND
         if length > limit:
             self.hub.dropped("queue_full")
-            if not queue:
+            if not queue or self.keep_oldest:
                 return
             queue.popleft()
         queue.append((head, tail, message))
+
+    def refill(self, items: Iterable[Item]) -> None:
+        """Have just these messages queued."""
+        self.queue = deque(items)
+
+    def _new_queue(self) -> deque[Item]:
+        return deque()
 
     def pump(self) -> None:
         """Send from the queue while the window has room."""
@@ -342,8 +375,8 @@ class Session:
             if packet[0] != 0x62:
                 head, tail = _convert(packet, old, version)
                 self.inflight[packet_id] = head + PACKET_ID[packet_id] + tail
-        self.queue = deque(
-            (*_convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue
+        self.refill(
+            [(*_convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
         )
 
 

@@ -6,7 +6,8 @@ with the connection ([MQTT-3.1.2-23], [MQTT-4.1.0-2]).  3. A will is sent once: 
 without a goodbye and its delay is over or the session ends, whichever is first, unless the client is back
 by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]).
 
-Sessions live in memory: a restart of the node ends them.
+A session that outlives its connection is on disc too where ``store`` is there (see ``durable``), and comes
+back with its node; one that does not is in memory alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from gossamer.mqtt.durable import DurableSession
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
 from gossamer.mqtt.ingest import record_of
@@ -27,6 +29,7 @@ from gossamer.mqtt.ports import RouterLike
 from gossamer.mqtt.properties import NONE
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.session import Session
+from gossamer.mqtt.sessionstore import SessionStore, Stored
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 
@@ -54,6 +57,7 @@ class SessionTable:
         wills: Wills,
         max_expiry: int,
         max_queued: int,
+        keep_oldest: bool = False,
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.max_expiry = max_expiry
@@ -63,9 +67,12 @@ class SessionTable:
         self._publish = publish
         self._wills = wills
         self._max_queued = max_queued
+        self._keep_oldest = keep_oldest
+        self.store: SessionStore | None = None
+        """Where sessions survive the node; set once, before the first client comes."""
         self.on_end: Callable[[str], object] = _nothing
 
-    def open(self, client_id: str, *, clean: bool) -> tuple[Session, bool]:
+    def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
         """The session for a new connection, and whether it was there before."""
         session = self.sessions.get(client_id)
         if session is not None and session.channel is not None:
@@ -75,18 +82,50 @@ class SessionTable:
             self.end(session)
             session = None
         if session is None:
-            return self.create(client_id), False
+            return self.create(client_id, expiry), False
         # Back before its will was due: the will is forgotten.
-        session.will_due = None
+        session.will_due = session.will_at = None
+        session.expiry = expiry
         if session.deadline is not None:
             session.deadline.cancel()
             session.deadline = None
         return session, True
 
-    def create(self, client_id: str) -> Session:
+    def create(self, client_id: str, expiry: int) -> Session:
         """A new session, connected to nobody."""
-        session = Session(client_id, hub=self._hub, max_queued=self._max_queued)
+        session: Session
+        if expiry and self.store is not None:
+            session = DurableSession(
+                client_id,
+                hub=self._hub,
+                store=self.store,
+                max_queued=self._max_queued,
+                keep_oldest=self._keep_oldest,
+            )
+        else:
+            session = Session(
+                client_id, hub=self._hub, max_queued=self._max_queued, keep_oldest=self._keep_oldest
+            )
+        session.expiry = expiry
         self.sessions[client_id] = session
+        return session
+
+    def restore(self, stored: Stored) -> Session | None:
+        """A session that was on disc, as if its client had just gone; None where its time is over."""
+        facts = stored.facts
+        store = self.store
+        assert store is not None  # noqa: S101 - the disc had it
+        assert facts is not None  # noqa: S101 - the store yields no others
+        if facts.expires is not None and store.moment(facts.expires) <= self._hub.now():
+            store.discard(stored)
+            return None
+        session = self.create(stored.client_id, facts.expiry)
+        assert isinstance(session, DurableSession)  # noqa: S101 - it has an expiry, or would not be there
+        session.restore(stored)
+        if facts.expires is not None:
+            self._expire_at(session, store.moment(facts.expires))
+        else:
+            self.rest(session)
         return session
 
     def bounded_expiry(self, wanted: int) -> int:
@@ -116,9 +155,8 @@ class SessionTable:
         if will is not None:
             if delay and session.expiry:
                 session.will_due = will
-                self._wheel.at(
-                    self._hub.now() + min(delay, session.expiry), partial(self._will_due, session, will)
-                )
+                session.will_at = self._hub.now() + min(delay, session.expiry)
+                self._wheel.at(session.will_at, partial(self._will_due, session, will))
             else:
                 self._send_will(will)
         if session.will_due is None:
@@ -129,15 +167,21 @@ class SessionTable:
         """Nobody is connected to ``session``: it ends now, or when its time has come."""
         if not session.expiry:
             self.end(session)
-        elif session.expiry != NEVER:
-            session.expires_at = self._hub.now() + session.expiry
-            session.deadline = self._wheel.at(session.expires_at, partial(self._expire, session))
+            return
+        if session.expiry != NEVER:
+            self._expire_at(session, self._hub.now() + session.expiry)
+        session.save()
+
+    def _expire_at(self, session: Session, when: float) -> None:
+        session.expires_at = when
+        session.deadline = self._wheel.at(when, partial(self._expire, session))
 
     def _will_due(self, session: Session, will: Will, _now: float) -> None:
         if session.will_due is will:
-            session.will_due = None
+            session.will_due = session.will_at = None
             self._send_will(will)
             self._wills.release(session.client_id)
+            session.save()
 
     def leave_will(self, client_id: str, will: Will | None, expiry: int) -> None:
         """A client is connected and left ``will``: other nodes are to know it."""
@@ -181,8 +225,10 @@ class SessionTable:
         if session.deadline is not None:
             session.deadline.cancel()
             session.deadline = None
-        will, session.will_due = session.will_due, None
-        if session.subscriptions:
+        will, session.will_due, session.will_at = session.will_due, None, None
+        had_subscriptions = bool(session.subscriptions)
+        session.forget()
+        if had_subscriptions:
             self._router.unsubscribe_all(session)
             session.subscriptions.clear()
         if will is not None:

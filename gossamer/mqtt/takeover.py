@@ -104,12 +104,26 @@ class Takeovers:
         up = self._distribution.nodes()
         return sorted((n for n in found if n in up), key=lambda n: (found[n], n), reverse=True)
 
-    def own(self, client_id: str) -> None:
-        """This node has the session now, before everybody else."""
+    def own(self, client_id: str) -> int:
+        """This node has the session now, before everybody else; the epoch."""
         found = self._table.read(client_id)
         others = [epoch for node, epoch in found.items() if node != self._node]
         if self._node not in found or (others and max(others) >= found[self._node]):
-            self._table.write(client_id, max(found.values(), default=0) + 1)
+            epoch = max(found.values(), default=0) + 1
+            self._table.write(client_id, epoch)
+            return int(epoch)
+        return int(found[self._node])
+
+    def announce(self, session: Session) -> None:
+        """Say that a session is here, with the epoch that it has had; it ends if there is a newer one."""
+        client_id = session.client_id
+        if not session.epoch:
+            session.epoch = self.own(client_id)
+            return
+        self._table.write(client_id, session.epoch)
+        found = self._table.read(client_id)
+        if max((epoch, node) for node, epoch in found.items()) > (session.epoch, self._node):
+            self._give_up(session)
 
     def disown(self, client_id: str) -> None:
         """The session is over."""
@@ -163,7 +177,7 @@ class Takeovers:
         known = broker.sessions.get(client_id)
         if known is not None:
             broker.table.end(known)
-        session = broker.table.create(client_id)
+        session = broker.table.create(client_id, state["expiry"])
         gate = session.queue = self._gates[token] = _Gate(broker.hub.where, opens=True)
         try:
             waiting = self._import(session, state)
@@ -183,8 +197,7 @@ class Takeovers:
             await gate.until({"", *nodes} & {"", *self._distribution.nodes()})
         finally:
             del self._gates[token]
-            session.queue = deque(waiting)
-            session.queue.extend(gate)
+            session.refill([*waiting, *gate])
 
     def _import(self, session: Session, state: dict[str, Any]) -> list[Any]:
         session.version = state["version"]
@@ -251,8 +264,7 @@ class Takeovers:
         if self._frozen.get(session.client_id) != token:
             return
         del self._frozen[session.client_id], self._thaws[session.client_id]
-        session.queue = deque(before)
-        session.queue.extend(gate)
+        session.refill([*before, *gate])
         session.expiry = expiry
         if not expiry and session.channel is None:
             self._broker.table.end(session)

@@ -1,0 +1,123 @@
+"""Persistent sessions outlive their node, whenever it dies."""
+
+import asyncio
+
+import pytest_asyncio
+import structlog
+
+from gossamer.testing import seeds
+from gossamer.testing.cluster import SimCluster
+
+from .flows import Flow, doubled, in_order
+
+
+@pytest_asyncio.fixture
+async def lone(sim, tmp_path):
+    """One node with a disc."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    made = SimCluster(sim, 1, seeds=1)
+    made.discs = tmp_path
+    yield made
+    await made.stop_all()
+    structlog.reset_defaults()
+
+
+@seeds(4)
+async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, lone):
+    await lone.start()
+    client = await lone.client(1, "sleeper", session_expiry=3600)
+    await client.subscribe("t/#", qos=2)
+    lives = [client]
+    rng = sim.rng("lives")
+    flows = []
+    for life in range(3):
+        for qos in (1, 2):
+            flows.append(Flow(await lone.client(1), f"t/{life}/{qos}", qos=qos, pause=0.002).start())
+        await asyncio.sleep(rng.uniform(0.1, 0.4))
+        if rng.random() < 0.5:
+            lives[-1].drop()
+            await asyncio.sleep(rng.uniform(0.1, 0.4))
+        lone.crash(1)
+        await asyncio.sleep(1)
+        for flow in flows[-2:]:
+            await flow.stop()
+        await lone.restart(1)
+        lives.append(await lone.client(1, "sleeper", clean_start=False, session_expiry=3600))
+        assert lives[-1].session_present
+    await asyncio.sleep(2)
+    got = [m for life in lives for m in life.messages]
+    for flow in flows:
+        assert len(flow.acknowledged) > 10
+        mine = [m.payload for m in got if m.topic == flow.topic.encode()]
+        assert not set(flow.acknowledged) - set(mine)
+
+
+@seeds(2)
+async def test_subscriptions_come_back_with_their_options(sim, lone):
+    await lone.start()
+    client = await lone.client(1, "c", session_expiry=3600)
+    await client.subscribe("a/+", "b/#", qos=1)
+    await client.unsubscribe("b/#")
+    lone.crash(1)
+    await lone.restart(1)
+    speaker = await lone.client(1)
+    await speaker.publish("a/x", b"1", qos=1)
+    await speaker.publish("b/x", b"2", qos=1)
+    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    await asyncio.sleep(1)
+    assert client.session_present
+    assert client.payloads() == [b"1"]
+
+
+@seeds(1)
+async def test_expiry_goes_on_while_the_node_is_down(sim, lone):
+    await lone.start()
+    for name, expiry in (("short", 100), ("long", 10_000)):
+        client = await lone.client(1, name, session_expiry=expiry)
+        await client.subscribe("t", qos=1)
+        client.drop()
+    await asyncio.sleep(50)
+    lone.crash(1)
+    await asyncio.sleep(60)
+    await lone.restart(1)
+    assert set(lone.nodes[1].broker.sessions) == {"long"}
+    await asyncio.sleep(10_000)
+    assert not lone.nodes[1].broker.sessions
+
+
+@seeds(1)
+async def test_a_clean_start_leaves_nothing_on_disc(sim, lone):
+    await lone.start()
+    client = await lone.client(1, "c", session_expiry=3600)
+    await client.subscribe("t", qos=1)
+    speaker = await lone.client(1)
+    client.drop()
+    await asyncio.sleep(1)
+    await speaker.publish("t", b"x", qos=1)
+    client = await lone.client(1, "c", clean_start=True)
+    await client.disconnect()
+    await asyncio.sleep(1)
+    lone.crash(1)
+    await lone.restart(1)
+    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    await asyncio.sleep(1)
+    assert (client.session_present, client.payloads()) == (False, [])
+
+
+@seeds(2)
+async def test_order_is_kept_across_an_orderly_restart(sim, lone):
+    await lone.start()
+    client = await lone.client(1, "c", session_expiry=3600)
+    await client.subscribe("t", qos=1)
+    client.drop()
+    await asyncio.sleep(1)
+    flow = Flow(await lone.client(1), "t", pause=0.001)
+    flow.start(100)
+    await flow.finish()
+    await lone.stop(1)
+    await lone.restart(1)
+    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    await asyncio.sleep(2)
+    assert client.payloads() == flow.sent
+    assert not doubled(client)
+    assert in_order(client, "t")
