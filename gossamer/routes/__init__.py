@@ -8,6 +8,7 @@ what goes to a peer.
 from gossamer.routes.delivery import Delivery, SubscriptionOptions
 from gossamer.routes.filters import FilterIndex
 from gossamer.routes.forwarder import Forwarder
+from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
 from gossamer.routes.owner import RouteOwner, routes_child
 from gossamer.routes.router import Route, Router, Subscribed
 from gossamer.routes.shared import Group, Strategy
@@ -26,6 +27,7 @@ from gossamer.routes.topics import (
 from gossamer.routes.verify import Findings
 
 __all__ = [
+    "KERNEL_REASON",
     "Delivery",
     "FilterIndex",
     "Findings",
@@ -42,7 +44,9 @@ __all__ = [
     "SubscriptionOptions",
     "TopicError",
     "TopicLimits",
+    "filter_index",
     "is_wildcard",
+    "kernel_name",
     "matches",
     "parse_filter",
     "parse_name",

@@ -16,6 +16,7 @@ from typing import Any
 
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.filters import FilterIndex
+from gossamer.routes.kernel import filter_index
 
 __all__ = ["Entry", "RouteIndex", "Value", "local_of", "mask_of"]
 
@@ -39,7 +40,7 @@ class RouteIndex:
     __slots__ = ("_filters", "_masks", "match")
 
     def __init__(self) -> None:
-        self._filters: FilterIndex[Value] = FilterIndex()
+        self._filters: FilterIndex[Value] = filter_index()
         # Large masks repeat over many filters and are kept once.
         self._masks: dict[int, int] = {}
         self.match = self._filters.match

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.filters import FilterIndex
+from gossamer.routes.kernel import filter_index
 from gossamer.routes.topics import split_shared
 
 __all__ = ["Group", "SharedIndex", "Strategy", "is_shared"]
@@ -144,7 +145,7 @@ class SharedIndex:
         self._rng = rng
         self._up = up
         self._groups: dict[str, Group] = {}
-        self._filters: FilterIndex[dict[str, Group]] = FilterIndex()
+        self._filters: FilterIndex[dict[str, Group]] = filter_index()
 
     def __len__(self) -> int:
         return len(self._groups)

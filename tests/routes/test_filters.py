@@ -7,18 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.routes.filters import FilterIndex
+from gossamer.routes.kernel import KERNEL_REASON, compiled_index
 from gossamer.routes.topics import matches, parse_filter, parse_name
 from tests.routes.strategies import filters, names
 
+NO_KERNEL = pytest.mark.skipif("not built" in KERNEL_REASON, reason=KERNEL_REASON)
+
+
+@pytest.fixture(params=["python", pytest.param("compiled", marks=NO_KERNEL)])
+def make(request):
+    """Makes an index of either kind."""
+    return FilterIndex if request.param == "python" else compiled_index
+
 
 @pytest.mark.parametrize("shape_limit", [0, 1, 16])
-def test_the_index_finds_exactly_the_filters_that_match(shape_limit):
+def test_the_index_finds_exactly_the_filters_that_match(make, shape_limit):
     @settings(max_examples=80, deadline=None)
     @given(
         st.lists(st.tuples(st.booleans(), filters()), max_size=40), st.lists(names(), min_size=1, max_size=8)
     )
     def holds(changes, topics):
-        index: FilterIndex[str] = FilterIndex(shape_limit=shape_limit)
+        index: FilterIndex[str] = make(shape_limit=shape_limit)
         expected: dict[str, str] = {}
         for keep, topic_filter in changes:
             parse_filter(topic_filter)
@@ -37,8 +46,8 @@ def test_the_index_finds_exactly_the_filters_that_match(shape_limit):
     holds()
 
 
-def test_a_filter_that_came_while_shapes_were_crowded_is_still_one_filter_when_they_are_not():
-    index: FilterIndex[int] = FilterIndex(shape_limit=1)
+def test_a_filter_that_came_while_shapes_were_crowded_is_still_one_filter_when_they_are_not(make):
+    index: FilterIndex[int] = make(shape_limit=1)
     index.put("a/+", 1)
     index.put("+/a", 2)  # crowded out: lives in the trie
     index.remove("a/+")
@@ -50,17 +59,17 @@ def test_a_filter_that_came_while_shapes_were_crowded_is_still_one_filter_when_t
     assert index.get("+/a") is None
 
 
-def test_emptied_shapes_cost_nothing():
-    index: FilterIndex[int] = FilterIndex()
+def test_emptied_shapes_cost_nothing(make):
+    index: FilterIndex[int] = make()
     for topic_filter in ("a/+", "+/a", "a/#"):
         index.put(topic_filter, 1)
         index.remove(topic_filter)
     assert index.stats() == {"literal": 0, "wildcard": 0, "shapes": 0, "trie": 0}
 
 
-def test_many_shapes_stay_within_the_limit_and_match_rightly():
+def test_many_shapes_stay_within_the_limit_and_match_rightly(make):
     rng = random.Random(5)
-    index: FilterIndex[str] = FilterIndex()
+    index: FilterIndex[str] = make()
     expected = set()
     for _ in range(3000):
         words = [rng.choice("ab+") for _ in range(rng.randrange(1, 9))]
