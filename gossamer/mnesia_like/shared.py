@@ -36,7 +36,7 @@ __all__ = ["Discarded", "Shared", "Version"]
 class Discarded:
     """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
 
-    A row that was simply written over by somebody who had seen it is discarded too: who looks for what a
+    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was simply written over by somebody who had seen it is discarded too: who looks for what a
     split cost compares both versions with the time of the split.
     """
 
@@ -46,6 +46,7 @@ class Discarded:
     value: list[Value]
     winner: Version
     peer: str
+    ours: bool = False
 
 
 Version = tuple[int, str]
@@ -156,7 +157,7 @@ class Shared:
                 self.counts["malformed"] += 1
                 continue
             mine = versions.get(key)
-            if self.discarded is not None and mine is not None and version != mine:
+            if self.discarded is not None and version != mine:
                 self.discarded.append(self._loser(change.owner, key, mine, version, row))
             if mine is None or version > mine:
                 latest = max(latest, version[0])
@@ -246,11 +247,13 @@ class Shared:
 
     # -- inside
 
-    def _loser(self, peer: str, key: Key, mine: Version, theirs: Version, row: list[Value]) -> Discarded:
+    def _loser(
+        self, peer: str, key: Key, mine: Version | None, theirs: Version, row: list[Value]
+    ) -> Discarded:
         table = self._definition.name
-        if theirs > mine:
+        if mine is None or theirs > mine:
             value = [self.rows[key]] if key in self.rows else []
-            return Discarded(table, key, mine, value, theirs, peer)
+            return Discarded(table, key, mine or _NEVER, value, theirs, peer, ours=True)
         return Discarded(table, key, theirs, row[2:], mine, peer)
 
     def _next_version(self, key: Key, wall: float) -> Version:

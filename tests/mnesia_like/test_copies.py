@@ -71,7 +71,7 @@ async def test_what_loses_in_a_merge_is_handed_over() -> None:
         hub.heal("a", "b")
         await until(lambda: ta.read("k") == "won" and kept)
         winning = tb.core.versions["k"]
-        assert seen == [[Discarded("t", "k", losing, ["lost"], winning, "b")]]
+        assert seen == [[Discarded("t", "k", losing, ["lost"], winning, "b", ours=True)]]
         assert kept == [Discarded("t", "k", losing, ["lost"], winning, "a")]
         assert HybridLogicalClock.wall_of(losing[0]) <= HybridLogicalClock.wall_of(winning[0])
 
