@@ -10,6 +10,7 @@ from gossamer.supervisor.behaviour import Behaviour
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.collector import tune_collector
 from gossamer.supervisor.dynamic import DynamicSupervisor
+from gossamer.supervisor.entry import Sent
 from gossamer.supervisor.errors import (
     AlreadyPresent,
     AlreadyStarted,
@@ -28,9 +29,11 @@ from gossamer.supervisor.errors import (
     MaxChildren,
     NameTaken,
     NoSuchCallback,
+    NoSuchProcess,
     NotInProcess,
     StartFailed,
     StopInit,
+    TooManyTraces,
 )
 from gossamer.supervisor.functions import (
     TimerRef,
@@ -58,6 +61,7 @@ from gossamer.supervisor.os_process import OsProcess
 from gossamer.supervisor.port import Port, guarded
 from gossamer.supervisor.registry import Registry
 from gossamer.supervisor.runtime import Runtime
+from gossamer.supervisor.shown import shown
 from gossamer.supervisor.signals import RemoteRouter
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec
 from gossamer.supervisor.statem import (
@@ -82,6 +86,7 @@ from gossamer.supervisor.system import (
     suspend,
     trace,
 )
+from gossamer.supervisor.tracing import TraceLine, follow
 from gossamer.supervisor.tree import ProcessNode
 from gossamer.supervisor.values import (
     Cast,
@@ -141,6 +146,7 @@ __all__ = [
     "Next",
     "NoReply",
     "NoSuchCallback",
+    "NoSuchProcess",
     "NotInProcess",
     "OsProcess",
     "Pid",
@@ -152,6 +158,7 @@ __all__ = [
     "RemoteRouter",
     "Reply",
     "Runtime",
+    "Sent",
     "StartFailed",
     "StateMachine",
     "StateTimeout",
@@ -161,12 +168,15 @@ __all__ = [
     "Supervisor",
     "Timeout",
     "TimerRef",
+    "TooManyTraces",
+    "TraceLine",
     "call",
     "cancel_timer",
     "cast",
     "demonitor",
     "describe",
     "exit",
+    "follow",
     "get_state",
     "guarded",
     "is_clean",
@@ -181,6 +191,7 @@ __all__ = [
     "send",
     "send_after",
     "send_wait",
+    "shown",
     "spawn",
     "spawn_link",
     "statistics",

@@ -14,12 +14,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gossamer.supervisor.entry import Sent
 from gossamer.supervisor.errors import CallFailed, CallTimeout
 from gossamer.supervisor.signals import ReplySignal
 from gossamer.supervisor.values import TIMEOUT, Pid, Reason, Ref
 
 if TYPE_CHECKING:
-    from gossamer.supervisor.entry import Entry
+    from collections.abc import Generator
+
+    from gossamer.supervisor.entry import Entry, Tracer
 
 __all__ = ["Caller", "Lane", "RemoteCaller", "waiting_chain"]
 
@@ -56,6 +59,10 @@ class Caller:
             hint = f" after {timeout:g} s" + waiting_chain(self._target)
             future.set_exception(CallTimeout(self._destination(), TIMEOUT, hint))
 
+    def follow(self, tracer: Tracer) -> None:
+        """Tell ``tracer`` of the answer when it is given."""
+        self._future = _Followed(self._future, self.pid, tracer)  # type: ignore[assignment]
+
     def node(self) -> str | None:
         """The node that the answer must come from, None when it is this one."""
         target = self._target
@@ -65,6 +72,30 @@ class Caller:
 
     def _destination(self) -> object:
         return getattr(self._target, "pid", self._target)
+
+
+class _Followed:
+    """The future of a call to a traced process; the caller awaits it as if it were the future itself."""
+
+    __slots__ = ("_caller", "_future", "_tracer")
+
+    def __init__(self, future: asyncio.Future[object], caller: Pid | None, tracer: Tracer) -> None:
+        self._future = future
+        self._caller = caller
+        self._tracer = tracer
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def set_result(self, value: object) -> None:
+        self._tracer("reply", Sent(self._caller or "", value))
+        self._future.set_result(value)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._future.set_exception(error)
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self._future.__await__()
 
 
 class RemoteCaller(Caller):
@@ -81,7 +112,13 @@ class RemoteCaller(Caller):
             entry.calls = {}
         entry.calls[self] = None
 
+    def follow(self, tracer: Tracer) -> None:
+        pass
+
     def answer(self, value: object) -> None:
+        entry = self._entry
+        if entry is not None and entry.tracer is not None:
+            entry.tracer("reply", Sent(self.pid or "", value))
         self._reply(value, failed=False)
 
     def fail(self, reason: Reason) -> None:

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import Struct
 
 from gossamer.supervisor.errors import NameTaken
 from gossamer.supervisor.signals import (
@@ -34,15 +35,25 @@ if TYPE_CHECKING:
     from gossamer.supervisor.calls import Caller
     from gossamer.supervisor.runtime import Runtime
 
-__all__ = ["Entry", "Watcher", "current"]
+__all__ = ["Entry", "Sent", "Tracer", "Watcher", "current"]
 
 log = structlog.get_logger(__name__)
 
 Watcher = Pid | Callable[[Down], None]
 """Who is told of an end: a process by message, or the runtime's own code at once."""
 
+Tracer = Callable[[str, object], None]
+"""Is told what a process does; see ``tracing``."""
+
 current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
 """The process that the running code belongs to."""
+
+
+class Sent(Struct, frozen=True):
+    """What a tracer is told of something that went to, or came from, somebody."""
+
+    to: object
+    message: object
 
 
 class Entry:
@@ -58,6 +69,7 @@ class Entry:
         "pid",
         "reason",
         "runtime",
+        "tracer",
         "watchers",
         "watching",
     )
@@ -76,6 +88,7 @@ class Entry:
     watching: dict[Ref, Destination] | None
     calls: dict[Caller, None] | None
     cleanups: list[Callable[[Entry], None]] | None
+    tracer: Tracer | None
 
     def enter(self, runtime: Runtime, *, label: str, name: str | None, parent: Pid | None) -> None:
         """Take a row of ``runtime``'s table, and ``name`` if given.
@@ -90,6 +103,7 @@ class Entry:
         self.label = label
         self.name = name
         self.reason = None
+        self.tracer = None
         self.links = self.watchers = self.watching = self.calls = self.cleanups = None
         self.pid = pid = runtime.new_pid()
         runtime.table[pid] = self
@@ -128,6 +142,8 @@ class Entry:
         """Tie this process to ``pid``: when one ends abnormally the other gets the signal."""
         if pid == self.pid or (self.links is not None and pid in self.links):
             return
+        if self.tracer is not None:
+            self.tracer("link", pid)
         runtime = self.runtime
         if pid.node == runtime.node:
             other = runtime.table.get(pid)
@@ -161,6 +177,8 @@ class Entry:
         """Remove the link to ``pid`` on both sides; no signal of it comes afterwards."""
         if not self.untie(pid):
             return
+        if self.tracer is not None:
+            self.tracer("unlink", pid)
         other = self.runtime.table.get(pid)
         if other is not None:
             other.untie(self.pid)
@@ -170,6 +188,8 @@ class Entry:
     def monitor(self, destination: Destination) -> Ref:
         """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
         runtime = self.runtime
+        if self.tracer is not None:
+            self.tracer("monitor", destination)
         ref = runtime.new_ref()
         remote = runtime.remote_address(destination)
         if remote is None:
@@ -202,6 +222,8 @@ class Entry:
         destination = None if self.watching is None else self.watching.pop(ref, None)
         if destination is None:
             return False
+        if self.tracer is not None:
+            self.tracer("demonitor", destination)
         self._unwatch(ref, destination)
         return True
 
@@ -229,6 +251,8 @@ class Entry:
         if runtime.table.pop(self.pid, None) is None:
             return
         self.reason = reason
+        if self.tracer is not None:
+            self.tracer("end", reason)
         for ties in runtime.remote_ties.values():
             ties.pop(self.pid, None)
         if self.name is not None and runtime.names.get(self.name) is self:

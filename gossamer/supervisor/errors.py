@@ -6,6 +6,7 @@
     ├── NotInProcess        a function of the running process was called outside of one
     ├── BadDestination      something that is no pid, name or (name, node)
     ├── NameTaken           the name belongs to another live process
+    ├── NoSuchProcess       who is to be traced is not there
     ├── CallingSelf         a process called itself and would wait for ever
     ├── BadReturn           a callback returned a shape that its behaviour does not know
     ├── NoSuchCallback      a server was asked something it has no callback for
@@ -20,7 +21,8 @@
     │   └── CallTimeout     it did not answer in time
     ├── StartFailed         a process ended before its ``init`` was done
     ├── MailboxFull         the receiver's mailbox is at its bound
-    └── MaxChildren         a dynamic supervisor holds as many children as it may
+    ├── MaxChildren         a dynamic supervisor holds as many children as it may
+    └── TooManyTraces       a node traces as many processes as it may
 
 Not errors but orders, which is why they stand outside the tree: ``ExitProcess`` (ends the running process
 with a reason, as ``exit/1``), ``Ignore`` and ``StopInit`` (an ``init`` that does not want to run).
@@ -52,9 +54,11 @@ __all__ = [
     "MaxChildren",
     "NameTaken",
     "NoSuchCallback",
+    "NoSuchProcess",
     "NotInProcess",
     "StartFailed",
     "StopInit",
+    "TooManyTraces",
 ]
 
 
@@ -107,6 +111,18 @@ class NameTaken(UsageError):
         self.name = name
         self.holder = holder
         super().__init__(f"the name {name!r} is held by {holder}; choose another, or stop that process first")
+
+
+class NoSuchProcess(UsageError):
+    """Who is to be looked at is not there."""
+
+    def __init__(self, destination: object, node: str) -> None:
+        self.destination = destination
+        self.node = node
+        super().__init__(
+            f"no process {destination!s} on {node}: it may have ended, and a restarted one has a new pid; "
+            "`gossamer ps` lists those that live"
+        )
 
 
 class CallingSelf(UsageError):
@@ -242,3 +258,11 @@ class MaxChildren(UnavailableError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"this supervisor holds {limit} children, its max_children; let one end first")
+
+
+class TooManyTraces(UnavailableError):
+    """A node traces as many processes as it may."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"{limit} processes of this node are traced already; end one of the traces first")

@@ -78,7 +78,7 @@ def send(destination: Destination, message: object) -> bool:
     entry = current.get(None)
     if entry is None:
         raise NotInProcess("send")
-    target = entry.runtime.table.get(destination)  # type: ignore[arg-type]
+    target = entry.runtime.reach.get(destination)  # type: ignore[arg-type]
     if target is None:
         return entry.runtime.send(destination, message)
     return target.deliver(message)

@@ -117,6 +117,8 @@ class Port(Entry):
     # The shell.
 
     def deliver(self, message: object) -> bool:
+        if self.tracer is not None:
+            self.tracer("receive", message)
         kind = type(message)
         if kind is Cast:
             self._take(self.handle_message, (message.request,))  # type: ignore[attr-defined]
@@ -127,9 +129,13 @@ class Port(Entry):
         return True
 
     def deliver_signal(self, message: Exit | Down) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", message)
         self._take(self.handle_message, (message,))
 
     def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", Exit(source, reason))
         if reason == KILL and not linked:
             self.close(KILLED)
         else:

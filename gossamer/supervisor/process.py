@@ -79,7 +79,6 @@ class Process(Entry):
         "started",
         "status",
         "task",
-        "tracer",
         "trapping",
         "waiter",
         "waiting_on",
@@ -101,7 +100,6 @@ class Process(Entry):
         self.started: asyncio.Future[Exception | None] | None = None
         self.behaviour: object | None = None
         self.waiting_on: Entry | None = None
-        self.tracer: Callable[[str, object], None] | None = None
         self.status: str | None = None
         self._retries = 0
 
@@ -120,7 +118,7 @@ class Process(Entry):
         return True
 
     def deliver_signal(self, message: Exit | Down) -> None:
-        if self.tracer is not None:
+        if self.tracer is not None and type(message) is Down:
             self.tracer("signal", message)
         self.signals += 1
         self.mailbox.append(message)
@@ -139,22 +137,24 @@ class Process(Entry):
 
     def _make_room(self, message: object) -> bool:
         """The slow way in: the mailbox is at its bound, or every message is traced (``limit`` is 0 then)."""
-        if self.tracer is not None:
-            self.tracer("receive", message)
-        queued = len(self.mailbox)
-        if queued >= self.overflow + self.signals:
-            return self._overflowed()
-        if queued >= self.overflow:
+        room = len(self.mailbox) < self.overflow + self.signals
+        if room and len(self.mailbox) >= self.overflow:
             self.signals = sum(type(waiting) in (Exit, Down) for waiting in self.mailbox)
-            if queued >= self.overflow + self.signals:
-                return self._overflowed()
-        return True
-
-    def _overflowed(self) -> bool:
-        if self.dropped == 0:
-            log.warning("mailbox_full", pid=str(self.pid), label=self.label, bound=self.overflow)
-        self.dropped += 1
-        return False
+            room = len(self.mailbox) < self.overflow + self.signals
+        if self.tracer is not None:
+            self.tracer("receive" if room else "dropped", message)
+        if not room:
+            if self.dropped == 0:
+                log.warning(
+                    "mailbox_full",
+                    pid=str(self.pid),
+                    label=self.label,
+                    bound=self.overflow,
+                    advice="messages to it are dropped; see who sends with `gossamer trace`, wait with "
+                    "send_wait(), or raise max_mailbox",
+                )
+            self.dropped += 1
+        return room
 
     def mailbox_length(self) -> int:
         return len(self.mailbox)
@@ -221,6 +221,8 @@ class Process(Entry):
     # Signals.
 
     def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", Exit(source, reason))
         if reason == KILL and not linked:
             self._kill()
         elif self.reason is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from gossamer.supervisor.calls import Caller, Lane
-from gossamer.supervisor.entry import Entry, current
+from gossamer.supervisor.entry import Entry, Sent, current
 from gossamer.supervisor.errors import (
     BadDestination,
     CallFailed,
@@ -66,6 +66,9 @@ class Runtime:
         self.node = node
         self.creation = creation
         self.table: dict[Pid, Entry] = {}
+        # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
+        self.reach: dict[Pid, Entry] = self.table
+        self.traced = 0
         self.names: dict[str, Entry] = {}
         self.zombies: dict[Pid, Entry] = {}
         self.graves: deque[Entry] = deque()
@@ -147,6 +150,8 @@ class Runtime:
         loop = self._loop or self.loop
         process = Process(loop, max_mailbox)
         process.enter(self, label=label, name=name, parent=parent)
+        if self.traced:
+            self._note("spawn", process.pid, label)
         # A copy: what the child sets in its context stays its own.
         context = copy_context()
         context.run(current.set, process)
@@ -263,9 +268,11 @@ class Runtime:
         Raises:
             BadDestination: it is no destination at all.
         """
-        target = self.table.get(destination)  # type: ignore[arg-type]
+        target = self.reach.get(destination)  # type: ignore[arg-type]
         if target is None:
             target = self.find(destination)
+            if self.traced:
+                self._note("send", destination, message)
             if target is None:
                 remote = self.remote_address(destination)
                 return remote is not None and self.route(SendSignal(remote[0], remote[1], message))
@@ -288,10 +295,17 @@ class Runtime:
         return self._call(current.get(None), destination, request, timeout)
 
     async def _call(
-        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
+        self,
+        me: Entry | None,
+        destination: Destination,
+        request: object,
+        timeout: float | None,
+        noted: bool = False,
     ) -> Any:
-        target = self.table.get(destination)  # type: ignore[arg-type]
+        target = self.reach.get(destination)  # type: ignore[arg-type]
         if target is None:
+            if me is not None and me.tracer is not None and not noted:
+                return await self._call_noted(me, destination, request, timeout)
             target = self.find(destination)
             if target is None:
                 return await self._call_away(me, destination, request, timeout)
@@ -320,6 +334,25 @@ class Runtime:
                 lane.remove(caller)
             if me is not None and type(me) is Process:
                 me.waiting_on = None
+
+    async def _call_noted(
+        self, me: Entry, destination: Destination, request: object, timeout: float | None
+    ) -> Any:
+        """A call of a process that is traced."""
+        self._note("call", destination, request)
+        try:
+            value = await self._call(me, destination, request, timeout, noted=True)
+        except CallFailed as failure:
+            self._note("failure", destination, failure.reason)
+            raise
+        self._note("answer", destination, value)
+        return value
+
+    def _note(self, event: str, whom: object, what: object) -> None:
+        """Tell the tracer of the running process, if it has one."""
+        me = current.get(None)
+        if me is not None and me.tracer is not None:
+            me.tracer(event, Sent(whom, what))
 
     async def _call_away(
         self, me: Entry | None, destination: Destination, request: object, timeout: float | None
@@ -358,6 +391,8 @@ class Runtime:
         """Send an exit signal, from the running process or from the runtime itself."""
         entry = self.table.get(pid)
         source = current.get(None)
+        if self.traced:
+            self._note("exit", pid, reason)
         if entry is not None:
             entry.exit_signal(pid if source is None else source.pid, reason)
         elif pid.node != self.node and source is not None:
@@ -430,6 +465,7 @@ class Runtime:
         """End everything at once and tell nobody, as ``kill -9`` does; no callback of a process runs."""
         self.remote = None
         entries, self.table = list(self.table.values()), {}
+        self.reach = self.table
         self.names.clear()
         for entry in entries:
             entry.reason = Crash("Halt", "the node was halted")

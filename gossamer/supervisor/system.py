@@ -2,8 +2,7 @@
 
 OTP's ``sys`` module. A system request stands in the mailbox like any message, so it sees the state
 between two messages, never in the middle of one. A suspended process takes system requests only; what
-else arrives waits in order. Tracing costs nothing while it is off: a traced mailbox has its bound set to
-zero, which sends every delivery through the slow way in.
+else arrives waits in order.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from gossamer.supervisor.entry import current
-from gossamer.supervisor.errors import CallFailed, NotInProcess
+from gossamer.supervisor.entry import Tracer, current
+from gossamer.supervisor.errors import CallFailed, MailboxFull, NotInProcess
 from gossamer.supervisor.process import Process
+from gossamer.supervisor.runtime import Runtime
+from gossamer.supervisor.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
 
 __all__ = [
@@ -79,15 +80,19 @@ async def resume(destination: Destination, timeout: float = 5.0) -> None:
     await _request(destination, "resume", None, timeout)
 
 
-def trace(destination: Destination, tracer: Callable[[str, object], None] | None) -> None:
-    """Call ``tracer(event, message)`` for what a process receives; None ends it.
+def trace(destination: Destination, tracer: Tracer | None) -> None:
+    """Call ``tracer(event, about)`` for what a process or a port takes in and sends out; None ends that.
 
-    Events: ``receive`` (a message), ``signal`` (EXIT or DOWN). The tracer runs in the sender's turn: quick,
-    and it must not raise.
+    ``tracing`` lists the events. The tracer runs in the turn of whoever acts: quick; one that raises is taken
+    off and reported.
     """
-    process = _find(destination)
-    process.tracer = tracer
-    process.limit = process.overflow if tracer is None else 0
+    entry = _runtime().find(destination)
+    if entry is None:
+        raise CallFailed(destination, NOPROC)
+    if tracer is None:
+        clear(entry)
+    else:
+        attach(entry, tracer)
 
 
 def statistics(destination: Destination) -> Statistics:
@@ -97,13 +102,17 @@ def statistics(destination: Destination) -> Statistics:
 
 
 def _find(destination: Destination) -> Process:
-    me = current.get(None)
-    if me is None:
-        raise NotInProcess("a system request")
-    entry = me.runtime.find(destination)
+    entry = _runtime().find(destination)
     if not isinstance(entry, Process):
         raise CallFailed(destination, NOPROC)
     return entry
+
+
+def _runtime() -> Runtime:
+    me = current.get(None)
+    if me is None:
+        raise NotInProcess("a system request")
+    return me.runtime
 
 
 async def _request(destination: Destination, operation: str, argument: Any, timeout: float) -> Any:
@@ -115,9 +124,10 @@ async def _request(destination: Destination, operation: str, argument: Any, time
         if not answer.done():
             answer.set_exception(CallFailed(destination, NOPROC))
 
+    if not process.deliver(request):
+        raise MailboxFull(process.pid, process.label, process.overflow)
     ref = process.runtime.new_ref()
     process.watch(ref, ended)
-    process.deliver(request)
     timer = process.loop.call_later(timeout, _late, answer, destination)
     try:
         return await answer

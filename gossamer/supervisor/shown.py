@@ -1,0 +1,122 @@
+"""A value as one short line, for people who look into a running node.
+
+Rules: 1. Never a secret: a field or a key whose name speaks of one shows as ``***``, and bytes show as their
+length, for nobody can tell what is in them.  2. The start of an MQTT payload is shown, since that is what
+one looks for: a field ``payload`` beside a field ``topic``.  3. Bounded in length, breadth and depth,
+whatever the value; no code of the value's class runs, but that of the classes named here.
+
+Rejected: ``repr`` cut short, which shows everything that its author forgot to hide, and renders a table of a
+million rows before it is cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from gossamer.supervisor.values import Crash, Pid, Ref
+
+__all__ = ["shown"]
+
+SECRETS = frozenset(
+    {
+        "authorization",
+        "cookie",
+        "credential",
+        "credentials",
+        "key",
+        "keys",
+        "passphrase",
+        "passwd",
+        "password",
+        "passwords",
+        "private",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+    }
+)
+"""Words that make the name of a field or a key one of a secret."""
+
+HIDDEN = "***"
+LINE = 200
+"""Characters of a whole value."""
+TEXT = 60
+"""Characters of a text in it."""
+PAYLOAD = 24
+"""Bytes of an MQTT payload."""
+BREADTH = 6
+DEPTH = 4
+
+
+def shown(value: object) -> str:
+    """``value`` on one line of at most 200 characters, without secrets."""
+    line = _shown(value, DEPTH)
+    return line if len(line) <= LINE else line[: LINE - 1] + "…"
+
+
+def _is_secret(name: str) -> bool:
+    """True for a name that speaks of a secret: ``password``, ``api_token``, ``cluster-key``."""
+    return not SECRETS.isdisjoint(name.lower().replace("-", "_").split("_"))
+
+
+def _shown(value: object, depth: int) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "<a big number>"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= TEXT else value[: TEXT - 1] + "…")
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Pid | Ref):
+        return str(value)
+    if isinstance(value, Crash):
+        return f"Crash({str(value)[:TEXT]!r})"
+    kind = type(value).__name__
+    if depth == 0:
+        return f"{kind}(…)"
+    if isinstance(value, msgspec.Struct):
+        return f"{kind}({_fields(value, value.__struct_fields__, depth)})"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return f"{kind}({_fields(value, [field.name for field in dataclasses.fields(value)], depth)})"
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return f"{kind}({_fields(value, value._fields, depth)})"
+    if isinstance(value, dict):
+        return "{" + _some((_pair(key, held, depth) for key, held in value.items()), len(value)) + "}"
+    if isinstance(value, list | tuple | set | frozenset):
+        inside = _some((_shown(part, depth - 1) for part in value), len(value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return f"<{kind}>"
+
+
+def _fields(value: Any, names: Iterable[str], depth: int) -> str:
+    held: Mapping[str, object] = {name: getattr(value, name, None) for name in islice(names, 4 * BREADTH)}
+    return ", ".join(f"{name}={_field(name, inner, held, depth)}" for name, inner in held.items())
+
+
+def _field(name: str, value: object, beside: Mapping[str, object], depth: int) -> str:
+    if _is_secret(name):
+        return HIDDEN
+    if name == "payload" and "topic" in beside and isinstance(value, bytes | bytearray | memoryview):
+        start = bytes(value[:PAYLOAD])
+        return repr(start) if len(value) <= PAYLOAD else f"{start!r}… <{len(value)} bytes>"
+    return _shown(value, depth - 1)
+
+
+def _pair(key: object, value: object, depth: int) -> str:
+    hidden = isinstance(key, str) and _is_secret(key)
+    return f"{_shown(key, depth - 1)}: {HIDDEN if hidden else _shown(value, depth - 1)}"
+
+
+def _some(parts: Iterable[str], number: int) -> str:
+    first = ", ".join(islice(parts, BREADTH))
+    return first if number <= BREADTH else f"{first}, … {number - BREADTH} more"
