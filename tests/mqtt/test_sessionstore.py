@@ -1,0 +1,256 @@
+"""Sessions as rows: whatever happens to one, and whenever its node dies, what comes back was there."""
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from gossamer.mqtt.durable import DurableSession
+from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import V5, Subscription
+from gossamer.mqtt.pressure import Pressure
+from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.sessionstore import SessionStore
+
+
+class FakeJournal:
+    """Rows that are on disc, and rows on their way."""
+
+    def __init__(self):
+        self.rows = {}
+        self.open = {}
+        self.committed = 0
+        self.callbacks = []
+
+    @property
+    def ticket(self):
+        return self.committed + bool(self.open)
+
+    def put(self, key, value):
+        self.open[key] = value
+        return self.ticket
+
+    def on_commit(self, callback):
+        self.callbacks.append(callback)
+
+    def commit(self):
+        if self.open:
+            self.rows.update(self.open)
+            self.open = {}
+            self.committed += 1
+            for callback in self.callbacks:
+                callback()
+
+    def read(self):
+        decode = msgspec.msgpack.Decoder().decode
+        pairs = [(decode(key), decode(value)) for key, value in self.rows.items() if value is not None]
+        return {tuple(key): value for key, value in pairs}
+
+
+class FakeHub:
+    def __init__(self):
+        self.pressure = Pressure(lambda *_: None)
+        self.at = 100.0
+        self.drops = []
+
+    def touch(self, session):
+        pass
+
+    def now(self):
+        return self.at
+
+    def dropped(self, reason, count=1):
+        self.drops.append(reason)
+
+
+class Channel:
+    will = None
+    unwritten = 0
+
+
+def store_on(journal, hub):
+    return SessionStore(
+        journal, wall=lambda: hub.at + 1e9, monotonic=lambda: hub.at, soon=lambda callback: callback()
+    )
+
+
+def make(journal, hub, **options):
+    return DurableSession("c", hub=hub, store=store_on(journal, hub), max_queued=5, **options)
+
+
+def state(session):
+    return {
+        "inflight": list(session.inflight.items()),
+        "incoming": set(session.incoming),
+        "subscriptions": dict(session.subscriptions),
+        "queue": [(head, tail, message and message.payload) for head, tail, message in session.queue],
+        "self": (session.version, session.username, session.expiry, session.epoch),
+    }
+
+
+class Lives(RuleBasedStateMachine):
+    """One session through many lives of its node."""
+
+    @initialize(keep_oldest=st.booleans())
+    def begin(self, keep_oldest):
+        self.keep_oldest = keep_oldest
+        self.hub = FakeHub()
+        self.journal = FakeJournal()
+        self.session = make(self.journal, self.hub, keep_oldest=keep_oldest)
+        self.session.version = V5
+        self.session.save()
+        self.commit()
+        self.number = 0
+        self.connected = False
+
+    @rule()
+    def commit(self):
+        self.journal.commit()
+        self.safe = state(self.session)
+
+    @precondition(lambda self: not self.connected)
+    @rule(window=st.integers(1, 4))
+    def connect(self, window):
+        self.session.attach(Channel(), version=V5, receive_maximum=window)
+        self.session.save()
+        self.session.resume()
+        self.connected = True
+
+    @precondition(lambda self: self.connected)
+    @rule()
+    def disconnect(self):
+        self.session.detach()
+        self.session.save()
+        self.connected = False
+
+    @rule(qos=st.sampled_from([1, 2]), expires=st.booleans())
+    def deliver(self, qos, expires):
+        self.number += 1
+        message = Message(
+            b"t",
+            b"%d" % self.number,
+            qos=qos,
+            properties=Properties(message_expiry=50) if expires else Properties(user=(("k", "v"),)),
+            expires_at=self.hub.at + 50 if expires else None,
+        )
+        self.session.take(message, qos=qos, retain=False)
+
+    @precondition(lambda self: self.connected and self.session.inflight)
+    @rule(data=st.data())
+    def answer(self, data):
+        packet_id = data.draw(st.sampled_from(sorted(self.session.inflight)))
+        first = self.session.inflight[packet_id][0]
+        if first == 0x62:
+            self.session.completed(packet_id)
+        elif first & 6 == 2:
+            self.session.acked(packet_id)
+        else:
+            self.session.received(packet_id, data.draw(st.sampled_from([0, 0x80])))
+
+    @rule(name=st.sampled_from("abc"), qos=st.integers(0, 2), identifier=st.none() | st.integers(1, 9))
+    def subscribe(self, name, qos, identifier):
+        self.session.subscriptions[name] = (Subscription(name, qos, no_local=qos > 1), identifier)
+
+    @rule(name=st.sampled_from("abc"))
+    def unsubscribe(self, name):
+        self.session.subscriptions.pop(name, None)
+
+    @rule(packet_id=st.integers(1, 3))
+    def publish2(self, packet_id):
+        self.session.incoming[packet_id] = True
+
+    @rule(packet_id=st.integers(1, 3))
+    def release2(self, packet_id):
+        self.session.incoming.pop(packet_id, None)
+
+    @rule()
+    def move_queue(self):
+        """As a takeover does that came to nothing."""
+        self.session.refill(list(self.session.queue))
+
+    @rule(orderly=st.booleans())
+    def restart(self, orderly):
+        if orderly:
+            self.commit()
+        self.journal.open = {}
+        store = store_on(self.journal, self.hub)
+        [stored] = store.read(self.journal.read())
+        session = make(self.journal, self.hub, keep_oldest=self.keep_oldest)
+        session.restore(stored)
+        assert state(session) == self.safe
+        self.session = session
+        self.connected = False
+        assert not self.journal.open
+
+    @rule()
+    def end(self):
+        self.session.forget()
+        self.journal.commit()
+        assert self.journal.read() == {}
+        self.session = make(self.journal, self.hub, keep_oldest=self.keep_oldest)
+        self.session.version = V5
+        self.session.save()
+        self.commit()
+        self.connected = False
+
+    @invariant()
+    def nothing_of_qos_2_is_sent_that_the_disc_does_not_know(self):
+        if not hasattr(self, "session"):
+            return
+        on_disc = {key[2] for key in self.journal.read() if key[1] == 3}
+        for packet in self.session.out:
+            if packet[0] & 0xF6 == 0x34:
+                [packet_id] = {i for i, p in self.safe["inflight"] if p[1:] == packet[1:]} or {None}
+                assert packet_id is None or packet_id in on_disc
+        self.session.out.clear()
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize(("keep_oldest", "kept"), [(False, [b"2", b"3"]), (True, [b"0", b"1"])])
+def test_a_full_queue_drops_what_it_was_told_to(keep_oldest, kept):
+    hub = FakeHub()
+    session = DurableSession(
+        "c", hub=hub, store=store_on(FakeJournal(), hub), max_queued=2, keep_oldest=keep_oldest
+    )
+    for number in range(4):
+        session.take(Message(b"t", b"%d" % number, qos=1), qos=1, retain=False)
+    assert [tail for _, tail, _ in session.queue] == kept
+    assert hub.drops == ["queue_full"] * 2
+
+
+def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
+    hub, journal = FakeHub(), FakeJournal()
+    session = make(journal, hub)
+    session.attach(Channel(), version=V5, receive_maximum=10)
+    session.save()
+    one = publish_parts(b"t", b"1", flags=2, version=V5)
+    two = publish_parts(b"t", b"2", flags=4, version=V5)
+    session.send(*one)
+    assert len(session.out) == 1
+    session.send(*two)
+    session.push(b"\xd0\0")
+    assert len(session.out) == 1
+    journal.commit()
+    assert [packet[0] for packet in session.out] == [0x32, 0x34, 0xD0]
+    session.out.clear()
+    session.received(2)
+    assert session.out == []
+    journal.commit()
+    assert session.out == [b"\x62\x02\x00\x02"]
+
+
+def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_next():
+    hub, journal = FakeHub(), FakeJournal()
+    session = make(journal, hub)
+    session.attach(Channel(), version=V5, receive_maximum=10)
+    session.save()
+    session.push(b"\x90\x04\x00\x01\x00\x01")
+    session.detach()
+    session.attach(Channel(), version=V5, receive_maximum=10)
+    journal.commit()
+    assert session.out == []
