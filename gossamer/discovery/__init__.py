@@ -13,12 +13,12 @@ from gossamer.discovery.commands import (
 from gossamer.discovery.dns import Answer, Dns, Lookup
 from gossamer.discovery.errors import MissingExtraError
 from gossamer.discovery.k8s import K8s
+from gossamer.discovery.static import Static
 from gossamer.discovery.strategy import (
     Discovered,
     DiscoveryFailedError,
     Manual,
     Singleton,
-    Static,
     Strategy,
 )
 from gossamer.discovery.tree import discovery_spec

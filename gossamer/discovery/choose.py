@@ -17,7 +17,8 @@ from gossamer.discovery.dns import Dns, dnspython_lookup
 from gossamer.discovery.errors import MissingExtraError
 from gossamer.discovery.etcd_embedded import embedded_spec
 from gossamer.discovery.k8s import K8s
-from gossamer.discovery.strategy import Manual, Singleton, Static, Strategy
+from gossamer.discovery.static import Static
+from gossamer.discovery.strategy import Manual, Singleton, Strategy
 
 __all__ = ["strategy_of"]
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gossamer.discovery.errors import MissingExtraError
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, is_literal
+from gossamer.discovery.hosts import is_literal
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.network import Address
 
 __all__ = ["Answer", "Dns", "Lookup", "RecordType", "dnspython_lookup"]

@@ -27,7 +27,8 @@ import msgspec
 import structlog
 
 from gossamer.discovery.etcd_client import EtcdClient, Events, Item
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, is_literal
+from gossamer.discovery.hosts import is_literal
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, self_pid, send_after, spawn_link, trap_exit

@@ -4,7 +4,8 @@ Rules: 1. Token and authority are read again for each request, since Kubernetes 
 is not ready yet counts, for a starting node is not ready before it has joined; one that is terminating does
 not.  3. An answer that is not 200, not JSON or not a list of slices is a problem that names what an operator
 can do, and keeps the addresses of the last good answer; a service without endpoints is a problem too, since
-this very pod should be one.  4. Pages and answers are bounded.
+this very pod should be one.  4. Problems are told in words of ours: an answer is quoted nowhere, as it may
+differ with each try.  5. Pages and answers are bounded.
 
 Rejected: the official client, which is a hundred times the size of the one request that is needed; a watch,
 which costs the API server a connection for each node and finds nobody sooner than gossip does.
@@ -13,7 +14,9 @@ which costs the API server a connection for each node and finds nobody sooner th
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,20 +26,16 @@ from typing import Any
 import httpx
 
 from gossamer.config import K8sConfig
-from gossamer.discovery.strategy import (
-    Discovered,
-    DiscoveryFailedError,
-    Resolver,
-    Strategy,
-    is_literal,
-    resolve_host,
-)
+from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.network import Address
 
 __all__ = ["K8s"]
 
 _PAGE = 100
 _MAX_PAGES = 20
+_MAX_ANSWER = 32 * 1024**2
+"""Bytes of all pages together."""
 _SUFFIXES = {"dns": "pod.cluster.local", "hostname": "svc.cluster.local"}
 
 
@@ -48,7 +47,7 @@ class _Credentials:
 
 
 class K8s(Strategy):
-    """``environ`` tells where the API server of this pod is."""
+    """``environ`` tells where the API server of this pod is; ``transport`` None: the network."""
 
     name = "k8s"
 
@@ -58,10 +57,12 @@ class K8s(Strategy):
         *,
         environ: Mapping[str, str] | None = None,
         resolve: Resolver = resolve_host,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._config = config
         self._url = config.apiserver.rstrip("/") or _own_apiserver(os.environ if environ is None else environ)
-        self._resolve = resolve
+        self._hosts = Hosts(resolve)
+        self._transport = transport
         self._known: tuple[Address, ...] = ()
         self._trust: tuple[str, ssl.SSLContext] | None = None
 
@@ -70,20 +71,18 @@ class K8s(Strategy):
             credentials = await asyncio.to_thread(_read, self._config.credentials)
             namespace = self._config.namespace or credentials.namespace or "default"
             slices = await self._slices(credentials, namespace)
-            hosts = list(dict.fromkeys(self._hosts(slices, namespace, local[1])))
+            hosts = list(dict.fromkeys(self._pods(slices, namespace, local[1])))
             if not hosts:
                 raise DiscoveryFailedError(
                     self._config.service_name,
                     f"the service has no endpoints in namespace {namespace}; is service_name right, does its "
                     "selector match this pod, has it publishNotReadyAddresses: true?",
                 )
-            addresses, problems = await self._addresses(hosts)
         except DiscoveryFailedError as error:
             return Discovered(self._known, {error.where: error.problem})
-        if problems:
-            return Discovered(tuple(dict.fromkeys((*addresses, *self._known))), problems)
-        self._known = addresses
-        return Discovered(addresses)
+        found = await self._hosts.look(hosts)
+        self._known = found.addresses
+        return found
 
     # -- the one request
 
@@ -97,19 +96,16 @@ class K8s(Strategy):
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token}"
         items: list[Any] = []
+        left = _MAX_ANSWER
         try:
-            async with (
-                asyncio.timeout(self._config.timeout),
-                # trust_env off: a proxy of the environment must not see the token.
-                httpx.AsyncClient(
-                    verify=self._context(credentials.authority), timeout=self._config.timeout, trust_env=False
-                ) as client,
-            ):
+            async with asyncio.timeout(self._config.timeout), self._client(credentials.authority) as client:
                 for _ in range(_MAX_PAGES):
-                    response = await client.get(url, params=query, headers=headers)
-                    if response.status_code != httpx.codes.OK:
-                        raise DiscoveryFailedError(self._url, _refusal(response, namespace))
-                    page, further = _page(response)
+                    async with client.stream("GET", url, params=query, headers=headers) as response:
+                        if response.status_code != httpx.codes.OK:
+                            raise DiscoveryFailedError(self._url, _refusal(response.status_code, namespace))
+                        body = await _body(response, left)
+                    left -= len(body)
+                    page, further = _page(body)
                     items += page
                     if not further:
                         break
@@ -118,26 +114,39 @@ class K8s(Strategy):
             problem = f"the API server did not answer within {self._config.timeout:g} s"
             raise DiscoveryFailedError(self._url, problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            problem = f"the API server cannot be asked: {error or type(error).__name__}"
+            problem = f"the API server cannot be asked: {_reason(error)}"
             raise DiscoveryFailedError(self._url, problem) from None
         except ValueError as error:
             problem = f"the answer is no list of EndpointSlices ({error}); is apiserver right?"
             raise DiscoveryFailedError(self._url, problem) from None
         return items
 
+    def _client(self, authority: str) -> httpx.AsyncClient:
+        # trust_env off: a proxy of the environment must not see the token. Time is limited around all pages,
+        # so that a request that takes too long always fails with the same words.
+        return httpx.AsyncClient(
+            verify=self._context(authority),
+            timeout=self._config.timeout * 2,
+            trust_env=False,
+            transport=self._transport,
+        )
+
     def _context(self, authority: str) -> ssl.SSLContext:
         if self._trust is None or self._trust[0] != authority:
             try:
-                context = ssl.create_default_context(cadata=authority or None)
-            except ssl.SSLError as error:
+                # Bundles have names in UTF-8 between their certificates, which the context does not take.
+                context = ssl.create_default_context(
+                    cadata=authority.encode("ascii", "ignore").decode() or None
+                )
+            except (ssl.SSLError, ValueError):
                 where = str(self._config.credentials / "ca.crt")
-                raise DiscoveryFailedError(where, f"no certificates in PEM: {error}") from None
+                raise DiscoveryFailedError(where, "holds no certificates in PEM") from None
             self._trust = (authority, context)
         return self._trust[1]
 
     # -- from slices to addresses
 
-    def _hosts(self, slices: list[Any], namespace: str, own_port: int) -> Iterator[Address]:
+    def _pods(self, slices: list[Any], namespace: str, own_port: int) -> Iterator[Address]:
         """Hosts and ports; whatever has not the shape of the API is passed over."""
         for one in slices:
             if not isinstance(one, dict):
@@ -174,23 +183,6 @@ class K8s(Strategy):
                 return number
         return own_port
 
-    async def _addresses(self, hosts: list[Address]) -> tuple[tuple[Address, ...], dict[str, str]]:
-        addresses: dict[Address, None] = {}
-        problems: dict[str, str] = {}
-        for host, port in hosts:
-            if is_literal(host):
-                addresses[host, port] = None
-                continue
-            try:
-                found = await self._resolve(host)
-            except OSError as error:
-                problems[host] = error.strerror or str(error)
-                continue
-            if not found:
-                problems[host] = "resolves to no address"
-            addresses.update(dict.fromkeys((literal, port) for literal in found))
-        return tuple(addresses), problems
-
 
 def _own_apiserver(environ: Mapping[str, str]) -> str:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -211,11 +203,30 @@ def _read(directory: Path) -> _Credentials:
             problem = f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
             raise DiscoveryFailedError(str(directory / name), problem) from None
 
-    return _Credentials(text("token"), text("ca.crt"), text("namespace"))
+    token = text("token")
+    if not re.fullmatch(r"[!-~]*", token):
+        # It would be refused as a header, in words that quote it.
+        raise DiscoveryFailedError(str(directory / "token"), "holds more than one token")
+    namespace = text("namespace")
+    if not re.fullmatch(r"[a-z0-9-]*", namespace):
+        raise DiscoveryFailedError(str(directory / "namespace"), "holds no name of a namespace")
+    return _Credentials(token, text("ca.crt"), namespace)
 
 
-def _page(response: httpx.Response) -> tuple[list[Any], str]:
-    answer = response.json()
+async def _body(response: httpx.Response, limit: int) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > limit:
+            raise ValueError(f"larger than {_MAX_ANSWER} bytes")
+    return bytes(body)
+
+
+def _page(body: bytes) -> tuple[list[Any], str]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError("no JSON") from None
     if not isinstance(answer, dict) or not isinstance(answer.get("items"), list):
         raise ValueError("no items")
     metadata = answer.get("metadata")
@@ -223,8 +234,22 @@ def _page(response: httpx.Response) -> tuple[list[Any], str]:
     return answer["items"], further if isinstance(further, str) else ""
 
 
-def _refusal(response: httpx.Response, namespace: str) -> str:
-    match response.status_code:
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        problem = text.partition("certificate verify failed: ")[2].partition(" (")[0]
+        return f"its certificate is not one that ca.crt vouches for ({problem})"
+    if "[SSL" in text:
+        return "it does not speak TLS as it should"
+    if isinstance(error, (httpx.ConnectError, OSError)):
+        return "nothing answers there"
+    if isinstance(error, (httpx.RemoteProtocolError, httpx.NetworkError, httpx.DecodingError)):
+        return "it broke off, or does not speak HTTP"
+    return f"{type(error).__name__}; is apiserver right?"
+
+
+def _refusal(status: int, namespace: str) -> str:
+    match status:
         case 401:
             return "401, the service-account token is missing or not valid; is it mounted into this pod?"
         case 403:
@@ -234,9 +259,13 @@ def _refusal(response: httpx.Response, namespace: str) -> str:
             )
         case 404:
             return "404, there is no discovery.k8s.io/v1 there; Kubernetes 1.21 or newer is needed"
+        case 410:
+            return "410, the list changed while it was read"
+        case 429:
+            return "429, the API server has too much to do"
         case status if status >= 500:
             return f"{status}, the API server is not well"
-    return f"{response.status_code}, expected 200; is apiserver the URL of Kubernetes?"
+    return f"{status}, expected 200; is apiserver the URL of Kubernetes?"
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -4,14 +4,12 @@ Each answers one question, as often as it is asked, and never concludes: an empt
 nobody to look for, a failed look-up is a problem and keeps its reason. EMQX's old fault was to take the
 second for the first and to form a cluster of its own.
 
-``static`` resolves names at every try, since addresses move. ``manual`` looks for nobody.
+A strategy that knows more than a list tells the loop when it learns something (``wake``).
 """
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -24,16 +22,9 @@ __all__ = [
     "Discovered",
     "DiscoveryFailedError",
     "Manual",
-    "Resolver",
     "Singleton",
-    "Static",
     "Strategy",
-    "is_literal",
-    "resolve_host",
 ]
-
-Resolver = Callable[[str], Awaitable[Sequence[str]]]
-"""From a host name to IP literals; raises OSError where that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +50,8 @@ class Strategy:
     name: ClassVar[str]
     registered: bool = True
     """False while other nodes could not find this one through the strategy."""
+    wake: Callable[[], None] | None = None
+    """Set by the loop: a strategy calls it, within a process, when it has news before it is asked."""
 
     def children(self) -> list[ChildSpec]:
         """Processes that the strategy needs, started before it is first asked."""
@@ -81,12 +74,6 @@ class Strategy:
         """Let nobody find this node any more; it has left. Raises nothing."""
 
 
-async def resolve_host(host: str) -> Sequence[str]:
-    """The system's resolver, in the event loop's threads."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=1)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
 class Manual(Strategy):
     """``gossamer cluster join`` does it."""
 
@@ -100,45 +87,3 @@ class Singleton(Manual):
     """A cluster of one: it has found all there is at once, and never joins."""
 
     name = "singleton"
-
-
-class Static(Strategy):
-    """A list of seeds, and a name whose addresses are seeds on this node's own gossip port."""
-
-    name = "static"
-
-    def __init__(
-        self, seeds: Sequence[Address], *, domain_name: str = "", resolve: Resolver = resolve_host
-    ) -> None:
-        self._seeds = tuple(seeds)
-        self._domain_name = domain_name
-        self._resolve = resolve
-
-    async def discover(self, local: Address) -> Discovered:
-        wanted = [(host, port) for host, port in self._seeds]
-        if self._domain_name:
-            wanted.append((self._domain_name, local[1]))
-        addresses: dict[Address, None] = {}
-        problems: dict[str, str] = {}
-        for host, port in wanted:
-            if is_literal(host):
-                addresses[host, port] = None
-                continue
-            try:
-                found = await self._resolve(host)
-            except OSError as error:
-                problems[host] = error.strerror or str(error)
-                continue
-            if not found:
-                problems[host] = "resolves to no address"
-            addresses.update(dict.fromkeys((literal, port) for literal in found))
-        return Discovered(tuple(addresses), problems)
-
-
-def is_literal(host: str) -> bool:
-    """An IP address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
