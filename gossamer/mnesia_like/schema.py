@@ -16,6 +16,7 @@ from gossamer.mnesia_like.errors import BadTableError
 __all__ = ["TableDef"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
+_HEAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _CHOICES = {
     "type": ("set", "ordered_set", "bag"),
     "storage": ("ram_copies", "disc_copies"),
@@ -40,6 +41,9 @@ class TableDef:
     grace: float = 30.0
     majority: bool = False
     tombstone_horizon: float = 86_400.0
+    heal: str = "lww"
+    """Of a shared table, whose rows win after a split: ``lww`` (the latest), ``survivors`` (those of
+    the larger side), or the name of a merge function that was registered."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -70,6 +74,14 @@ class TableDef:
                 option="type",
                 got=self.type,
                 expected=f"{' or '.join(fitting)} where replication is {self.replication}",
+            )
+        if not isinstance(self.heal, str) or not _HEAL.fullmatch(self.heal):
+            raise BadTableError(
+                self.name, option="heal", got=self.heal, expected="lww, survivors, or a merge function's name"
+            )
+        if self.heal != "lww" and self.replication != "shared":
+            raise BadTableError(
+                self.name, option="heal", got=self.heal, expected="lww where replication is not shared"
             )
         if self.majority and self.replication != "shared":
             raise BadTableError(

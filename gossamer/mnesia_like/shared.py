@@ -36,8 +36,9 @@ __all__ = ["Discarded", "Shared", "Version"]
 class Discarded:
     """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
 
-    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was simply written over by somebody who had seen it is discarded too: who looks for what a
-    split cost compares both versions with the time of the split.
+    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was
+    simply written over by somebody who had seen it is discarded too: who looks for what a split cost compares
+    both versions with the time of the split.
     """
 
     table: str
