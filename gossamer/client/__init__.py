@@ -3,7 +3,7 @@
 from gossamer.client.blocking import BlockingClient, BlockingSubscription
 from gossamer.client.client import Client
 from gossamer.client.errors import NotAttachedError, RefusedError, TargetError
-from gossamer.client.subscription import Delivered, Subscription
+from gossamer.client.subscription import Delivered, Gap, Subscription
 from gossamer.client.targets import Target, targets_of
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "BlockingSubscription",
     "Client",
     "Delivered",
+    "Gap",
     "NotAttachedError",
     "RefusedError",
     "Subscription",

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gossamer.client.client import Client
-from gossamer.client.subscription import Delivered, Subscription
+from gossamer.client.subscription import Delivered, OnGap, Subscription
 from gossamer.client.targets import Target
 from gossamer.errors import UsageError
 from gossamer.supervisor import Destination, Reason
@@ -30,6 +30,11 @@ class BlockingSubscription:
     def dropped(self) -> int:
         """As of the async one."""
         return self._subscription.dropped
+
+    @property
+    def gaps(self) -> int:
+        """As of the async one."""
+        return self._subscription.gaps
 
     def get(self, timeout: float | None = None) -> Delivered:
         """The next message. Raises TimeoutError when none came in ``timeout`` seconds."""
@@ -95,9 +100,12 @@ class BlockingClient:
         """As :meth:`Client.publish`."""
         self._do(self._client.publish(topic, payload, qos, retain=retain))
 
-    def subscribe(self, topic_filter: str, qos: int = 0) -> BlockingSubscription:
-        """As :meth:`Client.subscribe`; the result is a plain iterator."""
-        return BlockingSubscription(self, self._do(self._client.subscribe(topic_filter, qos)))
+    def subscribe(
+        self, topic_filter: str, qos: int = 0, *, retain_handling: int = 0, on_gap: OnGap | None = None
+    ) -> BlockingSubscription:
+        """As :meth:`Client.subscribe`; the result is a plain iterator. ``on_gap`` runs in another thread."""
+        work = self._client.subscribe(topic_filter, qos, retain_handling=retain_handling, on_gap=on_gap)
+        return BlockingSubscription(self, self._do(work))
 
     def call(self, destination: Destination, request: object, timeout: float | None = 5.0) -> Any:
         """As :meth:`Client.call`."""

@@ -25,7 +25,7 @@ from typing import Any, Self
 import structlog
 
 from gossamer.client.errors import NotAttachedError, RefusedError, TargetError
-from gossamer.client.subscription import Subscription
+from gossamer.client.subscription import OnGap, Subscription
 from gossamer.client.targets import Target, targets_of
 from gossamer.distribution import (
     Distribution,
@@ -126,6 +126,7 @@ class Client:
         self._attachment: Pid | None = None
         self._attached = asyncio.Event()
         self._last = ""
+        self._was = ""
         self._next_target = 0
 
     # -- life
@@ -183,8 +184,13 @@ class Client:
                 return
         await self._ask(f"publish to {topic!r}", order)
 
-    async def subscribe(self, topic_filter: str, qos: int = 0) -> Subscription:
+    async def subscribe(
+        self, topic_filter: str, qos: int = 0, *, retain_handling: int = 0, on_gap: OnGap | None = None
+    ) -> Subscription:
         """Subscribe; come back once every live node knows. Iterate over what comes, ``close()`` when done.
+
+        ``retain_handling`` as in MQTT 5.0: 0 sends what is retained, again whenever the client has moved to
+        another node; 1 only at first; 2 never. ``on_gap`` is called with every :class:`Gap`, on the loop.
 
         Raises:
             InvalidTopicFilter: it is no topic filter.
@@ -194,14 +200,24 @@ class Client:
         parse_filter(topic_filter)
         self._numbers += 1
         number = self._numbers
-        made = Subscription(number, topic_filter, qos, taken=self._taken, close=self._close)
+        made = Subscription(
+            number,
+            topic_filter,
+            qos,
+            retain=retain_handling,
+            on_gap=on_gap,
+            taken=self._taken,
+            close=self._close,
+        )
         await self._where()
         self._subscriptions[number] = made
         try:
-            await self._ask(f"subscribe to {topic_filter!r}", Subscribe(number, topic_filter, qos))
+            order = Subscribe(number, topic_filter, qos, retain_handling)
+            await self._ask(f"subscribe to {topic_filter!r}", order)
         except BaseException:
             self._subscriptions.pop(number, None)
             raise
+        made.lives()
         return made
 
     # -- actors
@@ -361,11 +377,15 @@ class Client:
             raise RefusedError(
                 what=f"attach to {name}", reason=getattr(attachment, "reason", "no attachment")
             )
-        for subscription in list(self._subscriptions.values()):
-            subscription.moved()
-            order = Subscribe(subscription.number, subscription.filter, subscription.qos)
-            await self.runtime.call(attachment, order)
+        for one in list(self._subscriptions.values()):
+            one.moved(self._was)
+            order = Subscribe(one.number, one.filter, one.qos, one.retain, again=one.began)
+            answer = await self.runtime.call(attachment, order)
+            if isinstance(answer, Refused):
+                raise RefusedError(what=f"subscribe to {one.filter!r} again", reason=answer.reason)
+            one.lives()
         self._attachment = attachment
+        self._was = name
         self._attached.set()
         log.info("attached", node=name)
         return attachment
@@ -377,10 +397,10 @@ class Client:
         try:
             while True:
                 match await receive():
-                    case Deliveries(source, number, messages, dropped) if source == attachment:
+                    case Deliveries(source, number, messages, dropped, lost) if source == attachment:
                         subscription = self._subscriptions.get(number)
                         if subscription is not None:
-                            subscription.feed(messages, dropped)
+                            subscription.feed(messages, dropped, lost)
                     case Down(ref=gone, reason=reason) if gone == ref:
                         self._last = f"{attachment.node}: {reason}"
                         log.info("detached", node=attachment.node, reason=str(reason))

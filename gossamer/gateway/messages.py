@@ -50,11 +50,16 @@ class Publish(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Call: deliver what ``filter`` matches under ``number``; answered once every live node knows."""
+    """Call: deliver what ``filter`` matches under ``number``; answered once every live node knows.
+
+    ``retain`` is the retain handling of MQTT 5.0; ``again`` says that the subscription was at another node.
+    """
 
     number: int
     filter: str
     qos: int
+    retain: int = 0
+    again: bool = False
 
 
 class Unsubscribe(Struct, frozen=True):
@@ -71,12 +76,16 @@ class Taken(Struct, frozen=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """To the client: ``[topic, payload, qos, retain]`` each; ``dropped`` in all so far for want of room."""
+    """To the client: ``[topic, payload, qos, retain]`` each.
+
+    ``dropped`` in all so far for want of room; ``lost`` of QoS 1 and 2 just before the first of these.
+    """
 
     source: Pid
     number: int
     messages: list[list[object]]
     dropped: int
+    lost: int = 0
 
 
 class Find(Struct, frozen=True):

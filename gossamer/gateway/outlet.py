@@ -1,84 +1,184 @@
 """One subscription of a client: a subscriber of the router that hands on over the link, within a window.
 
 Rules: 1. At most ``window`` messages are with the client and not taken; the rest waits here.  2. What waits
-is bounded in messages and bytes; the newest that finds no room is dropped and counted, whatever its QoS,
-since a client that does not take must not fill the node.  3. Everything of one turn of the loop leaves
-together.
+is bounded, in messages and bytes. QoS 0 that finds no room is dropped and counted.  3. For QoS 1 and 2 others
+are made to wait before anything is lost, as for a session that is behind: publishers of this node from half
+of the bound on, other nodes once it is reached. Only a client that takes nothing at all lets the queue grow
+to :data:`FAR` bounds; what is lost then is told to it, in its place, as a number.  4. Everything of one turn
+of the loop leaves together.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Outlet"]
+from gossamer.mqtt import Pressure
+
+__all__ = ["FAR", "Emit", "Outlet"]
 
 BATCH_BYTES = 1024 * 1024
+FAR = 4
+"""How many times its bound the queue of a client may hold before QoS 1 and 2 are lost."""
+
+Emit = Callable[[list[list[object]], int, int], None]
+"""Sends ``(messages, dropped, lost)``; ``lost`` messages of QoS 1 and 2 are missing before the first."""
+
+
+class _Waiting(NamedTuple):
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    expires_at: float | None
+    lost: int
 
 
 class Outlet:
-    """Implements the router's ``Subscriber``. ``emit(messages, dropped)`` sends; ``soon`` defers."""
+    """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session."""
 
     def __init__(
         self,
         *,
-        emit: Callable[[list[list[object]], int], None],
+        emit: Emit,
         soon: Callable[[Callable[[], None]], object],
+        now: Callable[[], float],
+        pressure: Pressure,
+        owner: object,
         window: int,
         max_queued: int,
         max_bytes: int,
     ) -> None:
         self._emit = emit
         self._soon = soon
+        self._now = now
+        self._pressure = pressure
         self._window = window
         self._max_queued = max_queued
         self._max_bytes = max_bytes
-        self._queue: deque[list[object]] = deque()
+        self._queue: deque[_Waiting] = deque()
         self._bytes = 0
         self._sent = 0
         self._taken = 0
+        self._lost = 0
         self._scheduled = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._far = False
+        self.channel: Any = owner
+        """Whose it is, as a publisher: it is not made to wait for itself."""
+        self.behind = False
+        self.waiting: list[Any] | None = None
+        self.delivered = 0
+        """Moves with every sign that the client takes."""
         self.dropped = 0
         self.closed = False
 
     def deliver(self, message: Any, delivery: Any) -> None:
         """Take a message from the router."""
         retain = message.retain and delivery.retain_as_published
-        self.put(message.topic, message.payload, min(message.qos, delivery.qos), retain)
+        self.put(message, min(message.qos, delivery.qos), retain)
 
-    def put(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    def put(self, message: Any, qos: int, retain: bool) -> None:
         """Queue a message for the client, or drop it."""
         if self.closed:
             return
-        size = len(payload)
-        if len(self._queue) >= self._max_queued or self._bytes + size > self._max_bytes:
+        size = len(message.payload)
+        if not self._fits(size, FAR if qos else 1):
             self.dropped += 1
+            self._lost += qos > 0
+            if not self._queue:
+                self._schedule()
             return
         self._bytes += size
-        self._queue.append([topic.decode(), bytes(payload), qos, retain])
-        if not self._scheduled and self._sent - self._taken < self._window:
-            self._scheduled = True
-            self._soon(self.flush)
+        waiting = _Waiting(
+            message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost
+        )
+        self._lost = 0
+        self._queue.append(waiting)
+        if self._sent - self._taken < self._window:
+            self._schedule()
+        if self._long():
+            self._room.clear()
+            if qos:
+                self._weigh()
 
     def taken(self, count: int) -> None:
         """The client is done with ``count`` in all."""
         # A count that is not true would let it in for more than the window, or for nothing ever again.
         self._taken = max(self._taken, min(count, self._sent))
+        self.delivered += 1
         self.flush()
 
     def flush(self) -> None:
         """Send what the window allows."""
         self._scheduled = False
-        while self._queue and not self.closed:
-            batch: list[list[object]] = []
-            size = 0
-            while self._queue and size < BATCH_BYTES and self._sent - self._taken < self._window:
-                item = self._queue.popleft()
-                size += len(item[1])  # type: ignore[arg-type]
-                batch.append(item)
-                self._sent += 1
-            if not batch:
-                return
-            self._bytes -= size
-            self._emit(batch, self.dropped)
+        if self.closed:
+            return
+        queue = self._queue
+        while queue and self._sent - self._taken < self._window:
+            lost = queue[0].lost
+            batch = self._batch()
+            if batch or lost:
+                self._emit(batch, self.dropped, lost)
+        if self._lost and not queue:
+            # Nothing follows in which the client would be told.
+            lost, self._lost = self._lost, 0
+            self._emit([], self.dropped, lost)
+        self._relieve()
+
+    async def room(self) -> None:
+        """Wait until the queue is short; for who has more to put than it should hold."""
+        await self._room.wait()
+
+    def close(self) -> None:
+        """Take nothing more, and hold nobody up."""
+        self.closed = True
+        self._queue.clear()
+        self._bytes = 0
+        self._relieve()
+
+    def _batch(self) -> list[list[object]]:
+        """The messages that leave together: none beyond the next gap."""
+        queue, left = self._queue, self._window - (self._sent - self._taken)
+        batch: list[list[object]] = []
+        size = 0
+        first = True
+        while queue and size < BATCH_BYTES and len(batch) < left and (first or not queue[0].lost):
+            item = queue.popleft()
+            first = False
+            self._bytes -= len(item.payload)
+            if item.expires_at is None or item.expires_at > self._now():
+                size += len(item.payload)
+                batch.append([item.topic, item.payload, item.qos, item.retain])
+        self._sent += len(batch)
+        return batch
+
+    def _fits(self, size: int, times: int) -> bool:
+        return len(self._queue) < self._max_queued * times and self._bytes + size <= self._max_bytes * times
+
+    def _weigh(self) -> None:
+        """Make others wait if the queue has become too long."""
+        fill = max(len(self._queue) / self._max_queued, self._bytes / self._max_bytes)
+        if fill * 2 >= 1 and not self.behind:
+            self._pressure.congest(self)
+        if fill >= 1 and not self._far:
+            self._far = True
+            self._pressure.flood(self)
+
+    def _long(self) -> bool:
+        return len(self._queue) * 4 > self._max_queued or self._bytes * 4 > self._max_bytes
+
+    def _relieve(self) -> None:
+        if not self._long():
+            self._room.set()
+            if self.behind:
+                self._far = False
+                self._pressure.relieve(self)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._soon(self.flush)

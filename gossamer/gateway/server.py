@@ -8,7 +8,10 @@
 
 An attachment lives as long as its client: it watches the client's process, and ends by itself when it hears
 no :class:`~gossamer.gateway.messages.Ping` for :data:`SILENCE` seconds. However it ends, its subscriptions
-end with it. Retained messages are not sent: a subscription begins with what is published after it.
+end with it.
+
+A publish that wants an answer gets it once every node that must deliver the message has it, and once nobody
+here who gets it is behind (:mod:`~gossamer.gateway.publisher`).
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ from gossamer.gateway.messages import (
     Whereabouts,
 )
 from gossamer.gateway.outlet import Outlet
+from gossamer.gateway.publisher import Publisher
+from gossamer.gateway.retained import send_retained, wants_retained
 from gossamer.mqtt import Broker
 from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import (
@@ -43,6 +48,7 @@ from gossamer.supervisor import (
     ChildSpec,
     Down,
     DynamicSupervisor,
+    Exit,
     GenServer,
     NoReply,
     Pid,
@@ -78,6 +84,7 @@ class Attachment(GenServer):
         self._broker = broker
         self._distribution = distribution
         self._outlets: dict[int, Outlet] = {}
+        self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
         self._seen = self._runtime.loop.time()
         monitor(client)
@@ -117,6 +124,9 @@ class Attachment(GenServer):
     async def handle_info(self, message: Any) -> Stop | None:
         if isinstance(message, Down):
             return Stop("normal")
+        if isinstance(message, Exit) and message.reason != "normal":
+            # What sent retained messages has failed: the client shall begin anew, and not lack them.
+            return Stop(message.reason)
         if message == _CHECK:
             if self._runtime.loop.time() - self._seen > SILENCE:
                 log.warning("client_silent", client=str(self._client), seconds=SILENCE)
@@ -129,7 +139,8 @@ class Attachment(GenServer):
         qos = min(max(wanted.qos, 0), 2)
 
         def safe(done: bool) -> None:
-            reply(caller, True if done else Refused("the link to a node that needs it overflowed"))
+            answer = True if done else Refused("the link to a node that needs it overflowed")
+            self._publisher.published(wanted.topic, lambda: reply(caller, answer))
 
         try:
             self._broker.publish(
@@ -141,7 +152,9 @@ class Attachment(GenServer):
             )
         except (GossamerError, UnicodeError) as error:
             return Reply(Refused(str(error)))
-        return NoReply() if qos else Reply(True)
+        if not qos:
+            safe(True)
+        return NoReply()
 
     async def _subscribe(self, wanted: Subscribe) -> object:
         if wanted.number in self._outlets:
@@ -150,24 +163,38 @@ class Attachment(GenServer):
             return Refused(f"one client may have {MAX_SUBSCRIPTIONS} subscriptions")
         client, me, number = self._client, self.process.pid, wanted.number
 
-        def emit(messages: list[list[object]], dropped: int) -> None:
-            self._runtime.send(client, Deliveries(me, number, messages, dropped))
+        def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
+            self._runtime.send(client, Deliveries(me, number, messages, dropped, lost))
 
         outlet = Outlet(
             emit=emit,
             soon=self._runtime.loop.call_soon,
+            now=self._broker.hub.now,
+            pressure=self._broker.hub.pressure,
+            owner=self._publisher,
             window=WINDOW,
-            max_queued=self._broker.config.limits.max_queued,
+            max_queued=max(1, self._broker.config.limits.max_queued),
             max_bytes=MAX_QUEUED_BYTES,
         )
         router = self._broker.router
-        options = SubscriptionOptions(qos=min(max(wanted.qos, 0), 2), retain_as_published=True)
+        qos = min(max(wanted.qos, 0), 2)
+        options = SubscriptionOptions(qos=qos, retain_as_published=True)
         try:
             done = router.subscribe(wanted.filter, outlet, options)
         except GossamerError as error:
             return Refused(str(error))
         self._outlets[number] = outlet
         await router.visible(done.seq)
+        if wants_retained(wanted.filter, wanted.retain, again=wanted.again):
+            self._runtime.spawn(
+                send_retained,
+                self._broker,
+                wanted.filter,
+                qos,
+                outlet,
+                label="gateway_retained",
+                link_to=self.process.pid,
+            )
         return True
 
     def _find(self, node: str) -> Whereabouts | None:
@@ -183,7 +210,7 @@ class Attachment(GenServer):
     def _close(self, number: int) -> None:
         outlet = self._outlets.pop(number, None)
         if outlet is not None:
-            outlet.closed = True
+            outlet.close()
             self._broker.router.unsubscribe_all(outlet)
 
     def _release(self) -> None:

@@ -9,9 +9,11 @@ from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.cluster import MqttCluster
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.fanout import compile_plan
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.passwords import PasswordFile, set_password
+from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained_cluster import ClusterRetained
@@ -30,9 +32,11 @@ __all__ = [
     "MqttProtocolError",
     "NobodyElse",
     "PasswordFile",
+    "Pressure",
     "Properties",
     "ReasonCode",
     "Verdict",
+    "compile_plan",
     "decode",
     "encode",
     "mqtt_spec",

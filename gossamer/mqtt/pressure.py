@@ -19,13 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from gossamer.mqtt.channel import Channel
-    from gossamer.mqtt.session import Session
-
-__all__ = ["BEHIND", "DECIDING", "FAR_BEHIND", "OWING", "PATIENCE", "RATE", "Hold", "Pressure"]
+__all__ = [
+    "BEHIND",
+    "DECIDING",
+    "FAR_BEHIND",
+    "OWING",
+    "PATIENCE",
+    "RATE",
+    "Hold",
+    "Pressure",
+    "Publisher",
+    "Taker",
+]
 
 OWING = 1
 """Why a channel does not read: peers have not acknowledged what its client published."""
@@ -39,6 +46,22 @@ RATE = 8
 PATIENCE = 1.0
 FAR_BEHIND = 4
 """A connected session with this many times its limit queued is far behind; at twice that it loses some."""
+
+
+class Publisher(Protocol):
+    """Who can be made to wait; a channel, or what stands for a Python client."""
+
+    def pause_reading(self, why: int, /) -> None: ...
+    def resume_reading(self, why: int, /) -> None: ...
+
+
+class Taker(Protocol):
+    """Who can be behind; a session, or the subscription of a Python client."""
+
+    behind: bool
+    waiting: list[Any] | None
+    channel: Any
+    delivered: int
 
 
 class Hold:
@@ -66,30 +89,30 @@ class Pressure:
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
-        self.behind: set[Session] = set()
-        self.peers: dict[str, list[Channel]] = {}
+        self.behind: set[Taker] = set()
+        self.peers: dict[str, list[Publisher]] = {}
         """Congested links, and the channels that wait for each."""
-        self._far: set[Session] = set()
+        self._far: set[Taker] = set()
         self.hold: Hold | None = None
 
     def __bool__(self) -> bool:
         return bool(self.behind or self.peers)
 
-    # Sessions.
+    # Takers.
 
-    def congest(self, session: Session) -> None:
+    def congest(self, session: Taker) -> None:
         """``session`` cannot take more now."""
         session.behind = True
         self.behind.add(session)
 
-    def flood(self, session: Session) -> None:
+    def flood(self, session: Taker) -> None:
         """``session`` is far behind."""
         if not self._far:
             self.hold = Hold()
         self._far.add(session)
         self._call_later(PATIENCE, partial(self._drain, session, _progress(session)))
 
-    def relieve(self, session: Session) -> None:
+    def relieve(self, session: Taker) -> None:
         """``session`` can take more again, or is gone."""
         session.behind = False
         self.behind.discard(session)
@@ -101,7 +124,7 @@ class Pressure:
             for channel in waiting:
                 channel.resume_reading(BEHIND)
 
-    def hold_up(self, channel: Channel, sessions: tuple[Session, ...], peers: tuple[Any, ...]) -> None:
+    def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Any, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
             # A client that is behind on its own messages must be read from: only its acknowledgements help.
@@ -119,7 +142,7 @@ class Pressure:
                 channel.pause_reading(BEHIND)
                 return
 
-    def _wait(self, session: Session, before: tuple[int, int]) -> None:
+    def _wait(self, session: Taker, before: tuple[int, int]) -> None:
         if session.waiting is None:
             return
         after = _progress(session)
@@ -128,7 +151,7 @@ class Pressure:
         else:
             self.relieve(session)
 
-    def _drain(self, session: Session, before: tuple[int, int]) -> None:
+    def _drain(self, session: Taker, before: tuple[int, int]) -> None:
         if session not in self._far:
             return
         after = _progress(session)
@@ -137,7 +160,7 @@ class Pressure:
         else:
             self._let_go(session)
 
-    def _let_go(self, session: Session) -> None:
+    def _let_go(self, session: Taker) -> None:
         self._far.discard(session)
         if not self._far and self.hold is not None:
             hold, self.hold = self.hold, None
@@ -154,6 +177,6 @@ class Pressure:
                 channel.resume_reading(BEHIND)
 
 
-def _progress(session: Session) -> tuple[int, int]:
+def _progress(session: Taker) -> tuple[int, int]:
     channel = session.channel
     return session.delivered, -1 if channel is None else channel.unwritten
