@@ -193,17 +193,19 @@ def whereis(name: str) -> Pid | None:
 class TimerRef:
     """A message that will be sent."""
 
-    __slots__ = ("_handle", "_loop")
+    __slots__ = ("_handle", "_loop", "_when")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handle: asyncio.TimerHandle) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: asyncio.TimerHandle, when: float) -> None:
         self._loop = loop
         self._handle = handle
+        # Not the handle's own: for a timer that is due at once, uvloop's has none.
+        self._when = when
 
     def cancel(self) -> float | None:
         """Seconds that were left, None when it was sent or cancelled before."""
         if self._handle.cancelled():
             return None
-        left = self._handle.when() - self._loop.time()
+        left = self._when - self._loop.time()
         self._handle.cancel()
         return left if left > 0 else None
 
@@ -212,7 +214,8 @@ def send_after(seconds: float, destination: Destination, message: object) -> Tim
     """Send ``message`` in ``seconds``; to whoever has the name then, to nobody once the process is gone."""
     runtime = _me("send_after").runtime
     loop = runtime.loop
-    return TimerRef(loop, loop.call_later(seconds, runtime.send, destination, message))
+    when = loop.time() + seconds
+    return TimerRef(loop, loop.call_later(seconds, runtime.send, destination, message), when)
 
 
 def cancel_timer(timer: TimerRef) -> float | None:
