@@ -1,0 +1,153 @@
+"""``kill -9`` at random points: what was acknowledged is there after the restart, QoS 2 exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from msgspec import structs
+
+from gossamer.mqtt import Framer, decode, encode
+from gossamer.mqtt import packets as p
+from real.harness import Program
+
+KILLS = 2
+
+
+def start(directory: Path, port: int) -> tuple[Program, int]:
+    tree = {
+        "node": {"name": "solo@127.0.0.1", "data_dir": str(directory / "data"), "cookie": "c" * 20},
+        "cluster": {"port": 0, "discovery": {"strategy": "manual"}},
+        "distribution": {"port": 0},
+        "mqtt": {
+            "server": {"listeners": [{"port": port}]},
+            "auth": {"allow_anonymous": True},
+            "limits": {"max_queued": 1_000_000},
+        },
+        "api": {"enable": False},
+        "log": {"level": "warning"},
+    }
+    file = directory / "node.yaml"
+    file.write_text(json.dumps(tree))
+    program = Program(directory, "start", "-c", file, "--json")
+    return program, program.wait_for_ready()["ports"]["mqtt"]
+
+
+class Speaker:
+    """Publishes numbers, a few ahead of their acknowledgements; comes back to its port for ever.
+
+    Written out, since popular clients forget the PUBREL they sent when a second attempt to reconnect fails.
+    """
+
+    def __init__(self, port: int, qos: int) -> None:
+        self.port = port
+        self.qos = qos
+        self.sent = 0
+        self.acknowledged = 0
+        self.over = False
+        self.unsettled: dict[int, p.Publish | p.Pubrel] = {}
+        self.task = asyncio.create_task(self.run())
+
+    async def run(self) -> None:
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            except OSError:
+                await asyncio.sleep(0.2)
+                continue
+            try:
+                writer.write(encode(p.Connect(client_id=f"speaker{self.qos}", clean_start=False), p.V4))
+                await self.flow(reader, writer)
+            except OSError:
+                pass
+            finally:
+                writer.transport.abort()
+
+    async def flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        framer = Framer()
+        while data := await reader.read(65536):
+            for first, body in framer.feed(data):
+                self.take(decode(first, body, p.V4), writer)
+            while not self.over and len(self.unsettled) < 10:
+                packet_id = self.sent % 65535 + 1
+                packet = p.Publish(
+                    topic=b"t/%d" % self.qos, payload=b"%d" % self.sent, qos=self.qos, packet_id=packet_id
+                )
+                self.unsettled[packet_id] = packet
+                self.sent += 1
+                writer.write(encode(packet, p.V4))
+
+    def take(self, packet: p.Packet, writer: asyncio.StreamWriter) -> None:
+        match packet:
+            case p.Connack():
+                assert packet.session_present or not self.sent
+                for again in self.unsettled.values():
+                    one = structs.replace(again, dup=True) if isinstance(again, p.Publish) else again
+                    writer.write(encode(one, p.V4))
+            case p.Pubrec():
+                self.unsettled[packet.packet_id] = p.Pubrel(packet.packet_id)
+                writer.write(encode(p.Pubrel(packet.packet_id), p.V4))
+            case p.Puback() | p.Pubcomp():
+                del self.unsettled[packet.packet_id]
+                self.acknowledged += 1
+
+
+async def until(what: Callable[[], bool], says: str) -> None:
+    async with asyncio.timeout(60):
+        while not what():  # noqa: ASYNC110 - it is another process that changes
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.timeout(200)
+async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    seed = int(time.time())
+    rng = random.Random(seed)
+    program, port = await asyncio.to_thread(start, tmp_path, 0)
+    got: dict[str, list[int]] = {"t/1": [], "t/2": []}
+    subscribed: list[object] = []
+    listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
+    listener.reconnect_delay_set(1, 1)
+    listener.on_subscribe = lambda *_: subscribed.append(True)
+    listener.on_message = lambda _client, _data, m: got[m.topic].append(int(m.payload))
+    listener.connect("127.0.0.1", port)
+    listener.loop_start()
+    listener.subscribe("t/#", qos=2)
+    speakers = []
+    try:
+        await until(lambda: bool(subscribed), "SUBACK")
+        speakers = [Speaker(port, 1), Speaker(port, 2)]
+        for _ in range(KILLS):
+            before = [s.acknowledged for s in speakers]
+            await until(
+                lambda b=before: all(s.acknowledged > n + 20 for s, n in zip(speakers, b, strict=True)),
+                "both flow",
+            )
+            # The point at which it dies is what is random here.
+            await asyncio.sleep(rng.uniform(0, 0.3))
+            await asyncio.to_thread(program.end, signal.SIGKILL)
+            program, _ = await asyncio.to_thread(start, tmp_path, port)
+        for speaker in speakers:
+            speaker.over = True
+        await until(lambda: all(s.acknowledged == s.sent for s in speakers), "everything is acknowledged")
+        await until(
+            lambda: all(len(set(got[f"t/{s.qos}"])) == s.sent for s in speakers), "everything arrives"
+        )
+    finally:
+        for speaker in speakers:
+            speaker.task.cancel()
+        await asyncio.gather(*(speaker.task for speaker in speakers), return_exceptions=True)
+        listener.disconnect()
+        listener.loop_stop()
+        await asyncio.to_thread(program.end)
+    first, second = speakers
+    assert set(got["t/1"]) == set(range(first.sent)), f"seed {seed}"
+    assert [n for n, count in Counter(got["t/2"]).items() if count > 1] == [], f"seed {seed}"
+    assert got["t/2"] == list(range(second.sent)), f"seed {seed}"
