@@ -1,6 +1,7 @@
 """The underlay: who is in the cluster, told by gossip."""
 
 from gossamer.gossip.hints import explain
+from gossamer.gossip.keyfile import KeyFile, KeyFileError
 from gossamer.gossip.keyring import Keyring, KeyringError, cluster_key
 from gossamer.gossip.member import (
     ForcedOut,
@@ -36,6 +37,8 @@ __all__ = [
     "InvalidSettingError",
     "Join",
     "JoinResult",
+    "KeyFile",
+    "KeyFileError",
     "Keyring",
     "KeyringError",
     "Keys",

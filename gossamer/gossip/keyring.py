@@ -24,6 +24,7 @@ import hmac
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,12 +76,30 @@ class Keyring:
     def __init__(
         self, keys: Sequence[bytes], *, env: str, mode: Literal["hmac", "aes-gcm"] = "aes-gcm"
     ) -> None:
-        if not keys:
-            raise KeyringError("install", "-", "a keyring needs at least one key; give the cluster a cookie")
         self._env = hmac.digest(b"gossamer env", env.encode(), "sha256")[:4]
         self._mode = _MODES[mode]
+        self._secrets: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] = {}
         self._ciphers: OrderedDict[tuple[bytes, bytes], AESGCM] = OrderedDict()
+        self.replace(keys)
+
+    def copy(self) -> Keyring:
+        """The same keys, to try a change on."""
+        same = copy(self)
+        same.replace(self.keys())
+        return same
+
+    def keys(self) -> list[bytes]:
+        """The keys themselves, the primary one first: for whoever keeps them, and nobody else."""
+        first = self._secrets[self._primary]
+        return [first, *(key for key in self._secrets.values() if key != first)]
+
+    def replace(self, keys: Sequence[bytes]) -> None:
+        """Have these keys and no others; the first is the primary one."""
+        if not keys:
+            raise KeyringError("install", "-", "a keyring needs at least one key; give the cluster a cookie")
+        self._secrets, self._keys = {}, {}
+        self._ciphers = OrderedDict()
         for key in keys:
             self.install(key)
         self._primary = next(iter(self._keys))
@@ -92,6 +111,7 @@ class Keyring:
     def install(self, key: bytes) -> str:
         """Accept packets sealed with ``key``; returns its name."""
         key_id = hmac.digest(key, b"gossamer key id", "sha256")[:4]
+        self._secrets[key_id] = key
         self._keys[key_id] = hmac.digest(key, b"gossamer packets", "sha256")
         return key_id.hex()
 
@@ -104,7 +124,7 @@ class Keyring:
         known = self._known("remove", key_id)
         if known == self._primary:
             raise KeyringError("remove", key_id, "it is the key in use; use another one first")
-        del self._keys[known]
+        del self._keys[known], self._secrets[known]
         self._ciphers.clear()
 
     def seal(self, sender: str, number: int, sent_at: float, body: bytes) -> bytes:

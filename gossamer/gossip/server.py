@@ -1,8 +1,7 @@
-"""The shell around the gossip state machine: sockets, timers, envelopes, subscribers. It decides nothing.
+"""The shell around the gossip state machine: timers, requests, subscribers. It decides nothing.
 
-Packets and timers come in as guarded callbacks and are handled in the turn they arrive, so nothing queues up
-behind the mailbox; only requests of other processes go through it. Sockets belong to a port linked to the
-server: they close however the server ends, also when it is killed, so that its successor finds them free.
+Packets (by way of the courier) and timers come in as guarded callbacks and are handled in the turn they
+arrive, so nothing queues up behind the mailbox; only requests of other processes go through it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ import msgspec
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.errors import UsageError
-from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard
+from gossamer.errors import GossamerError, UsageError
+from gossamer.gossip.courier import Courier
+from gossamer.gossip.keyfile import KeyFile
+from gossamer.gossip.keyring import Keyring
 from gossamer.gossip.member import (
     LinkEvidence,
     MemberDown,
@@ -29,7 +30,7 @@ from gossamer.gossip.member import (
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata
 from gossamer.gossip.settings import GossipSettings
-from gossamer.gossip.sockets import advertised, open_sockets
+from gossamer.gossip.sockets import advertised
 from gossamer.gossip.steps import (
     Answer,
     Emit,
@@ -40,15 +41,11 @@ from gossamer.gossip.steps import (
     LeaveRequested,
     MetadataChanged,
     OpenStream,
-    PacketReceived,
     ReplyStream,
     SendPacket,
     StreamFailed,
-    StreamReplied,
-    StreamRequested,
     Tick,
 )
-from gossamer.gossip.streams import AnsweringStream, AskingStream, frame
 from gossamer.gossip.swim import Swim
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
@@ -73,15 +70,13 @@ __all__ = ["GossipServer"]
 
 log = structlog.get_logger(__name__)
 
-_MAX_STREAMS = 128
-
 
 class GossipServer(GenServer):
     """Membership of one node. Start it under the node's supervisor, with the node's view.
 
     Calls: :class:`Join`, :class:`Leave`, :class:`ForceLeave`, :class:`UpdateMetadata`, :class:`Keys`. Casts:
     :class:`Subscribe`, :class:`LinkEvidence`. ``subscribers`` (registered names, best) get every event from
-    the first on.
+    the first on. ``key_file`` keeps changes of the keys; what it holds is the keyring.
     """
 
     async def init(
@@ -97,31 +92,39 @@ class GossipServer(GenServer):
         rng: random.Random | None = None,
         settings: GossipSettings | None = None,
         subscribers: Sequence[Destination] = (),
+        key_file: KeyFile | None = None,
     ) -> None:
         trap_exit()
         self._keyring = keyring
-        self._network = network
+        self._key_file = key_file
         self._clock = clock
         self._view = view
         self._settings = settings or GossipSettings()
         self._rng = rng or random.Random()
-        self._guard = ReplayGuard()
         self._subscribers: dict[Destination, None] = dict.fromkeys(subscribers)
         self._callers: dict[int, Caller] = {}
         self._exchanges: dict[Pid, OpenStream] = {}
         self._tokens = 0
-        self._complained: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._fire = guarded(self._on_timer)
         self._learn = guarded(self._feed)
         self._identity = view.identity or Identity(id="", address=bind, incarnation=0)
-        self._on_frame = guarded(self._frame_received)
-        self._on_bad_frame = guarded(self._reject)
-        self._sockets = await open_sockets(
-            network, self._identity.address, received=guarded(self._on_datagram), answering=self._answering
+        if key_file is not None and view.identity is None:
+            keys = await asyncio.get_running_loop().run_in_executor(None, key_file.load)
+            if keys:
+                keyring.replace(keys)
+        self._courier = Courier(
+            keyring=keyring,
+            network=network,
+            clock=clock,
+            identity=self._identity,
+            counters=view.counters,
+            settings=self._settings,
+            deliver=self._feed,
         )
-        self._swim = self._revive(metadata, advertised(bind, advertise, bound=self._sockets.bound))
+        bound = await self._courier.open(self._identity.address)
+        self._swim = self._revive(metadata, advertised(bind, advertise, bound=bound))
         self._arm()
 
     # ---- requests ---------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ class GossipServer(GenServer):
             case UpdateMetadata(metadata):
                 return self._try(lambda: self._feed(MetadataChanged(metadata)))
             case Keys(action, key):
-                return self._try(lambda: self._change_keys(action, key))
+                return await self._change_keys(action, key)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
         return NoReply()
@@ -156,7 +159,7 @@ class GossipServer(GenServer):
 
     async def handle_info(self, message: Any) -> Stop | None:
         if isinstance(message, Exit):
-            if message.source == self._sockets.pid:
+            if message.source == self._courier.sockets:
                 return Stop(("sockets_closed", message.reason))
             action = self._exchanges.pop(message.source, None)
             if action is not None and message.reason != "normal":
@@ -166,7 +169,7 @@ class GossipServer(GenServer):
     async def terminate(self, reason: Any) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._sockets.close()
+        self._courier.close()
 
     def _try(self, change: Callable[[], object]) -> Reply:
         """A caller's mistake is the answer, not the end of the server."""
@@ -180,14 +183,27 @@ class GossipServer(GenServer):
         self._callers[self._tokens] = caller
         return self._tokens
 
-    def _change_keys(self, action: str, key: bytes | str) -> list[str]:
-        if action == "install":
-            self._keyring.install(key if isinstance(key, bytes) else key.encode())
-        elif action == "use":
-            self._keyring.use(str(key))
-        elif action == "remove":
-            self._keyring.remove(str(key))
-        return self._keyring.key_ids()
+    async def _change_keys(self, action: str, key: bytes | str) -> Reply:
+        """Kept first, so that a node that dies now comes back with what it has said it has."""
+        if action == "list":
+            return Reply(self._keyring.key_ids())
+        try:
+            draft = self._keyring.copy()
+            if action == "install":
+                draft.install(key if isinstance(key, bytes) else key.encode())
+            elif action == "use":
+                draft.use(str(key))
+            else:
+                draft.remove(str(key))
+            keys = draft.keys()
+            if self._key_file is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._key_file.save, keys)
+        except GossamerError as error:
+            return Reply(error)
+        self._keyring.replace(keys)
+        names = self._keyring.key_ids()
+        log.info("gossip_keys_changed", action=action, in_use=names[0], installed=len(names))
+        return Reply(names)
 
     # ---- the state machine ------------------------------------------------------------------------------
 
@@ -223,12 +239,12 @@ class GossipServer(GenServer):
         try:
             actions = swim.step(event, self._clock.monotonic())
         except PacketRejected as error:
-            self._reject(error)
+            self._courier.reject(error)
             actions = swim.drain()
         for action in actions:
             kind = type(action)
             if kind is SendPacket:
-                self._send_packet(action.address, action.body)  # type: ignore[union-attr]
+                self._courier.send(action.address, action.body)  # type: ignore[union-attr]
             else:
                 self._do(action)
         self._arm()
@@ -239,9 +255,7 @@ class GossipServer(GenServer):
                 pid = spawn_link(self._exchange, action, label="gossip_exchange")
                 self._exchanges[pid] = action
             case ReplyStream(token, body):
-                stream = self._sockets.streams.get(token) if isinstance(token, int) else None
-                if stream is not None:
-                    stream.send(self._seal(body))
+                self._courier.answer(token, body)
             case Emit(event):
                 self._emit(event)
             case Answer(token, result):
@@ -286,113 +300,9 @@ class GossipServer(GenServer):
         self._timer = self._timer_at = None
         self._feed(Tick())
 
-    # ---- packets ----------------------------------------------------------------------------------------
-
-    def _seal(self, body: bytes) -> bytes:
-        identity = self._identity
-        return self._keyring.seal(identity.id, identity.next_number(), self._clock.wall(), body)
-
-    def _open(self, packet: bytes) -> Opened:
-        opened = self._keyring.open(packet)
-        if opened.sender == self._identity.id:
-            raise PacketRejected("own", "a packet of this node came back to it")
-        self._guard.admit(opened, self._clock.wall())
-        return opened
-
-    def _send_packet(self, address: Address, body: bytes) -> None:
-        packet = self._seal(body)
-        counters = self._view.counters
-        counters["packets_out"] += 1
-        counters["bytes_out"] += len(packet)
-        try:
-            self._sockets.datagrams.sendto(packet, address)
-        except (OSError, ValueError) as error:
-            # No route, or an address of the wrong family: the same as a lost packet.
-            counters["send_failed"] += 1
-            self._complain("send_failed", address=address, error=str(error))
-
-    def _on_datagram(self, data: bytes, address: Any) -> None:
-        counters = self._view.counters
-        counters["packets_in"] += 1
-        counters["bytes_in"] += len(data)
-        try:
-            opened = self._open(data)
-        except PacketRejected as error:
-            self._reject(error, address)
-            return
-        self._feed(PacketReceived(opened.sender, (address[0], address[1]), opened.body))
-
-    def _reject(self, error: PacketRejected, source: Any = None) -> None:
-        self._view.counters["rejected." + error.reason] += 1
-        self._complain("packet_rejected", reason=error.reason, detail=error.detail, source=source)
-
-    def _complain(self, event: str, **facts: Any) -> None:
-        """Log once a minute for each kind of trouble; the counters have the rest."""
-        key = f"{event} {facts.get('reason')}"
-        now = self._clock.monotonic()
-        if now - self._complained.get(key, -1e9) >= 60.0:
-            self._complained[key] = now
-            log.warning(event, **facts)
-
-    # ---- streams ----------------------------------------------------------------------------------------
-
     async def _exchange(self, action: OpenStream) -> None:
         """The body of a linked process: one question to a peer."""
-        self._learn(await self._ask(action))
-
-    async def _ask(self, action: OpenStream) -> Input:
-        try:
-            async with asyncio.timeout(action.timeout):
-                transport, stream = await self._network.connect(
-                    lambda: AskingStream(max_frame=self._settings.max_frame), action.address
-                )
-                try:
-                    transport.write(frame(self._seal(action.body)))
-                    packet = await stream.answer
-                finally:
-                    transport.abort()
-            if not packet:
-                return StreamFailed(action.token, "closed")
-            opened = self._open(packet)
-        except ConnectionRefusedError:
-            return StreamFailed(action.token, "refused")
-        except TimeoutError:
-            return StreamFailed(action.token, "timeout")
-        except (OSError, ValueError):
-            return StreamFailed(action.token, "unreachable")
-        except PacketRejected as error:
-            self._reject(error, action.address)
-            return StreamFailed(action.token, error.reason)
-        return StreamReplied(action.token, opened.sender, opened.body)
-
-    def _answering(self) -> AnsweringStream:
-        return AnsweringStream(
-            max_frame=self._settings.max_frame,
-            timeout=self._settings.stream_timeout,
-            received=self._on_frame,
-            rejected=self._on_bad_frame,
-            opened=self._on_stream,
-            closed=self._on_stream_end,
-        )
-
-    def _on_stream(self, stream: AnsweringStream) -> bool:
-        if len(self._sockets.streams) >= _MAX_STREAMS:
-            self._view.counters["rejected.busy"] += 1
-            return False
-        self._sockets.streams[id(stream)] = stream
-        return True
-
-    def _on_stream_end(self, stream: AnsweringStream) -> None:
-        self._sockets.streams.pop(id(stream), None)
-
-    def _frame_received(self, stream: AnsweringStream, packet: bytes) -> None:
-        try:
-            opened = self._open(packet)
-        except PacketRejected as error:
-            self._reject(error, stream.peer)
-            stream.close()
-            return
-        self._feed(StreamRequested(id(stream), opened.sender, stream.peer, opened.body))
+        self._learn(await self._courier.ask(action))
 
 
 def _snake(name: str) -> str:

@@ -53,6 +53,7 @@ from gossamer.gateway import gateway_spec
 from gossamer.gossip import (
     GossipServer,
     GossipSettings,
+    KeyFile,
     Keyring,
     Leave,
     LinkEvidence,
@@ -200,6 +201,7 @@ class Node:
         self._user_children = tuple(children)
         self.api_port = 0
         self.view = View(self)
+        self._key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
         self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
         self._directory: DataDir | None = None
         self._root: Pid | None = None
@@ -386,6 +388,7 @@ class Node:
             rng=self.rng,
             settings=GossipSettings(**cluster.gossip.model_dump()),
             subscribers=(MEMBERSHIP,),
+            key_file=self._key_file,
             name="gossip",
             label="gossip",
         )

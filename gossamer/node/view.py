@@ -26,7 +26,7 @@ from gossamer.api.model import (
 )
 from gossamer.config import Endpoint
 from gossamer.discovery import ClusterCommands
-from gossamer.errors import UsageError
+from gossamer.errors import GossamerError, UsageError
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
@@ -278,7 +278,7 @@ class View:
                 raise ShortKeyError(got=len(text))
             request = Keys(order.action, cluster_key(text) if install else text)
         answer = await self._ask_gossip(request)
-        if isinstance(answer, UsageError):
+        if isinstance(answer, GossamerError):
             raise answer
         return KeysInfo(name=self.name, keys=tuple(answer))
 

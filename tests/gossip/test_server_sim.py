@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
 
 from gossamer.gossip import (
     GossipServer,
     Join,
     JoinResult,
+    KeyFile,
+    KeyFileError,
     Keyring,
     Keys,
+    Leave,
     LinkEvidence,
     MemberMetadata,
     MembershipView,
@@ -19,7 +26,7 @@ from gossamer.gossip import (
 )
 from gossamer.network import Address
 from gossamer.supervisor import Runtime
-from gossamer.testing import LOSSY, SimClock, SimNetwork, seeds
+from gossamer.testing import LOSSY, SimClock, SimHost, SimNetwork, seeds
 
 
 class Node:
@@ -28,6 +35,7 @@ class Node:
         self.host = f"10.0.0.{number}"
         self.address: Address = (self.host, 7946)
         self.name = f"node{number}"
+        self.key_file: KeyFile | None = None
         self.boot(first=True)
 
     def boot(self, *, first: bool = False) -> None:
@@ -48,6 +56,7 @@ class Node:
             clock=self.clock,
             view=self.view,
             rng=self.network.rng,
+            key_file=self.key_file,
         )
         if seeds_:
             await self.join(*seeds_)
@@ -65,6 +74,9 @@ class Node:
 
     def online(self) -> set[str]:
         return {m.name for m in self.view.members() if m.status is Status.ONLINE}
+
+    async def keys(self, action: Literal["list", "install", "use", "remove"], key: bytes | str = "") -> Any:
+        return await self.runtime.call("gossip", Keys(action, key))
 
     def downs(self) -> int:
         return self.view.counters["member_down"]
@@ -218,3 +230,116 @@ async def test_bad_weather_takes_nobody_down(sim: SimNetwork) -> None:
     assert whole(*nodes)()
     assert [node.downs() for node in nodes] == [0, 0, 0]
     await stop(*nodes)
+
+
+@seeds(2)
+async def test_a_node_that_dies_in_mid_rotation_comes_back_with_its_keys(
+    sim: SimNetwork, tmp_path: Path
+) -> None:
+    nodes = [Node(sim, number) for number in (1, 2, 3)]
+    for node in nodes:
+        node.key_file = KeyFile(tmp_path / node.name)
+        await node.start(*nodes[:1])
+    await within(10, whole(*nodes))
+
+    async def dies_and_returns(node: Node) -> None:
+        node.crash()
+        await within(10, whole(*(other for other in nodes if other is not node)))
+        node.boot()
+        await node.start(*(other for other in nodes if other is not node))
+        await within(10, whole(*nodes))
+
+    fresh = cluster_key("a newer cookie")
+    for node in nodes:
+        old, new = await node.keys("install", fresh)
+    assert await nodes[0].keys("use", new) == [new, old]
+    await dies_and_returns(nodes[1])
+    assert await nodes[1].keys("list") == [old, new]
+    for node in nodes[1:]:
+        await node.keys("use", new)
+    await dies_and_returns(nodes[0])
+    assert await nodes[0].keys("list") == [new, old]
+    for node in nodes:
+        assert await node.keys("remove", old) == [new]
+    await dies_and_returns(nodes[2])
+    assert await nodes[2].keys("list") == [new]
+    assert [node.view.counters["rejected.unknown-key"] for node in nodes] == [0, 0, 0]
+    await stop(*nodes)
+
+
+async def test_a_change_of_keys_that_cannot_be_kept_does_not_happen(sim: SimNetwork, tmp_path: Path) -> None:
+    node = Node(sim, 1)
+    node.key_file = KeyFile(tmp_path / "missing" / "keys")
+    await node.start()
+    (old,) = await node.keys("list")
+    answer = await node.keys("install", cluster_key("a newer cookie"))
+    assert isinstance(answer, KeyFileError)
+    assert await node.keys("list") == [old]
+    await stop(node)
+
+
+async def test_replayed_and_forged_packets_change_nothing(
+    sim: SimNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything that was said while a member came, left and came again, said once more by a stranger."""
+    recorded: list[tuple[Address, bytes]] = []
+    carry = sim.carry_datagram
+
+    def tap(source: SimHost, sender: Address, to: Address, data: bytes) -> None:
+        recorded.append((to, data))
+        carry(source, sender, to, data)
+
+    monkeypatch.setattr(sim, "carry_datagram", tap)
+    nodes = await cluster(sim, 4)
+    await nodes[3].runtime.call("gossip", Leave())
+    await within(10, whole(*nodes[:3]))
+    await nodes[3].join(nodes[0])
+    await within(10, whole(*nodes))
+    await asyncio.sleep(10)
+    monkeypatch.undo()
+    before = [[(m.id, m.incarnation, m.status) for m in node.view.members()] for node in nodes]
+    stranger, _ = await sim.host("10.9.9.9").open_datagram(asyncio.DatagramProtocol, ("10.9.9.9", 7946))
+    rng = sim.rng("forger")
+    packets = rng.sample(recorded, 300)
+    for to, data in packets:
+        stranger.sendto(data, to)
+        forged = bytearray(data)
+        forged[rng.randrange(len(forged))] ^= 1 << rng.randrange(8)
+        stranger.sendto(bytes(forged), to)
+    await asyncio.sleep(5)
+    assert [[(m.id, m.incarnation, m.status) for m in node.view.members()] for node in nodes] == before
+    refused = sum(
+        count
+        for node in nodes
+        for reason, count in node.view.counters.items()
+        if reason.startswith("rejected.")
+    )
+    assert refused == 2 * len(packets)
+    assert [node.downs() for node in nodes] == [0] * 4
+    await stop(*nodes)
+
+
+async def test_nothing_recorded_long_ago_is_believed_by_a_node_that_has_just_started(
+    sim: SimNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[bytes] = []
+    carry = sim.carry_datagram
+
+    def tap(source: SimHost, sender: Address, to: Address, data: bytes) -> None:
+        recorded.append(data)
+        carry(source, sender, to, data)
+
+    monkeypatch.setattr(sim, "carry_datagram", tap)
+    nodes = await cluster(sim, 3)
+    await asyncio.sleep(10)
+    monkeypatch.undo()
+    await stop(*nodes)
+    await asyncio.sleep(700)
+    late = await Node(sim, 9).start()
+    stranger, _ = await sim.host("10.9.9.9").open_datagram(asyncio.DatagramProtocol, ("10.9.9.9", 7946))
+    for data in recorded:
+        stranger.sendto(data, late.address)
+    await asyncio.sleep(5)
+    assert late.view.counters["rejected.stale"] == len(recorded)
+    assert late.online() == {"node9"}
+    await stop(late)
