@@ -1,0 +1,52 @@
+"""What can keep an audit job from running, each with what to do about it."""
+
+from __future__ import annotations
+
+from gossamer.errors import UnavailableError, UsageError
+
+__all__ = ["JavaMissingError", "NoDataError", "SparkMissingError", "TooLittleMemoryError"]
+
+
+class SparkMissingError(UnavailableError):
+    """PySpark is not installed."""
+
+    def __init__(self, *, missing: str) -> None:
+        self.missing = missing
+        super().__init__(f"audit jobs need {missing}, which is not installed; pip install 'gossamer[spark]'")
+
+
+class JavaMissingError(UnavailableError):
+    """No Java, or one that is too old for Spark."""
+
+    def __init__(self, *, found: str, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"Spark needs Java {needed} or newer, found {found}; "
+            "install one (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME to it"
+        )
+
+
+class TooLittleMemoryError(UnavailableError):
+    """The machine cannot give a local Spark what it needs."""
+
+    def __init__(self, *, free: int, needed: int, asked: str) -> None:
+        self.free = free
+        self.needed = needed
+        super().__init__(
+            f"a local Spark with --memory {asked} needs {needed // 2**20} MiB, this machine has "
+            f"{free // 2**20} MiB free; close something, give a smaller --memory, or another --master"
+        )
+
+
+class NoDataError(UsageError):
+    """Nothing was recorded where, or when, the caller looks."""
+
+    def __init__(self, *, where: str, span: str, found: str) -> None:
+        self.where = where
+        self.span = span
+        self.found = found
+        super().__init__(
+            f"no recorded events in {where} {span}; found {found}. "
+            "Check the directory, --from and --to, and that audit.enable is on"
+        )

@@ -1,0 +1,93 @@
+"""What was true when: messages, subscriptions and connections as rows with a beginning and an end.
+
+Rules: 1. Times are ``t`` of ``source``, microseconds; an interval holds its beginning and not its end, and
+one that has not ended ends at ``FOREVER``.  2. A subscription lasts until it is replaced, ended by
+UNSUBSCRIBE, or gone with its session; a move to another node does not end it.  3. A connection lasts until
+the client disconnects or connects again: what the node it left says later does not end the new one.  4. A
+run of messages is one row per message from here on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gossamer.audit.schema as schema
+
+__all__ = ["FOREVER", "MESSAGE_KEY", "connections", "each_message", "receiver", "subscriptions"]
+
+FOREVER = 2**62
+
+MESSAGE_KEY = ("source", "message")
+"""What names a message: its origin and the origin's creation as one hash, and its number there."""
+
+
+def each_message(events: Any) -> Any:
+    """One row per message of rows that may stand for runs; adds ``source``."""
+    from pyspark.sql import functions as f
+
+    keyed = events.withColumn("source", f.xxhash64("origin", "origin_creation")).withColumn(
+        "bytes", f.floor(f.col("size") / f.col("count"))
+    )
+    last = f.col("message") + f.col("count") - 1
+    return keyed.withColumn("message", f.explode(f.sequence("message", last)))
+
+
+def receiver() -> Any:
+    """Who is to get a message once: a client, or a share group as a whole."""
+    from pyspark.sql import functions as f
+
+    group = f.concat(f.lit("$share/"), "share", f.lit("/"), "filter")
+    return f.when(f.col("share").isNotNull(), group).otherwise(f.col("client"))
+
+
+def subscriptions(events: Any) -> Any:
+    """(client, filter, share, qos, no_local, begin, end)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    kinds = [schema.SUBSCRIBED, schema.UNSUBSCRIBED]
+    keys = ["client", "filter", "share"]
+    changes = events.where(f.col("event").isin(kinds)).select(
+        *keys, "qos", f.coalesce("no_local", f.lit(False)).alias("no_local"), "event", "t", "hlc"
+    )
+    held = changes.select(*keys).distinct()
+    ended = (
+        events.where(f.col("event") == schema.ENDED)
+        .select("client", "t", "hlc")
+        .join(held, "client")
+        .select(
+            *keys,
+            f.lit(None).cast("tinyint").alias("qos"),
+            f.lit(False).alias("no_local"),
+            f.lit(schema.ENDED).alias("event"),
+            "t",
+            "hlc",
+        )
+    )
+    following = Window.partitionBy(*keys).orderBy("t", "hlc")
+    return (
+        changes.unionByName(ended)
+        .withColumn("end", f.coalesce(f.lead("t").over(following), f.lit(FOREVER)))
+        .where(f.col("event") == schema.SUBSCRIBED)
+        .select(*keys, "qos", "no_local", f.col("t").alias("begin"), "end")
+    )
+
+
+def connections(events: Any) -> Any:
+    """(client, node, persistent, begin, end)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    changes = events.where(f.col("event").isin(schema.CONNECTED, schema.DISCONNECTED)).select(
+        "client", f.col("recorder").alias("node"), "persistent", "event", "t", "hlc"
+    )
+    order = Window.partitionBy("client").orderBy("t", "hlc")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    came = f.when(f.col("event") == schema.CONNECTED, f.col("node"))
+    return (
+        changes.withColumn("at_node", f.last(came, ignorenulls=True).over(before))
+        .where((f.col("event") == schema.CONNECTED) | (f.col("node") == f.col("at_node")))
+        .withColumn("end", f.coalesce(f.lead("t").over(order), f.lit(FOREVER)))
+        .where(f.col("event") == schema.CONNECTED)
+        .select("client", "node", "persistent", f.col("t").alias("begin"), "end")
+    )
