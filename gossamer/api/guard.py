@@ -1,8 +1,10 @@
 """What is refused before a request is looked at, while the API has no log-in.
 
-Rules: 1. Only this machine may change anything; others may look, if the operator bound another address than
-loopback.  2. A browser page of somewhere else may do neither: the Host header must name this machine or be an
-address (a name that was rebound to it is not), and the Origin, when there is one, must be the Host.
+Rules: 1. Only this machine may change anything, or ask for the gossip keys: their names are made from the
+keys, so whoever has one can try guesses of the cookie against it. Others may look at the rest, if the
+operator bound another address than loopback.  2. A browser page of somewhere else may do neither: the Host
+header must name this machine or be an address (a name that was rebound to it is not), and the Origin, when
+there is one, must be the Host.
 3. Bodies are small.
 """
 
@@ -17,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["Guard"]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PRIVATE = "/api/v1/cluster/keys"
 MAX_BODY = 64 * 1024
 
 
@@ -49,11 +52,12 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).netloc != headers.get(b"host"):
             return 403, "Forbidden", "requests from pages of another origin are refused"
-        if scope["method"] not in SAFE_METHODS and not _is_loopback(scope.get("client")):
+        private = scope["method"] not in SAFE_METHODS or scope["path"].startswith(PRIVATE)
+        if private and not _is_loopback(scope.get("client")):
             return (
                 403,
                 "Forbidden",
-                "changes are accepted from this machine only; run the command on the node",
+                "changes and keys are for this machine only; run the command on the node",
             )
         length = headers.get(b"content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:

@@ -5,7 +5,8 @@ opens packets and the one in use seals, so nobody is cut off on the way.
 
 Rules: 1. A key is read from a file or standard input, never from the command line, where others see it.  2.
 It is sent to this machine's own nodes only: the API is not encrypted. ``--all`` names the nodes elsewhere,
-where the command has to be run as well.
+where the command has to be run as well.  3. With ``--all`` a step that would cut a node off is refused before
+anything is changed: using a key that one of them has not installed, removing one that one of them still uses.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import typer
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note, print_table
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError, UnavailableError, UsageError
 
 __all__ = ["app"]
 
@@ -38,6 +39,14 @@ class KeyFileError(UsageError):
         super().__init__(
             f"key file {path}: {problem}; give a file that holds the key, or - for standard input"
         )
+
+
+class NotReadyError(UnavailableError):
+    """A step of a rotation that would cut a node off; nothing was changed."""
+
+    def __init__(self, *, node: str, problem: str) -> None:
+        self.node = node
+        super().__init__(f"{node} {problem}; nothing was changed")
 
 
 @app.command("list")
@@ -74,26 +83,16 @@ def remove(name: KeyName, api: Api = DEFAULT_API, json: Json = False, everywhere
 
 
 def _run(api: str, order: dict[str, Any] | None, *, as_json: bool, everywhere: bool) -> None:
-    rows: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
     with ApiClient(api) as client:
-        if not everywhere:
-            rows.append(_ask(client, order))
+        if everywhere:
+            names, missing = _members(client)
+            if order is not None and order["action"] != "install":
+                _would_cut_off(client, names, order)
+            rows, failed = _ask_each(client, names, order)
+            missing |= failed
         else:
-            for node in client.get("/api/v1/nodes"):
-                if node["status"] == "left":
-                    continue
-                if node["link"] != "self" and not _is_here(node["address"]):
-                    missing[node["name"]] = "it is on another machine; run the command there"
-                    continue
-                try:
-                    if node["link"] == "self":
-                        rows.append(_ask(client, order))
-                    else:
-                        with client.node(node["name"]) as peer:
-                            rows.append(_ask(peer, order))
-                except GossamerError as error:
-                    missing[node["name"]] = str(error)
+            rows = [_ask(client, order)]
     if as_json:
         emit_json({"items": rows, "missing": missing} if everywhere else rows[0])
     else:
@@ -106,6 +105,51 @@ def _run(api: str, order: dict[str, Any] | None, *, as_json: bool, everywhere: b
         note(f"not on {name}: {why}")
     if missing:
         raise typer.Exit(1)
+
+
+def _members(client: ApiClient) -> tuple[dict[str, bool], dict[str, str]]:
+    """The nodes of the cluster on this machine, True for the one that is asked; and why not the others."""
+    names: dict[str, bool] = {}
+    missing: dict[str, str] = {}
+    for node in client.get("/api/v1/nodes"):
+        if node["status"] == "left":
+            continue
+        if node["link"] == "self" or _is_here(node["address"]):
+            names[node["name"]] = node["link"] == "self"
+        else:
+            missing[node["name"]] = "it is on another machine; run the command there"
+    return names, missing
+
+
+def _ask_each(
+    client: ApiClient, names: dict[str, bool], order: dict[str, Any] | None
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    rows: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    for name, asked in names.items():
+        try:
+            if asked:
+                rows.append(_ask(client, order))
+            else:
+                with client.node(name) as peer:
+                    rows.append(_ask(peer, order))
+        except GossamerError as error:
+            failed[name] = str(error)
+    return rows, failed
+
+
+def _would_cut_off(client: ApiClient, names: dict[str, bool], order: dict[str, Any]) -> None:
+    """Raises NotReadyError where the step is too early for a node, or nobody can tell."""
+    rows, silent = _ask_each(client, names, None)
+    action, key = order["action"], order["key"]
+    for row in rows:
+        if action == "use" and key not in row["keys"]:
+            raise NotReadyError(node=row["name"], problem=f"has no key {key}; install it everywhere first")
+        if action == "remove" and key == row["keys"][0]:
+            raise NotReadyError(node=row["name"], problem=f"still uses {key}; use another everywhere first")
+    for name, why in silent.items():
+        problem = f"does not say which keys it has ({why}); bring it back, or force-leave it, first"
+        raise NotReadyError(node=name, problem=problem)
 
 
 def _ask(client: ApiClient, order: dict[str, Any] | None) -> dict[str, Any]:
