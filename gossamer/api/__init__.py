@@ -5,6 +5,7 @@ from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
     ClusterNode,
+    FoldedInfo,
     HintInfo,
     KeyRequest,
     KeysInfo,
@@ -20,6 +21,7 @@ from gossamer.api.model import (
     TableInfo,
     TopicInfo,
     TopicMatch,
+    TraceEvent,
 )
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.view import NodeView
@@ -29,6 +31,7 @@ __all__ = [
     "ClientInfo",
     "ClusterInfo",
     "ClusterNode",
+    "FoldedInfo",
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
@@ -46,5 +49,6 @@ __all__ = [
     "TableInfo",
     "TopicInfo",
     "TopicMatch",
+    "TraceEvent",
     "make_app",
 ]

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from gossamer import __version__
 from gossamer.api.guard import Guard
+from gossamer.api.inside import inside
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model import (
     ClientInfo,
@@ -34,7 +35,6 @@ from gossamer.api.model import (
     NodeStatus,
     Page,
     Problem,
-    ProcessInfo,
     Readiness,
     RouteInfo,
     SubscriptionInfo,
@@ -75,6 +75,7 @@ def make_app(view: NodeView, *, hosts: frozenset[str] = frozenset()) -> FastAPI:
     )
     app.include_router(_probes(view))
     app.include_router(_reads(view), prefix="/api/v1")
+    app.include_router(inside(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
@@ -177,10 +178,6 @@ def _reads(view: NodeView) -> APIRouter:
     @router.get("/tables", tags=["node"])
     async def tables() -> tuple[TableInfo, ...]:
         return tuple(view.tables())
-
-    @router.get("/processes", tags=["node"])
-    async def processes() -> tuple[ProcessInfo, ...]:
-        return tuple(view.processes())
 
     return router
 

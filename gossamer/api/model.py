@@ -6,7 +6,6 @@ counts up, ``*_at`` is since 1970.  3. No value ever holds a secret or a payload
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar
 
@@ -19,6 +18,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterNode",
     "Done",
+    "FoldedInfo",
     "ForceLeaveRequest",
     "Health",
     "HintInfo",
@@ -39,6 +39,7 @@ __all__ = [
     "TableInfo",
     "TopicInfo",
     "TopicMatch",
+    "TraceEvent",
 ]
 
 T = TypeVar("T")
@@ -214,6 +215,17 @@ class TableInfo(Value):
     """Rows by the node that owns them."""
 
 
+class FoldedInfo(Value):
+    """Processes of one label that are counted rather than listed; sums over all of them."""
+
+    label: str
+    number: int
+    mailbox: int = 0
+    reductions: int = 0
+    restarts: int = 0
+    memory: int = 0
+
+
 class ProcessInfo(Value):
     """One process of the supervision tree, with the processes below it."""
 
@@ -233,16 +245,16 @@ class ProcessInfo(Value):
     children: tuple[ProcessInfo, ...] = ()
     more: int = 0
     """Children that are not shown because there are too many of a kind."""
+    dropped: int = 0
+    """Messages that found the mailbox full."""
+    note: str = ""
+    """What else is worth a word: whom it serves, what it waits for."""
+    folded: tuple[FoldedInfo, ...] = ()
+    """Those ``more``, summed up by label."""
 
     @classmethod
-    def of(cls, node: ProcessNode, *, fold: int = 20) -> ProcessInfo:
-        """A tree of the supervisor's; of the children with one label only the first ``fold`` are kept."""
-        shown: list[ProcessNode] = []
-        seen: Counter[str] = Counter()
-        for child in node.children:
-            seen[child.label] += 1
-            if seen[child.label] <= fold:
-                shown.append(child)
+    def of(cls, node: ProcessNode) -> ProcessInfo:
+        """A tree of the supervisor's."""
         return cls(
             pid=str(node.pid),
             name=node.name,
@@ -254,9 +266,38 @@ class ProcessInfo(Value):
             reductions=node.reductions,
             memory=node.memory,
             links=node.links,
-            children=tuple(cls.of(child, fold=fold) for child in shown),
-            more=len(node.children) - len(shown),
+            children=tuple(map(cls.of, node.children)),
+            more=sum(kind.number for kind in node.folded),
+            dropped=node.dropped,
+            note=node.note,
+            folded=tuple(
+                FoldedInfo(
+                    label=kind.label,
+                    number=kind.number,
+                    mailbox=kind.mailbox,
+                    reductions=kind.reductions,
+                    restarts=kind.restarts,
+                    memory=kind.memory,
+                )
+                for kind in node.folded
+            ),
         )
+
+
+class TraceEvent(Value):
+    """One line of a trace: something that a process took in or sent out."""
+
+    at: float
+    event: str
+    """tracing (the first line), call, cast, receive, send, answer, failure, reply, exit, down, link, unlink,
+    monitor, demonitor, spawn, dropped; lost (lines that came too fast), end (of the process, with the
+    reason), over (of the trace).
+    """
+    way: Literal["in", "out", ""]
+    peer: str
+    """From whom or to whom, where that is known."""
+    text: str
+    """What it was, shortened, without secrets."""
 
 
 class Health(Value):

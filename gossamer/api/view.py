@@ -1,13 +1,14 @@
 """The narrow view of a node that the API works on; the node implements it, tests fake it.
 
-Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer.
+Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer;
+but for the processes, which are too many for one turn of the loop.
 2. What can be long is an iterable that is walked within one turn of the loop.  3. Orders are awaited, and
 raise an error of the one tree when they cannot be carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Protocol
 
 from gossamer.api.model import (
@@ -27,6 +28,7 @@ from gossamer.api.model import (
     TopicMatch,
 )
 from gossamer.config import Endpoint
+from gossamer.supervisor import TraceLine
 
 __all__ = ["NodeView"]
 
@@ -68,8 +70,17 @@ class NodeView(Protocol):
     def tables(self) -> Sequence[TableInfo]:
         """The tables this node holds."""
 
-    def processes(self) -> Sequence[ProcessInfo]:
-        """The roots of the supervision tree."""
+    async def processes(self, *, fold: int = 20, root: str | None = None) -> Sequence[ProcessInfo]:
+        """The roots of the supervision tree, or ``root``; of a parent's children with one label ``fold``.
+
+        Raises UsageError if ``root`` is nobody.
+        """
+
+    def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
+        """What a process takes in and sends out; None now and then where nothing happens.
+
+        Raises UsageError if ``pid`` is nobody, UnavailableError with the first line if too many are traced.
+        """
 
     def metrics(self) -> Iterable[Metric]:
         """Every number there is."""

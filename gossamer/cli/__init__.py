@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gossamer import __version__
-from gossamer.cli import cluster, configuration, look
+from gossamer.cli import cluster, configuration, inside, look
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
@@ -36,6 +36,7 @@ app.command()(passwd)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(configuration.app, name="config")
 look.register(app)
+inside.register(app)
 
 
 def _print_version(wanted: bool) -> None:

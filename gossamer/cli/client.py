@@ -6,6 +6,7 @@ with the node's own words.  3. Asking all nodes gives what there is and names wh
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -42,6 +43,15 @@ class NotNowError(UnavailableError):
 
 class BadAnswerError(TransportError):
     """What answers is not a gossamer node, or not a healthy one."""
+
+
+class BrokeOffError(TransportError):
+    """A node stopped in the middle of an answer."""
+
+    def __init__(self, *, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"the node at {url} broke off: {reason}; see its log, and `gossamer nodes`")
 
 
 class UnknownNodeError(UsageError):
@@ -110,6 +120,26 @@ class ApiClient:
                 return
             wanted["after"] = page["next"]
 
+    def stream(
+        self, path: str, params: Mapping[str, str | float], *, patience: float
+    ) -> Iterator[dict[str, Any]]:
+        """The lines of an answer as they come, ``patience`` seconds between two at most, empty ones too."""
+        begun = False
+        try:
+            timeout = httpx.Timeout(self._timeout, read=patience)
+            with self._http.stream("GET", path, params=dict(params), timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._decoded(answer)
+                begun = True
+                for line in answer.iter_lines():
+                    if line:
+                        yield json.loads(line)
+        except httpx.TransportError as error:
+            if begun:
+                raise BrokeOffError(url=self.url, reason=_reason(error)) from error
+            raise NodeUnreachableError(url=self.url, reason=_reason(error)) from error
+
     def node(self, name: str) -> ApiClient:
         """The API of the node called ``name``, as this node knows it."""
         nodes = self.get("/api/v1/nodes")
@@ -153,6 +183,9 @@ class ApiClient:
             answer = self._http.request(method, path, **options)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise NodeUnreachableError(url=self.url, reason=_reason(error)) from error
+        return self._decoded(answer)
+
+    def _decoded(self, answer: httpx.Response) -> Any:
         try:
             body = answer.json()
         except ValueError:

@@ -1,4 +1,4 @@
-"""Commands that look: nodes, routes, topics, subscriptions, clients, tables, ps.
+"""Commands that look: nodes, routes, topics, subscriptions, clients, tables.
 
 Rules: 1. What is replicated is asked of one node; what each node keeps for itself (clients, subscriptions) is
 asked of all, and who does not answer is named.  2. ``--json`` prints ``{"items": […]}`` with the API's keys.
@@ -11,14 +11,12 @@ from itertools import islice
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
-from rich.tree import Tree
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import Api, Json, Limit, OnNode
-from gossamer.cli.output import ago, emit_json, note, ports_text, print_lines, print_table
-from gossamer.config import format_duration, format_size
+from gossamer.cli.output import ago, emit_json, note, ports_text, print_table
+from gossamer.config import format_duration
 
 __all__ = ["register"]
 
@@ -27,7 +25,7 @@ Items = Iterable[dict[str, Any]]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (nodes, routes, topics, subscriptions, clients, tables, ps):
+    for command in (nodes, routes, topics, subscriptions, clients, tables):
         app.command()(command)
 
 
@@ -191,38 +189,6 @@ def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> N
         ),
         empty="no tables",
     )
-
-
-def ps(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
-    """Draw a node's supervision tree: processes, their state, how often they were restarted."""
-    with _ask(api, node) as client:
-        items = client.get("/api/v1/processes")
-        name = client.get("/health")["name"]
-    if json:
-        emit_json({"node": name, "items": items})
-        return
-    root = Tree(Text(name, style="bold"), guide_style="dim")
-    for item in items:
-        _grow(root, item)
-    print_lines(root)
-
-
-def _grow(tree: Tree, item: Mapping[str, Any]) -> None:
-    line = Text(item["name"] or item["label"], style="bold" if item["type"] == "supervisor" else "")
-    if item["name"]:
-        line.append(f" {item['label']}", style="dim")
-    line.append(f" {item['pid']}", style="dim")
-    line.append(f" {item['status']}", style="dim")
-    line.append(f" restarts={item['restarts']}", style="yellow" if item["restarts"] else "dim")
-    if item["mailbox"]:
-        line.append(f" mailbox={item['mailbox']}")
-    line.append(f" reductions={item['reductions']}", style="dim")
-    line.append(f" memory={format_size(item['memory'])}", style="dim")
-    branch = tree.add(line)
-    for child in item["children"]:
-        _grow(branch, child)
-    if item["more"]:
-        branch.add(Text(f"… and {item['more']} more", style="dim"))
 
 
 def _ask(api: str, node: str | None) -> ApiClient:

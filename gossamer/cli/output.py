@@ -16,7 +16,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["ago", "emit_json", "note", "ports_text", "print_error", "print_lines", "print_table"]
+__all__ = [
+    "ago",
+    "emit_json",
+    "note",
+    "ports_text",
+    "print_error",
+    "print_lines",
+    "print_table",
+    "print_tree",
+    "printable",
+    "size_text",
+]
 
 _UNLIMITED = 10_000
 
@@ -38,11 +49,41 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         table.add_column(column, no_wrap=not sys.stdout.isatty(), overflow="fold")
     for row in rows:
         # Names and topics come from clients: Text keeps what looks like markup as it is.
-        table.add_row(*(Text(_printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     if table.row_count == 0:
         note(empty)
         return
     _console().print(table)
+
+
+def print_tree(title: str, columns: Sequence[str], rows: Iterable[tuple[Sequence[str], Text]]) -> None:
+    """Cells in line, numbers to the right, and behind them a line of a tree, as long as it is."""
+    table = list(rows)
+    cells = [[*columns[:-1]], *(list(row) for row, _ in table)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(columns) - 1)]
+    numbers = [at for at in range(len(widths)) if all(_is_number(row[at]) for row in cells[1:])]
+    console = _console()
+    console.print(Text(title, style="bold"))
+    for at, row in enumerate(cells):
+        padded = (
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        line = Text("  ".join(padded) + "  ", style="" if at else "bold")
+        line.append_text(table[at - 1][1] if at else Text(columns[-1]))
+        console.print(line, soft_wrap=True)
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0].isdecimal()
+
+
+def size_text(size: int) -> str:
+    """``3.6 KiB``."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} B"
 
 
 def print_lines(renderable: object) -> None:
@@ -52,7 +93,7 @@ def print_lines(renderable: object) -> None:
 
 def note(text: str) -> None:
     """A remark for people, on standard error."""
-    _console(stderr=True).print(Text(_printable(text)), style="dim")
+    _console(stderr=True).print(Text(printable(text)), style="dim")
 
 
 def print_error(text: str, *, as_json: bool) -> None:
@@ -61,11 +102,12 @@ def print_error(text: str, *, as_json: bool) -> None:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
         return
     message = Text("error: ", style="bold red")
-    message.append(_printable(text), style="default not bold")
+    message.append(printable(text), style="default not bold")
     _console(stderr=True).print(message, soft_wrap=True)
 
 
-def _printable(cell: object) -> str:
+def printable(cell: object) -> str:
+    """``cell`` as text that does nothing to a terminal."""
     # A topic may hold terminal escapes; they are shown, not obeyed.
     return "".join(
         character if character.isprintable() or character == "\n" else repr(character)[1:-1]

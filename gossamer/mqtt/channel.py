@@ -367,6 +367,9 @@ class Channel(Port, asyncio.Protocol):
 
     # As a process.
 
+    def note(self) -> str:
+        return f"{self.client_id or 'not let in yet'} from {self.peer}"
+
     def handle_message(self, message: object) -> None:
         """A channel takes no messages but ``"kick"``."""
         if message == "kick":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer import __version__
@@ -32,6 +32,7 @@ from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.node.metrics import metrics_of
 from gossamer.routes import matches
+from gossamer.supervisor import TraceLine, follow, locate
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
@@ -45,6 +46,8 @@ GOSSIP_TIMEOUT = 15.0
 HINTS_FOR = 600.0
 """Seconds a partition hint is shown."""
 SHORTEST_KEY = 16
+TRACE_PULSE = 5.0
+"""Seconds after which a trace without events gives a sign of life."""
 
 StatusWord = Literal["online", "suspect", "offline", "left"]
 _VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
@@ -70,6 +73,7 @@ class View:
             self._ask_gossip,
             node.members,
             singleton=node.config.cluster.discovery.strategy == "singleton",
+            aloof=node.aloof,
         )
 
     @property
@@ -247,9 +251,23 @@ class View:
             )
         return infos
 
-    def processes(self) -> Sequence[ProcessInfo]:
-        """The supervision tree."""
-        return [ProcessInfo.of(root) for root in self._node.runtime.tree()]
+    async def processes(self, *, fold: int = 20, root: str | None = None) -> Sequence[ProcessInfo]:
+        """The supervision tree, or what is below one process."""
+        runtime = self._node.runtime
+        pid = None if root is None else locate(runtime, root)
+        return [ProcessInfo.of(node) for node in await runtime.tree(fold=fold, root=pid)]
+
+    def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
+        """What a process takes in and sends out, as it happens."""
+        runtime = self._node.runtime
+        return follow(
+            runtime,
+            locate(runtime, pid),
+            now=self._node.clock.wall,
+            seconds=seconds,
+            limit=limit,
+            pulse=TRACE_PULSE,
+        )
 
     def metrics(self) -> Iterable[Metric]:
         """Every number of this node."""

@@ -87,7 +87,7 @@ from gossamer.supervisor.system import (
     trace,
 )
 from gossamer.supervisor.tracing import TraceLine, follow
-from gossamer.supervisor.tree import ProcessNode
+from gossamer.supervisor.tree import Folded, ProcessNode, locate
 from gossamer.supervisor.values import (
     Cast,
     Crash,
@@ -133,6 +133,7 @@ __all__ = [
     "EventTimeout",
     "Exit",
     "ExitProcess",
+    "Folded",
     "GenServer",
     "Ignore",
     "Info",
@@ -181,6 +182,7 @@ __all__ = [
     "guarded",
     "is_clean",
     "link",
+    "locate",
     "monitor",
     "receive",
     "register",

@@ -136,6 +136,10 @@ class Entry:
         """What it is doing, in a word."""
         return "open"
 
+    def note(self) -> str:
+        """What else ``gossamer ps`` shows: whom it serves, what it waits for."""
+        return ""
+
     # Ties.
 
     def link(self, pid: Pid) -> None:

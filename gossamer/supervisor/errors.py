@@ -116,13 +116,18 @@ class NameTaken(UsageError):
 class NoSuchProcess(UsageError):
     """Who is to be looked at is not there."""
 
-    def __init__(self, destination: object, node: str) -> None:
+    def __init__(self, destination: object, node: str, *, elsewhere: str | None = None) -> None:
         self.destination = destination
         self.node = node
-        super().__init__(
-            f"no process {destination!s} on {node}: it may have ended, and a restarted one has a new pid; "
-            "`gossamer ps` lists those that live"
-        )
+        self.elsewhere = elsewhere
+        what = f"no process {destination!s} on {node}: "
+        if elsewhere is None:
+            what += (
+                "it may have ended, and a restarted one has a new pid; `gossamer ps` lists those that live"
+            )
+        else:
+            what += f"its node is {elsewhere}; ask that one, with `--node {elsewhere}`"
+        super().__init__(what)
 
 
 class CallingSelf(UsageError):

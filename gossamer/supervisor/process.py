@@ -170,6 +170,10 @@ class Process(Entry):
             return "calling"
         return "waiting" if self.waiter is not None else "running"
 
+    def note(self) -> str:
+        target = self.waiting_on
+        return "" if target is None else f"waits for {target.name or target.label} {target.pid}"
+
     async def receive(self, timeout: float | None = None, match: Callable[[Any], bool] | None = None) -> Any:
         """The next message, or the first that ``match`` wants, in order of arrival.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal
 
-from gossamer.supervisor.entry import Entry, current
+from gossamer.supervisor.entry import Entry, Sent, current
 from gossamer.supervisor.errors import BadChildSpec, NameTaken, NotInProcess
 from gossamer.supervisor.values import Pid
 
@@ -24,7 +24,7 @@ class Registry:
             raise BadChildSpec("Registry", "keys", keys, "'unique' or 'duplicate'")
         self._unique = keys == "unique"
         self._rows: dict[Hashable, dict[Entry, object]] = {}
-        self._keys: dict[Entry, dict[Hashable, None]] = {}
+        self._keys: dict[Pid, dict[Hashable, None]] = {}
 
     def register(self, key: Hashable, value: object = None) -> None:
         """Put the running process under ``key``; again for the same key replaces the value.
@@ -39,16 +39,16 @@ class Registry:
         if self._unique and row and entry not in row:
             raise NameTaken(str(key), next(iter(row)).pid)
         row[entry] = value
-        held = self._keys.get(entry)
+        held = self._keys.get(entry.pid)
         if held is None:
-            held = self._keys[entry] = {}
+            held = self._keys[entry.pid] = {}
             entry.on_release(self._forget)
         held[key] = None
 
     def unregister(self, key: Hashable) -> bool:
         """Take the running process away from ``key``; False when it was not there."""
         entry = current.get(None)
-        held = None if entry is None else self._keys.get(entry)
+        held = None if entry is None else self._keys.get(entry.pid)
         if entry is None or held is None or key not in held:
             return False
         del held[key]
@@ -66,17 +66,20 @@ class Registry:
 
     def keys(self, pid: Pid) -> list[Hashable]:
         """The keys that a process holds."""
-        return next((list(held) for entry, held in self._keys.items() if entry.pid == pid), [])
+        return list(self._keys.get(pid, ()))
 
     def dispatch(self, key: Hashable, message: object) -> int:
         """Send ``message`` to every process under ``key``, in order of registration; how many got it."""
+        me = current.get(None)
+        if me is not None and me.tracer is not None:
+            me.tracer("send", Sent(f"registry {key}", message))
         return sum(entry.deliver(message) for entry in list(self._rows.get(key, ())))
 
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
 
     def _forget(self, entry: Entry) -> None:
-        for key in self._keys.pop(entry, {}):
+        for key in self._keys.pop(entry.pid, {}):
             self._drop(entry, key)
 
     def _drop(self, entry: Entry, key: Hashable) -> None:

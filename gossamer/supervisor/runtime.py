@@ -254,11 +254,14 @@ class Runtime:
         """All local processes, oldest first."""
         return list(self.table)
 
-    def tree(self) -> list[ProcessNode]:
-        """The processes as trees, oldest root first: what ``gossamer ps`` draws."""
+    async def tree(self, *, fold: int = 20, root: Pid | None = None) -> list[ProcessNode]:
+        """The processes as trees, oldest root first, or that of ``root``: what ``gossamer ps`` draws.
+
+        Of the children with one label the first ``fold`` are listed, the others summed up.
+        """
         from gossamer.supervisor.tree import forest
 
-        return forest(self)
+        return await forest(self, fold=fold, root=root)
 
     # Messages.
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -132,7 +132,7 @@ async def follow(
     seconds: float | None = None,
     limit: int | None = None,
     pulse: float | None = None,
-) -> AsyncIterator[TraceLine | None]:
+) -> AsyncGenerator[TraceLine | None, None]:
     """Lines of what a local process does, until it ends, ``seconds`` are over or ``limit`` lines came.
 
     The first line, ``tracing``, comes at once, the last is ``end`` or ``over``. None comes where nothing

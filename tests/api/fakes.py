@@ -1,11 +1,13 @@
 """A node that is not there: answers the API from what a test puts into it."""
 
+import asyncio
 from collections.abc import Sequence
 
 from gossamer.api import (
     ClientInfo,
     ClusterInfo,
     ClusterNode,
+    FoldedInfo,
     HintInfo,
     KeyRequest,
     KeysInfo,
@@ -23,6 +25,7 @@ from gossamer.api import (
 )
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
+from gossamer.supervisor import NoSuchProcess, TraceLine
 
 
 def member(number: int, status: str = "online", api_port: int = 8091) -> MemberInfo:
@@ -48,6 +51,9 @@ class FakeView:
     ) -> None:
         self.name = name
         self.ready = True
+        self.busy = self.hangs = False
+        self.traces_over = 0
+        self.trace_over = asyncio.Event()
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)
@@ -133,7 +139,9 @@ class FakeView:
             )
         ]
 
-    def processes(self):
+    async def processes(self, *, fold=20, root=None):
+        if root not in (None, "<n.1>"):
+            raise NoSuchProcess(root, self.name)
         leaf = ProcessInfo(
             pid="<n.3>", label="GossipServer", type="worker", status="waiting", name="gossip", restarts=2
         )
@@ -145,8 +153,29 @@ class FakeView:
             name="node",
             children=(leaf,),
             more=980,
+            folded=(
+                FoldedInfo(label="mqtt_channel", number=979, memory=979 * 600),
+                FoldedInfo(label="pool", number=1, restarts=2, mailbox=5),
+            ),
         )
         return [root]
+
+    async def trace(self, pid, *, seconds, limit):
+        if pid not in ("gossip", "<n.3>"):
+            raise NoSuchProcess(pid, self.name)
+        try:
+            yield TraceLine(1.0, "tracing", "", "<n.3>", "GossipServer")
+            yield None
+            for number in range(limit if self.busy else 0):
+                yield TraceLine(2.0, "cast", "in", "", f"Join(number={number})")
+                await asyncio.sleep(0)
+            yield TraceLine(3.5, "call", "out", "<n.4>", "'\x1b[31m'")
+            if self.hangs:
+                await asyncio.sleep(seconds)
+            yield TraceLine(4.0, "end", "", "", "shutdown")
+        finally:
+            self.traces_over += 1
+            self.trace_over.set()
 
     def metrics(self):
         yield Metric(

@@ -1,5 +1,7 @@
 """The API over a node that is faked."""
 
+import json
+
 import httpx
 import pytest
 
@@ -182,3 +184,37 @@ class TestGuard:
         answer = await client.post("/api/v1/cluster/join", content=b"x" * 70_000)
         assert answer.status_code == 413
         assert view.orders == []
+
+
+async def test_processes_can_be_asked_below_one(client):
+    assert (await client.get("/api/v1/processes", params={"root": "<n.1>", "fold": 3})).status_code == 200
+    refused = await client.get("/api/v1/processes", params={"root": "nobody"})
+    assert refused.status_code == 400
+    assert "no process nobody" in refused.json()["detail"]
+
+
+async def test_a_trace_streams_one_event_a_line(client, view):
+    answer = await client.get("/api/v1/trace", params={"pid": "gossip"})
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    first, idle, *rest = answer.text.splitlines()
+    assert json.loads(first) == {
+        "at": 1.0,
+        "event": "tracing",
+        "way": "",
+        "peer": "<n.3>",
+        "text": "GossipServer",
+    }
+    assert idle == ""
+    assert [json.loads(line)["event"] for line in rest] == ["call", "end"]
+    assert view.traces_over == 1
+
+
+async def test_a_trace_of_nobody_is_a_problem_and_no_stream(client):
+    answer = await client.get("/api/v1/trace", params={"pid": "nobody"})
+    assert answer.status_code == 400
+    assert "gossamer ps" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"limit": 0}, {"seconds": 1e9}, {"pid": "x" * 999}])
+async def test_a_trace_without_bounds_is_refused(client, wrong):
+    assert (await client.get("/api/v1/trace", params={"pid": "gossip", **wrong})).status_code == 422

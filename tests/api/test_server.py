@@ -62,8 +62,9 @@ async def test_a_tree_with_many_of_a_kind_is_folded(runtime):
     runtime.spawn(parent, label="Listener")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    (root,) = (ProcessInfo.of(node, fold=5) for node in runtime.tree())
+    (root,) = map(ProcessInfo.of, await runtime.tree(fold=5))
     assert (root.label, len(root.children), root.more) == ("Listener", 5, 25)
+    assert [(kind.label, kind.number) for kind in root.folded] == [("Channel", 25)]
 
 
 async def test_killed_it_comes_back_on_the_same_port(runtime):
@@ -82,3 +83,17 @@ async def test_killed_it_comes_back_on_the_same_port(runtime):
             # Answered after the restart, which the supervisor began with the exit of its child.
             await runtime.run(Supervisor.which_children, supervisor)
         assert (await get(url)).status_code == 200
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_reader_who_goes_away_ends_the_trace(runtime, busy):
+    view = FakeView()
+    view.hangs, view.busy = True, busy
+    pid = await runtime.start(ApiServer, view, config=ApiConfig(port=0), network=SystemNetwork())
+    host, port = await runtime.call(pid, "address")
+    url = f"http://{host}:{port}/api/v1/trace?pid=gossip&limit=100000"
+    async with httpx.AsyncClient() as client, client.stream("GET", url) as answer:
+        assert "tracing" in await anext(answer.aiter_lines())
+        assert view.traces_over == 0
+    async with asyncio.timeout(20):
+        await view.trace_over.wait()

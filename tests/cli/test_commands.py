@@ -1,5 +1,6 @@
 """What each command prints and how it ends."""
 
+import json
 import socket
 
 import pytest
@@ -107,12 +108,61 @@ def test_tables(ask):
 
 def test_ps_draws_the_tree_with_restart_counts(ask):
     lines = ask("ps").out.splitlines()
-    assert lines[0] == "node1@127.0.0.1"
-    assert "node Supervisor" in lines[1]
-    assert "gossip GossipServer" in lines[2]
-    assert "restarts=2" in lines[2]
-    assert "980 more" in lines[3]
+    assert lines[0] == "node1@127.0.0.1: 982 processes, 573.6 KiB"
+    assert lines[1].split() == ["PID", "STATE", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY", "PROCESS"]
+    assert lines[2].split() == ["1", "waiting", "0", "0", "0", "0", "B", "node", "Supervisor"]
+    assert lines[3].split() == ["3", "waiting", "0", "0", "2", "0", "B", "├──", "gossip", "GossipServer"]
+    assert lines[4].split() == ["0", "0", "0", "573.6", "KiB", "├──", "…", "979", "more", "mqtt_channel"]
+    assert lines[5].split() == ["5", "0", "2", "0", "B", "└──", "…", "1", "more", "pool"]
+    starts = ("PROCESS", "node Supervisor", "├──", "├──", "└──")
+    assert len({line.index(start) for line, start in zip(lines[1:], starts, strict=True)}) == 1
     assert ask("ps", "--json").json["items"][0]["children"][0]["restarts"] == 2
+
+
+def test_ps_of_nobody_is_refused(ask):
+    assert ask("ps", "<n.1>").code == 0
+    refused = ask("ps", "77")
+    assert refused.code == ExitCode.REFUSED
+    assert "no process 77 on node1@127.0.0.1" in refused.err
+
+
+def test_trace_prints_what_happens_until_the_end(ask):
+    lines = ask("trace", "gossip").out.splitlines()
+    assert [line.split()[1:] for line in lines] == [
+        ["tracing", "<n.3>", "GossipServer"],
+        ["->", "call", "<n.4>", r"'\x1b[31m'"],
+        ["end", "shutdown"],
+    ]
+
+
+def test_trace_prints_json_lines(ask):
+    lines = [json.loads(line) for line in ask("trace", "gossip", "--json").out.splitlines()]
+    assert [line["event"] for line in lines] == ["tracing", "call", "end"]
+    assert lines[1]["way"] == "out"
+
+
+def test_trace_of_nobody_is_refused(ask):
+    refused = ask("trace", "nobody")
+    assert (refused.code, refused.out) == (ExitCode.REFUSED, "")
+    assert "gossamer ps" in refused.err
+
+
+def test_a_process_is_asked_of_the_node_that_its_pid_names(ask, served):
+    port = int(served.url.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = free.getsockname()[1]
+    served.view.known = [
+        row.model_copy(update={"ports": {"api": port if index == 0 else nobody}})
+        for index, row in enumerate(served.view.known)
+    ]
+    # Here: the node itself says that there is no such process.
+    assert "no process node1@127.0.0.1.3 on" in ask("trace", "node1@127.0.0.1.3").err
+    lost = ask("trace", "<node2@127.0.0.1.3>")
+    assert lost.code == ExitCode.UNREACHABLE
+    assert "is a process of node2@127.0.0.1, whose API cannot be asked from here" in lost.err
+    unknown = ask("trace", "<node9@127.0.0.1.3>")
+    assert unknown.code == ExitCode.REFUSED
+    assert "expected one of node1@127.0.0.1" in unknown.err
 
 
 def test_cluster_status(ask):

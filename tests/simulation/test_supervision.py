@@ -9,7 +9,7 @@ from gossamer.testing import seeds
 from .flows import Flow, doubled, reaches
 
 
-def processes(node):
+async def processes(node):
     """Every process below the root as (path of labels, pid), parents first."""
 
     def walk(branch, path):
@@ -18,8 +18,7 @@ def processes(node):
             yield here, child.pid
             yield from walk(child, here)
 
-    for root in node.runtime.tree():
-        yield from walk(root, ())
+    return [found for root in await node.runtime.tree() for found in walk(root, ())]
 
 
 async def whole_again(cluster):
@@ -37,12 +36,12 @@ async def test_any_process_of_a_node_may_be_killed(sim, cluster):
     await listener.subscribe("steady/#", qos=1)
     flow = Flow(await cluster.client(2), "steady/1", pause=0.1).start()
     node = cluster.nodes[1]
-    paths = [path for path, _ in processes(node)]
+    paths = [path for path, _ in await processes(node)]
     assert len(paths) > 10
     killed = set()
     for path in paths:
         # Their pids change with every restart.
-        pid = dict(processes(node)).get(path)
+        pid = dict(await processes(node)).get(path)
         if pid is None:
             continue
         node.runtime.exit(pid, "kill")
@@ -68,7 +67,7 @@ async def test_clients_outlive_what_is_not_theirs(sim, cluster):
     await client.subscribe("mine/#", qos=1)
     node = cluster.nodes[1]
     for name in ("gossip", "routes", "membership", "discovery", "distribution"):
-        pid = dict(processes(node))[(name,)]
+        pid = dict(await processes(node))[(name,)]
         node.runtime.exit(pid, "kill")
         await asyncio.sleep(sim.rng(name).uniform(0, 3))
         await cluster.settled(timeout=60)

@@ -828,7 +828,7 @@ async def test_the_tree_shows_who_started_whom(rt):
     pid = spawn(parent, label="parent")
     await settle()
     send("kid", "one")
-    (me,) = [node for node in rt.tree() if node.pid == self_pid()]
+    (me,) = [node for node in await rt.tree() if node.pid == self_pid()]
     (node,) = me.children
     assert (node.pid, node.label, node.type) == (pid, "parent", "process")
     (child,) = node.children

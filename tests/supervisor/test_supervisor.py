@@ -710,7 +710,7 @@ async def test_restart_counts_show_in_the_tree(rt):
     sup = await Supervisor.start_link([probe("a", [])], intensity=5)
     await crash("a", "kill")
     await crash("a", "kill")
-    (me,) = [node for node in rt.tree() if node.pid == self_pid()]
+    (me,) = [node for node in await rt.tree() if node.pid == self_pid()]
     (node,) = me.children
     assert (node.pid, node.type) == (sup, "supervisor")
     assert [(child.name, child.restarts) for child in node.children] == [("a", 2)]

@@ -1,0 +1,90 @@
+"""What the API shows of a node's inside: its processes, and what one of them does as it happens.
+
+A trace is a stream of JSON, one line an event (``application/x-ndjson``), until the process ends, its time
+or its number of lines is over, or the reader goes away. An empty line now and then says that the node
+lives, and finds out whether the reader does.
+
+Rules: 1. A trace is bounded in time, in lines, and in what waits for a slow reader.  2. However the request
+ends, the tap comes off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gossamer.api.model import Problem, ProcessInfo, TraceEvent
+from gossamer.api.view import NodeView
+from gossamer.supervisor import TraceLine
+
+__all__ = ["inside"]
+
+LONGEST = 3600.0
+MOST = 100_000
+NDJSON = "application/x-ndjson"
+
+Who = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=300,
+        description="`<node.31>`, `node.31`, `31` on this node, or a registered name.",
+    ),
+]
+Seconds = Annotated[float, Query(gt=0, le=LONGEST, description="How long at most.")]
+Lines = Annotated[int, Query(ge=1, le=MOST, description="How many events at most.")]
+Fold = Annotated[int, Query(ge=0, le=5000, description="How many children of one label to list.")]
+
+
+def inside(view: NodeView) -> APIRouter:
+    """``/processes`` and ``/trace``."""
+    router = APIRouter(tags=["node"])
+
+    @router.get("/processes")
+    async def processes(fold: Fold = 20, root: Who | None = None) -> tuple[ProcessInfo, ...]:
+        """The supervision tree; children of one label beyond ``fold`` are summed up."""
+        return tuple(await view.processes(fold=fold, root=root))
+
+    @router.get(
+        "/trace",
+        response_class=StreamingResponse,
+        responses={200: {"model": TraceEvent, "content": {NDJSON: {}}}, 400: {"model": Problem}},
+    )
+    async def trace(pid: Who, seconds: Seconds = 300.0, limit: Lines = 1000) -> StreamingResponse:
+        """What a process takes in and sends out, one JSON object a line."""
+        lines = view.trace(pid, seconds=seconds, limit=limit)
+        # The first line is awaited here: what cannot be traced is a problem, not a broken stream.
+        return _Stream(await anext(lines), lines)
+
+    return router
+
+
+class _Stream(StreamingResponse):
+    """Closes what it streams when it ends, also in the middle of writing, or before the first byte."""
+
+    def __init__(self, first: TraceLine | None, lines: AsyncGenerator[TraceLine | None, None]) -> None:
+        super().__init__(_text(first, lines), media_type=NDJSON)
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._lines.aclose()
+
+
+async def _text(first: TraceLine | None, lines: AsyncIterator[TraceLine | None]) -> AsyncIterator[str]:
+    yield _json(first)
+    async for line in lines:
+        yield _json(line)
+
+
+def _json(line: TraceLine | None) -> str:
+    if line is None:
+        return "\n"
+    event = TraceEvent.model_validate(line, from_attributes=True)
+    return event.model_dump_json() + "\n"
