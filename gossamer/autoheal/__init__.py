@@ -1,37 +1,45 @@
 """Partitions: seen, told, healed without dropping a client; and members that stay away, removed."""
 
+from gossamer.autoheal.discards import Discards, UnknownTableError, register_merge
 from gossamer.autoheal.machine import Healer
-from gossamer.autoheal.server import (
-    AUTOHEAL,
-    Autoheal,
-    Cleaned,
-    HealStatus,
-    Partition,
-    SetAutoclean,
-    Subscribe,
-)
+from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
+from gossamer.autoheal.requests import DryRun, Replay, SetAutoclean, SetAutoheal, Subscribe
+from gossamer.autoheal.server import AUTOHEAL, Autoheal
 from gossamer.autoheal.splitview import SplitView, build_split_view
+from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, Partition
 from gossamer.autoheal.storage import FileStorage, MemoryStorage, Saved, Storage
-from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, NodeView
+from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, NodeView, Restart, SortedOut
 
 __all__ = [
     "AUTOHEAL",
+    "Alarm",
     "Autoheal",
     "Cleaned",
+    "Discards",
+    "DryRun",
     "Episode",
     "FileStorage",
     "HealPlan",
     "HealStatus",
     "Healer",
     "Inconsistent",
+    "Kept",
     "Mark",
     "MemoryStorage",
     "NodeView",
+    "NotInQuarantineError",
     "Partition",
+    "Quarantine",
+    "Replay",
+    "Restart",
     "Saved",
     "SetAutoclean",
+    "SetAutoheal",
+    "SortedOut",
     "SplitView",
     "Storage",
     "Subscribe",
+    "UnknownTableError",
     "build_split_view",
+    "register_merge",
 ]

@@ -1,4 +1,5 @@
-"""The coordinator: has the minority reload, one node after another, and tells everybody when it is done.
+"""The coordinator: has the minority reload, one node after another, sorts out the rows that both sides wrote,
+and tells everybody when it is done.
 
 Rules: 1. What it is at stands on disc before anybody hears of it, so that its next life goes on.  2. A node
 that has restarted since the plan was made has reloaded.  3. A node that stays away is skipped after a bounded
@@ -9,18 +10,26 @@ answered or its receiver is gone.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gossamer.autoheal.cluster import Cluster, Tell
-from gossamer.autoheal.values import Episode, Healed, HealPlan, Progress, Reload
+from gossamer.autoheal.values import Episode, Healed, HealPlan, Progress, Reload, SortedOut
 
-__all__ = ["Coordinator", "Work", "settled_marks"]
+__all__ = ["Coordinator", "SortOut", "Work", "settled_marks"]
 
 REPEAT = 2.0
 AWAY = 30.0
 """Seconds after which a node that does not answer is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortOut:
+    """Decide, here, about the rows that both sides wrote; then call ``sorted_out``."""
+
+    plan: HealPlan
 
 
 class Work(Struct, frozen=True):
@@ -30,6 +39,7 @@ class Work(Struct, frozen=True):
     reloaded: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    rows: SortedOut | None = None
     episode: Episode | None = None
 
 
@@ -71,7 +81,13 @@ class Coordinator:
         if work is not None and work.plan.id == plan and source not in work.told:
             self._set(replace(work, told=(*work.told, source)))
 
-    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell]:
+    def sorted_out(self, plan: str, rows: SortedOut) -> None:
+        """:class:`SortOut` is done."""
+        work = self.work
+        if work is not None and work.plan.id == plan and work.rows is None:
+            self._set(replace(work, rows=rows))
+
+    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell | SortOut]:
         """Time passed, or something happened."""
         work = self.work
         if work is None:
@@ -79,10 +95,12 @@ class Coordinator:
         if work.episode is None:
             tells, work = self._reload(work, cluster, now)
             if self._todo(work):
-                return tells
-            work = replace(work, episode=_episode(work, wall))
+                return [*tells]
+            if work.rows is None:
+                return [SortOut(work.plan)]
+            work = replace(work, episode=_episode(work, work.rows, wall))
             self._set(work)
-        return self._tell(work, cluster, now)
+        return [*self._tell(work, cluster, now)]
 
     def _todo(self, work: Work) -> list[str]:
         return [name for name in work.plan.victims if name not in (*work.reloaded, *work.skipped)]
@@ -98,7 +116,7 @@ class Coordinator:
                 work = replace(work, skipped=(*work.skipped, name))
             elif peer is not None and now >= self._repeat_at:
                 self._repeat_at = now + REPEAT
-                return [Tell(name, Reload(self.node, work.plan.id))], work
+                return [Tell(name, Reload(self.node, work.plan.id, work.plan.restart))], work
             else:
                 return [], work
             self._set(work)
@@ -108,7 +126,7 @@ class Coordinator:
         assert work.episode is not None  # noqa: S101 - made just before
         if self._telling is None:
             self._telling = self._repeat_at = now
-        audience = [name for name in (*work.plan.marks, work.plan.leader) if name not in work.told]
+        audience = [name for name in (*work.plan.creations, work.plan.leader) if name not in work.told]
         missing = [name for name in dict.fromkeys(audience) if name in cluster.online]
         late = now - self._telling >= self._patience
         if not audience or (late and not missing) or now - self._telling >= 4 * self._patience:
@@ -135,7 +153,7 @@ def settled_marks(plan: HealPlan, skipped: Collection[str]) -> dict[str, dict[st
     }
 
 
-def _episode(work: Work, wall: float) -> Episode:
+def _episode(work: Work, rows: SortedOut, wall: float) -> Episode:
     plan = work.plan
     return Episode(
         plan=plan.id,
@@ -146,4 +164,5 @@ def _episode(work: Work, wall: float) -> Episode:
         saw_down={name: tuple(sorted(marks)) for name, marks in sorted(plan.marks.items()) if marks},
         split_at=plan.split_at,
         healed_at=wall,
+        rows=rows,
     )

@@ -15,16 +15,16 @@ leader's heal is under way, it is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec.structs import replace
 
 from gossamer.autoheal.cluster import Cluster, Tell, leader_of
 from gossamer.autoheal.splitview import build_split_view
-from gossamer.autoheal.values import AskView, HealOrder, HealPlan, NodeView, Pair
+from gossamer.autoheal.values import AskView, HealOrder, HealPlan, NodeView, Pair, Restart
 
-__all__ = ["Leader", "Phase"]
+__all__ = ["Leader", "Phase", "make_plan"]
 
 Phase = Literal["idle", "waiting", "gating", "collecting", "healing"]
 
@@ -40,10 +40,18 @@ class Leader:
     """See the module; every node has one, and all but the leader's are idle. ``gate`` in seconds."""
 
     def __init__(
-        self, *, node: str, creation: int, delay: float, gate: float = 30.0, plan: HealPlan | None = None
+        self,
+        *,
+        node: str,
+        creation: int,
+        delay: float,
+        gate: float = 30.0,
+        restart: Restart = "store",
+        plan: HealPlan | None = None,
     ) -> None:
         self.node = node
         self.delay = delay
+        self.restart: Restart = restart
         self.phase: Phase = "idle" if plan is None else "healing"
         self.plan = plan
         self.changed = False
@@ -121,7 +129,14 @@ class Leader:
         if any(view.busy for view in self._views.values()):
             self.phase, self._since = "waiting", now
             return []
-        plan = self._plan(cluster, wall)
+        plan = make_plan(
+            self._views,
+            cluster,
+            leader=self.node,
+            id=f"{self.node}/{self._creation}/{int(wall * 1000)}",
+            wall=wall,
+            restart=self.restart,
+        )
         if plan is None:
             # Healed meanwhile; whoever still sees a split says so again.
             self.phase = "idle"
@@ -130,28 +145,6 @@ class Leader:
         self.plan, self.changed = plan, True
         self.phase, self._repeat_at, self._heard_at = "healing", now, now
         return self._healing(cluster, now)
-
-    def _plan(self, cluster: Cluster, wall: float) -> HealPlan | None:
-        views = self._views
-        split = build_split_view(views, leader=self.node)
-        if not split.partitioned:
-            return None
-        return HealPlan(
-            id=f"{self.node}/{self._creation}/{int(wall * 1000)}",
-            leader=self.node,
-            coordinator=split.coordinator,
-            groups=split.groups,
-            survivors=split.survivors,
-            victims=split.victims,
-            creations={name: view.creation for name, view in views.items()},
-            marks={
-                name: {peer: serial for peer, serial in view.marks.items() if peer in views}
-                for name, view in views.items()
-            },
-            made=wall,
-            split_at=min((view.split_at for view in views.values() if view.split_at), default=wall),
-            missing=tuple(sorted(cluster.known - views.keys())),
-        )
 
     def _healing(self, cluster: Cluster, now: float) -> list[Tell]:
         plan = self.plan
@@ -168,3 +161,40 @@ class Leader:
             return []
         self._repeat_at = now + REPEAT
         return [Tell(plan.coordinator, HealOrder(self.node, plan))]
+
+
+def make_plan(
+    views: Mapping[str, NodeView],
+    cluster: Cluster,
+    *,
+    leader: str,
+    id: str,  # noqa: A002 - the plan's word
+    wall: float,
+    restart: Restart = "store",
+) -> HealPlan | None:
+    """The plan that follows from ``views``; None where everybody saw the same."""
+    silent = {name: peer for name, peer in cluster.online.items() if name not in views}
+    split = build_split_view(
+        views, leader=leader, silent={name: peer.start_time for name, peer in silent.items()}
+    )
+    if not split.partitioned:
+        return None
+    there = {*views, *silent}
+    return HealPlan(
+        id=id,
+        leader=leader,
+        coordinator=split.coordinator,
+        groups=split.groups,
+        survivors=split.survivors,
+        victims=split.victims,
+        creations={name: peer.creation for name, peer in silent.items()}
+        | {name: view.creation for name, view in views.items()},
+        marks={
+            name: {peer: serial for peer, serial in view.marks.items() if peer in there}
+            for name, view in views.items()
+        },
+        made=wall,
+        split_at=min((view.split_at for view in views.values() if view.split_at), default=wall),
+        missing=tuple(sorted(cluster.known - there)),
+        restart=restart,
+    )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from gossamer.autoheal.cluster import Cluster, Tell, leader_of
-from gossamer.autoheal.coordinator import Coordinator, Work, settled_marks
+from gossamer.autoheal.coordinator import Coordinator, SortOut, Work, settled_marks
 from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
 from gossamer.autoheal.values import (
@@ -36,6 +36,8 @@ from gossamer.autoheal.values import (
     Reload,
     Reloaded,
     Report,
+    Restart,
+    SortedOut,
     ViewTold,
 )
 
@@ -60,9 +62,10 @@ class ReloadStore:
 
     plan: str
     coordinator: str
+    restart: Restart = "store"
 
 
-Action = Tell | Announce | ReloadStore
+Action = Tell | Announce | ReloadStore | SortOut
 
 
 class State(Struct, frozen=True):
@@ -85,6 +88,7 @@ class Healer:
         start_time: float,
         delay: float | None,
         gate: float = 30.0,
+        restart: Restart = "store",
         state: State | None = None,
     ) -> None:
         state = state or State()
@@ -92,7 +96,14 @@ class Healer:
         self.creation = creation
         self.enabled = delay is not None
         self.marks = Marks(node=node, creation=creation, marks=state.marks)
-        self.leader = Leader(node=node, creation=creation, delay=delay or 0.0, gate=gate, plan=state.leading)
+        self.leader = Leader(
+            node=node,
+            creation=creation,
+            delay=delay or 0.0,
+            gate=gate,
+            restart=restart,
+            plan=state.leading,
+        )
         self.coordinator = Coordinator(node=node, work=state.coordinating, patience=gate)
         self.history: tuple[Episode, ...] = state.history
         self._start_time = start_time
@@ -131,8 +142,8 @@ class Healer:
                 return self._ordered(plan, source)
             case Progress(plan=plan_id):
                 self.leader.progress(plan_id, now)
-            case Reload(plan=plan_id):
-                return self._reload(plan_id, source)
+            case Reload(plan=plan_id, restart=restart):
+                return self._reload(plan_id, source, restart)
             case Reloaded(plan=plan_id):
                 self.coordinator.reloaded(plan_id, source)
             case Healed():
@@ -145,6 +156,15 @@ class Healer:
         """:class:`ReloadStore` is done."""
         self._reloaded[plan] = True
         return [Tell(coordinator, Reloaded(self.node, plan))]
+
+    def sorted_out(self, plan: str, rows: SortedOut) -> None:
+        """:class:`SortOut` is done."""
+        self.coordinator.sorted_out(plan, rows)
+
+    def set_delay(self, delay: float | None) -> None:
+        """Change ``autoheal`` while the node runs; what is under way is finished."""
+        self.enabled = delay is not None
+        self.leader.delay = delay or 0.0
 
     def reload_failed(self, plan: str) -> None:
         """:class:`ReloadStore` could not be done; the coordinator asks again."""
@@ -213,19 +233,23 @@ class Healer:
             return [Tell(source, Healed(self.node, done, settled_marks(plan, done.skipped)))]
         return [*self.coordinator.order(plan, source)]
 
-    def _reload(self, plan: str, source: str) -> list[Action]:
+    def _reload(self, plan: str, source: str, restart: Restart) -> list[Action]:
         done = self._reloaded.get(plan)
         if done is None:
             while len(self._reloaded) >= HISTORY:
                 self._reloaded.pop(next(iter(self._reloaded)))
             self._reloaded[plan] = False
-            return [ReloadStore(plan, source)]
+            return [ReloadStore(plan, source, restart)]
         return [Tell(source, Reloaded(self.node, plan))] if done else []
 
     def _healed(self, message: Healed, now: float) -> list[Action]:
         episode = message.episode
         actions: list[Action] = [Tell(message.source, HealedPart(self.node, episode.plan))]
-        self.marks.settle(message.marks.get(self.node, {}))
+        if self.node in message.marks:
+            self.marks.settle(message.marks[self.node])
+        else:
+            # Its view did not arrive, its store was healed all the same.
+            self.marks.settle_met({*episode.survivors, *episode.reloaded}, of=self.node)
         self.leader.healed(episode.plan, message.marks, now)
         if all(known.plan != episode.plan for known in self.history):
             self.history = (*self.history, episode)[-HISTORY:]

@@ -13,7 +13,7 @@ process may start later than its link.  4. A new death of the same peer is a new
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -85,6 +85,11 @@ class Marks:
             del self.marks[peer]
         self.changed = self.changed or bool(settled)
         return bool(settled)
+
+    def settle_met(self, healed: Collection[str], *, of: str) -> None:
+        """A heal covered ``healed``, this node too if ``of`` is among them, without seeing the marks."""
+        if of in healed:
+            self.settle({mark.peer: mark.serial for mark in self.open if mark.peer in healed})
 
     def forget(self, known: Iterable[str]) -> None:
         """Only these are members still."""

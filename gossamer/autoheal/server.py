@@ -5,88 +5,65 @@ Rule: what the machine wants kept is kept before anything it said leaves the nod
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
-from msgspec import Struct
 
 from gossamer.autoheal.autoclean import Autoclean
-from gossamer.autoheal.cluster import Cluster, Tell
+from gossamer.autoheal.cluster import Cluster, Tell, leader_of
+from gossamer.autoheal.coordinator import SortOut
+from gossamer.autoheal.discards import Discards
+from gossamer.autoheal.dryrun import Rehearsals
 from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
+from gossamer.autoheal.requests import DryRun, Replay, SetAutoclean, SetAutoheal, Settings, Subscribe
+from gossamer.autoheal.status import Cleaned, HealStatus, Partition
 from gossamer.autoheal.storage import Saved, Storage
-from gossamer.autoheal.values import MESSAGES, Episode, Inconsistent, Message, Peer
+from gossamer.autoheal.values import (
+    MESSAGES,
+    Episode,
+    HealPlan,
+    Inconsistent,
+    Message,
+    Peer,
+    Restart,
+    ViewTold,
+)
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp, register_message
 from gossamer.errors import GossamerError
 from gossamer.gossip import ForceLeave, MembershipView, Status
-from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, call, self_pid, send, send_after
+from gossamer.supervisor import (
+    Caller,
+    GenServer,
+    NoReply,
+    Pid,
+    Reply,
+    call,
+    reply,
+    self_pid,
+    send,
+    send_after,
+)
 
-__all__ = ["AUTOHEAL", "Autoheal", "Cleaned", "HealStatus", "Partition", "SetAutoclean", "Subscribe"]
+__all__ = ["AUTOHEAL", "Autoheal"]
 
 log = structlog.get_logger(__name__)
 
 AUTOHEAL = "autoheal"
 """The registered name of the process on every node."""
 
-for _type in MESSAGES:
+for _type in (*MESSAGES, Settings):
     register_message(_type, f"autoheal.{_type.__name__}")
 
 _TICK = 0.5
-_EVENTS = 64
 _PATIENCE = 10.0
-
-
-class Partition(Struct, frozen=True):
-    """The alarm ``partition``: this node and ``peer`` did not see each other. Wall-clock seconds.
-
-    ``context`` is blank where an earlier life of the process raised it.
-    """
-
-    peer: str
-    context: str
-    down_at: float
-    met_at: float
-
-
-class Subscribe(Struct, frozen=True):
-    """A cast: send ``pid`` every :class:`Partition`, :class:`Cleaned`, and :class:`Episode` of a heal."""
-
-    pid: Pid
-
-
-class SetAutoclean(Struct, frozen=True):
-    """A call: from now on members that are down longer than ``limit`` seconds are removed; None: nobody."""
-
-    limit: float | None
-
-
-class Cleaned(Struct, frozen=True):
-    """This node removed ``member``, down for ``down_for`` seconds, at wall-clock time ``at``."""
-
-    member: str
-    at: float
-    down_for: float
-
-
-class HealStatus:
-    """What a node knows of splits, readable without asking anybody; made once a node."""
-
-    def __init__(self) -> None:
-        self.open: tuple[Partition, ...] = ()
-        """The alarm ``partition``: pairs of this node that are not healed."""
-        self.history: tuple[Episode, ...] = ()
-        """The alarms ``healed``, latest last."""
-        self.phase = "idle"
-        self.cleaned: deque[Cleaned] = deque(maxlen=_EVENTS)
-        """Members that this node removed for being down too long."""
-        self.raised: deque[Partition] = deque(maxlen=_EVENTS)
-        """Every ``inconsistent_database`` of this life."""
+_LOADING = 60.0
+"""Seconds a coordinator waits for the rows of those that reloaded before it decides about rows."""
 
 
 class Autoheal(GenServer):
-    """``reload`` restarts the store; ``start_time`` is what this node's metadata says."""
+    """``reload`` restarts the store, or more; ``start_time`` is what this node's metadata says."""
 
     async def init(
         self,
@@ -96,10 +73,13 @@ class Autoheal(GenServer):
         clock: Clock,
         storage: Storage,
         status: HealStatus,
-        reload: Callable[[], Awaitable[None]],
+        discards: Discards,
+        reload: Callable[[Restart], Awaitable[None]],
+        loading: Callable[[], bool],
         start_time: float,
         delay: float | None,
         autoclean: float | None,
+        restart: Restart = "store",
         gossip: str = "gossip",
     ) -> None:
         self._view = view
@@ -107,20 +87,28 @@ class Autoheal(GenServer):
         self._clock = clock
         self._storage = storage
         self._status = status
-        self._store_reload = reload
+        self._discards = discards
+        self._restart_for = reload
+        self._loading = loading
         self._start_time = start_time
         self._gossip = gossip
         self._subscribers: set[Pid] = set()
+        self._sorting: tuple[str, float] = ("", 0.0)
         saved = await storage.load()
+        await discards.quarantine.load()
         runtime = self.process.runtime
         self._node, self._creation = runtime.node, runtime.creation
+        status.node = self._node
+        self._settings = Settings(self._node, 0, delay, autoclean)
         self._healer = Healer(
             node=self._node,
             creation=self._creation,
             start_time=start_time,
             delay=delay,
+            restart=restart,
             state=saved.healing,
         )
+        self._rehearsals = Rehearsals(self._node, self._creation)
         self._clean = Autoclean(
             node=self._node,
             limit=autoclean,
@@ -128,7 +116,8 @@ class Autoheal(GenServer):
             wall=clock.wall(),
             downtime=saved.downtime,
         )
-        self._publish()
+        self._discards.watch(self._healer.marks.marks)
+        self._publish(self._cluster())
         distribution.subscribe(self_pid())
         send_after(_TICK, self_pid(), _Tick())
 
@@ -139,23 +128,44 @@ class Autoheal(GenServer):
         match message:
             case _Tick():
                 send_after(_TICK, self_pid(), message)
-                await self._do(healer.tick(self._cluster(), self._clock.monotonic(), wall))
-                await self._remove()
+                await self._tick(wall)
             case NodeDown(name, creation, reason):
                 healer.down(name, creation, reason, wall)
                 await self._do([])
             case NodeUp(name, creation):
+                if self._settings.serial:
+                    send((AUTOHEAL, name), self._settings)
                 await self._do(healer.up(name, creation))
+            case ViewTold(round=number) if number < 0:
+                self._rehearse(self._rehearsals.view(message, self._cluster(), wall))
+            case Settings():
+                self._adopt(message)
             case _ if isinstance(message, Message):
                 await self._receive(message)
             case _:
                 await super().handle_info(message)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
-        if isinstance(request, SetAutoclean):
-            self._clean.limit = request.limit
-            return Reply(None)
-        return await super().handle_call(request, caller)  # type: ignore[return-value]
+        match request:
+            case SetAutoclean(limit):
+                self._order(self._settings.autoheal, limit)
+            case SetAutoheal(delay):
+                self._order(delay, self._settings.autoclean)
+            case DryRun():
+                now, wall = self._clock.monotonic(), self._clock.wall()
+                await self._do([*self._rehearsals.begin(caller, self._cluster(), now)])
+                self._rehearse(self._rehearsals.tick(self._cluster(), now, wall))
+                return NoReply()
+            case Replay(id):
+                try:
+                    kept = await self._discards.replay(id)
+                except GossamerError as error:
+                    return Reply(error)
+                log.warning("quarantine_replayed", id=id, table=kept.table, author=kept.version[1])
+                return Reply(kept)
+            case _:
+                return await super().handle_call(request, caller)  # type: ignore[return-value]
+        return Reply(None)
 
     async def handle_cast(self, request: Any) -> None:
         if isinstance(request, Subscribe):
@@ -166,6 +176,31 @@ class Autoheal(GenServer):
     async def _receive(self, message: Message) -> None:
         now, wall = self._clock.monotonic(), self._clock.wall()
         await self._do(self._healer.receive(message, self._cluster(), now, wall))
+
+    async def _tick(self, wall: float) -> None:
+        now = self._clock.monotonic()
+        await self._do(self._healer.tick(self._cluster(), now, wall))
+        await self._remove()
+        self._rehearse(self._rehearsals.tick(self._cluster(), now, wall))
+        await self._discards.quarantine.flush()
+
+    # -- settings
+
+    def _order(self, autoheal: float | None, autoclean: float | None) -> None:
+        """An operator's word, for all nodes."""
+        serial = max(self._settings.serial + 1, int(self._clock.wall() * 1000))
+        self._adopt(Settings(self._node, serial, autoheal, autoclean))
+        for name in self._distribution.nodes():
+            send((AUTOHEAL, name), self._settings)
+
+    def _adopt(self, settings: Settings) -> None:
+        if (settings.serial, settings.source) <= (self._settings.serial, self._settings.source):
+            return
+        log.warning("heal_settings", by=settings.source, **_shown(settings))
+        self._settings = settings
+        self._healer.set_delay(settings.autoheal)
+        self._clean.limit = settings.autoclean
+        self._publish(self._cluster())
 
     # -- actions
 
@@ -180,20 +215,33 @@ class Autoheal(GenServer):
                 case Tell(to, message):
                     send((AUTOHEAL, to), message)
                 case Announce(event):
-                    self._announce(event)
-                case ReloadStore(plan, coordinator):
-                    await self._reload(plan, coordinator)
-        self._publish()
+                    await self._announce(event)
+                case ReloadStore(plan, coordinator, restart):
+                    await self._reload(plan, coordinator, restart)
+                case SortOut(plan):
+                    await self._sort_out(plan)
+        self._discards.watch(self._healer.marks.marks)
+        self._publish(self._cluster())
 
-    async def _reload(self, plan: str, coordinator: str) -> None:
-        log.warning("store_reloads", node=self._node, plan=plan, coordinator=coordinator)
+    async def _reload(self, plan: str, coordinator: str, restart: Restart) -> None:
+        log.warning("store_reloads", node=self._node, plan=plan, coordinator=coordinator, restarts=restart)
         try:
-            await self._store_reload()
+            await self._restart_for(restart)
         except (GossamerError, TimeoutError) as error:
             log.error("store_reload_failed", node=self._node, plan=plan, error=str(error) or "no answer")
             self._healer.reload_failed(plan)
             return
+        self._status.counts["reloads"] += 1
         await self._do(self._healer.store_reloaded(plan, coordinator))
+
+    async def _sort_out(self, plan: HealPlan) -> None:
+        now = self._clock.monotonic()
+        if self._sorting[0] != plan.id:
+            self._sorting = (plan.id, now)
+        if self._loading() and now - self._sorting[1] < _LOADING:
+            # What the others held comes in still. The coordinator asks again.
+            return
+        self._healer.sorted_out(plan.id, await self._discards.sort_out(plan))
 
     async def _remove(self) -> None:
         down = {
@@ -213,15 +261,19 @@ class Autoheal(GenServer):
             if removed:
                 spent = round(self._clean.down.get(name, 0.0), 3)
                 log.warning("autocleaned", member=name, down_for=spent, limit=self._clean.limit)
-                self._tell(self._status.cleaned, Cleaned(name, self._clock.wall(), spent))
+                cleaned = Cleaned(name, self._clock.wall(), spent)
+                self._status.cleaned.append(cleaned)
+                self._status.counts["cleaned"] += 1
+                self._send(cleaned)
         if self._clean.changed:
             await self._do([])
 
-    def _announce(self, event: Inconsistent | Episode) -> None:
+    async def _announce(self, event: Inconsistent | Episode) -> None:
         told: Partition | Episode
         if isinstance(event, Inconsistent):
             told = Partition(event.peer, event.context, event.down_at, event.met_at)
             self._status.raised.append(told)
+            self._status.counts["partitions"] += 1
             log.error(
                 "inconsistent_database",
                 context=event.context,
@@ -231,6 +283,9 @@ class Autoheal(GenServer):
             )
         else:
             told = event
+            self._status.counts["heals"] += 1
+            if event.coordinator != self._node:
+                await self._discards.settle(event.plan)
             log.warning(
                 "healed",
                 plan=event.plan,
@@ -240,19 +295,24 @@ class Autoheal(GenServer):
                 skipped=event.skipped,
                 saw_down=event.saw_down,
                 took=round(event.healed_at - event.split_at, 3),
+                restored=event.rows.restored,
+                merged=event.rows.merged,
+                quarantined=event.rows.quarantined,
             )
         self._send(told)
 
-    def _tell(self, kept: deque[Cleaned], event: Cleaned) -> None:
-        kept.append(event)
-        self._send(event)
+    def _rehearse(self, answers: list[tuple[Caller, HealPlan | None]]) -> None:
+        for caller, plan in answers:
+            reply(caller, plan)
 
     def _send(self, event: Partition | Episode | Cleaned) -> None:
         for pid in list(self._subscribers):
             if not send(pid, event):
                 self._subscribers.discard(pid)
 
-    def _publish(self) -> None:
+    # -- what shows
+
+    def _publish(self, cluster: Cluster) -> None:
         healer, status = self._healer, self._status
         contexts = {partition.peer: partition.context for partition in status.raised}
         status.open = tuple(
@@ -261,6 +321,11 @@ class Autoheal(GenServer):
         )
         status.history = healer.history
         status.phase = healer.leader.phase
+        status.leader = leader_of(cluster)
+        work = healer.coordinator.work
+        status.plan = healer.leader.plan or (work.plan if work is not None else None)
+        status.down = dict(self._clean.down)
+        status.autoheal, status.autoclean = self._settings.autoheal, self._settings.autoclean
 
     def _cluster(self) -> Cluster:
         linked = set(self._distribution.nodes())
@@ -277,6 +342,11 @@ class Autoheal(GenServer):
                 about = member.metadata
                 online[member.name] = Peer(member.name, about.creation, about.start_time)
         return Cluster(online, frozenset(known), frozenset(removed))
+
+
+def _shown(settings: Settings) -> dict[str, str]:
+    times = {"autoheal": settings.autoheal, "autoclean": settings.autoclean}
+    return {name: "off" if seconds is None else f"{seconds:g} s" for name, seconds in times.items()}
 
 
 class _Tick:

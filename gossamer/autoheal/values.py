@@ -29,11 +29,17 @@ __all__ = [
     "Reload",
     "Reloaded",
     "Report",
+    "Restart",
+    "SortedOut",
     "ViewTold",
 ]
 
 Context = Literal["running_partitioned_network", "starting_partitioned_network"]
 """Mnesia's words: both nodes ran through the split; or one of them has started since."""
+
+
+Restart = Literal["store", "node"]
+"""What a heal restarts at a node of the minority: its tables, or all that clients see of it, as EMQX does."""
 
 
 class Peer(Struct, frozen=True):
@@ -98,7 +104,19 @@ class HealPlan(Struct, frozen=True):
     made: float
     split_at: float = 0.0
     missing: tuple[str, ...] = ()
-    """Members that gave no view; what they remember is healed once they are back."""
+    """Members that are away; what they remember is healed once they are back."""
+    restart: Restart = "store"
+
+
+class SortedOut(Struct, frozen=True):
+    """What a heal did to rows that both sides wrote: how many were set back to what the survivors held, how
+    many a merge function decided, how many stand in the coordinator's quarantine, and how many were left as
+    they were since the quarantine had no room for them."""
+
+    restored: int = 0
+    merged: int = 0
+    quarantined: int = 0
+    left: int = 0
 
 
 class Episode(Struct, frozen=True):
@@ -112,6 +130,7 @@ class Episode(Struct, frozen=True):
     saw_down: dict[str, tuple[str, ...]]
     split_at: float
     healed_at: float
+    rows: SortedOut = SortedOut()
 
 
 # -- messages from node to node; each names its sender
@@ -167,6 +186,7 @@ class Reload(Struct, frozen=True):
 
     source: str
     plan: str
+    restart: Restart = "store"
 
 
 class Reloaded(Struct, frozen=True):
@@ -200,6 +220,7 @@ MESSAGES = (
     Pair,
     NodeView,
     HealPlan,
+    SortedOut,
     Episode,
     Mourning,
     Report,

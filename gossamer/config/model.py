@@ -118,7 +118,9 @@ class ClusterConfig(Section):
     autoheal: Autoheal = AUTOHEAL_DELAY
     """on, off, or how long the leader waits before it heals a partition."""
     autoclean: OptionalDuration = 300.0
-    """off, or how long a member may be down before it is removed. Accepted; no node acts on it yet."""
+    """off, or how long a member may be down before it is removed."""
+    heal_restarts: Literal["store", "node"] = "store"
+    """What a heal restarts at the smaller side: its tables, or, as EMQX does, all that its clients see."""
     gossip: Annotated[GossipConfig, Blank] = GossipConfig()
 
 

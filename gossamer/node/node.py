@@ -43,7 +43,6 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import ApiServer
-from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Strategy, discovery_spec, strategy_of
@@ -68,7 +67,7 @@ from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
 from gossamer.node.datadir import DataDir
-from gossamer.node.healing import heal_storage, healing_spec
+from gossamer.node.healing import heal_status, heal_storage, healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import TableLinks
@@ -144,7 +143,7 @@ class Node:
         self.started_at = self.clock.wall()
         self.runtime = Runtime(node=self.name, creation=creation)
         self.members = MembershipView()
-        self.healing = HealStatus()
+        self.healing = heal_status(data_dir)
         self._heal_storage = heal_storage(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
@@ -322,6 +321,7 @@ class Node:
                 config.cluster,
                 view=self.members,
                 distribution=self.distribution,
+                store=self.store,
                 clock=self.clock,
                 storage=self._heal_storage,
                 status=self.healing,

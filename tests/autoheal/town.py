@@ -1,8 +1,9 @@
 """Many healers on one virtual clock: links that can be cut any way, nodes that die and come back."""
 
 from gossamer.autoheal.cluster import Cluster, Tell
+from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.machine import Announce, Healer, ReloadStore
-from gossamer.autoheal.values import Episode, Inconsistent, Peer
+from gossamer.autoheal.values import Episode, Inconsistent, Peer, SortedOut
 
 STEP = 0.5
 
@@ -170,6 +171,8 @@ class Town:
                 case ReloadStore(plan, coordinator):
                     self.reloads.append(name)
                     self.act(name, healer.store_reloaded(plan, coordinator))
+                case SortOut(plan):
+                    healer.sorted_out(plan.id, SortedOut(restored=1))
 
     # -- what came of it
 

@@ -1,0 +1,128 @@
+"""What a node knows of splits: events for processes that subscribed, and a status that anybody may read.
+
+The alarms are read off the status. ``partition`` is raised while a pair of this node is not healed;
+``healed`` says, for each heal of the history, who saw whom down, for how long, and what became of the rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gossamer.autoheal.quarantine import Quarantine
+from gossamer.autoheal.values import Episode, HealPlan
+
+__all__ = ["Alarm", "Cleaned", "HealStatus", "Partition"]
+
+_EVENTS = 64
+
+
+class Partition(Struct, frozen=True):
+    """The alarm ``partition``: this node and ``peer`` did not see each other. Wall-clock seconds.
+
+    ``context`` is blank where an earlier life of the process raised it.
+    """
+
+    peer: str
+    context: str
+    down_at: float
+    met_at: float
+
+
+class Cleaned(Struct, frozen=True):
+    """This node removed ``member``, down for ``down_for`` seconds, at wall-clock time ``at``."""
+
+    member: str
+    at: float
+    down_for: float
+
+
+class Alarm(Struct, frozen=True):
+    """Something an operator has to know. ``until`` is 0 while it lasts; wall-clock seconds."""
+
+    name: str
+    active: bool
+    since: float
+    until: float
+    text: str
+    plan: str = ""
+    saw_down: dict[str, tuple[str, ...]] = {}
+
+
+class HealStatus:
+    """Readable without asking anybody; made once a node."""
+
+    def __init__(self, quarantine: Quarantine | None = None) -> None:
+        self.node = ""
+        self.open: tuple[Partition, ...] = ()
+        """The alarm ``partition``: pairs of this node that are not healed."""
+        self.history: tuple[Episode, ...] = ()
+        """The alarms ``healed``, latest last."""
+        self.phase = "idle"
+        self.leader = ""
+        self.plan: HealPlan | None = None
+        """The plan that this node leads or coordinates."""
+        self.down: dict[str, float] = {}
+        """Members that are down, and for how many seconds."""
+        self.autoheal: float | None = None
+        self.autoclean: float | None = None
+        self.cleaned: deque[Cleaned] = deque(maxlen=_EVENTS)
+        """Members that this node removed for being down too long."""
+        self.raised: deque[Partition] = deque(maxlen=_EVENTS)
+        """Every ``inconsistent_database`` of this life."""
+        self.counts = {"partitions": 0, "heals": 0, "reloads": 0, "cleaned": 0}
+        self.quarantine = quarantine or Quarantine(None)
+
+    def alarms(self) -> Iterator[Alarm]:
+        """Those that last first, then what was healed, latest first."""
+        for pair in self.open:
+            yield Alarm(
+                "partition",
+                True,
+                pair.down_at,
+                0.0,
+                f"{self.node} and {pair.peer} held each other for dead for "
+                f"{_seconds(pair.met_at - pair.down_at)} and have met again; "
+                + ("autoheal is off" if self.autoheal is None else "autoheal will make them one"),
+                saw_down={self.node: (pair.peer,)},
+            )
+        for episode in reversed(self.history):
+            yield Alarm(
+                "healed",
+                False,
+                episode.split_at,
+                episode.healed_at,
+                describe(episode),
+                episode.plan,
+                episode.saw_down,
+            )
+
+
+def describe(episode: Episode) -> str:
+    """A heal in words."""
+    rows = episode.rows
+    parts = [
+        f"apart and healed within {_seconds(episode.healed_at - episode.split_at)}",
+        f"survivors {_names(episode.survivors)}",
+        f"reloaded {_names(episode.reloaded)}",
+    ]
+    if episode.skipped:
+        parts.append(f"stayed away {_names(episode.skipped)}")
+    if rows.restored:
+        parts.append(f"{rows.restored} rows set back to the survivors'")
+    if rows.merged:
+        parts.append(f"{rows.merged} rows merged")
+    parts.append(f"{rows.quarantined or 'no'} rows in quarantine")
+    if rows.left:
+        parts.append(f"{rows.left} rows left to the latest write, since the quarantine was full")
+    return "; ".join(parts)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nobody"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s"
