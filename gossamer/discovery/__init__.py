@@ -1,5 +1,6 @@
 """How a node finds the cluster it belongs to."""
 
+from gossamer.discovery.aloof import Aloof, AloofFileError
 from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.choose import strategy_of
 from gossamer.discovery.commands import (
@@ -24,6 +25,8 @@ from gossamer.discovery.strategy import (
 from gossamer.discovery.tree import discovery_spec
 
 __all__ = [
+    "Aloof",
+    "AloofFileError",
     "AlreadyInClusterError",
     "Answer",
     "Autocluster",

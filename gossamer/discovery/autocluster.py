@@ -1,26 +1,38 @@
-"""The autocluster loop: discover, join, and again for as long as the node lives."""
+"""The autocluster loop: discover, join, and again for as long as the node lives.
+
+Rules: 1. Each round is a process of its own: whoever asks how things stand is answered while a resolver, a
+lock or a seed keeps a round waiting.  2. One round at a time; news that comes during one begins the next.
+3. A node that was told to leave stays out, also after a restart, until it is told to join.
+"""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from gossamer.discovery.aloof import Aloof
 from gossamer.discovery.plan import Notice, Plan, advice
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
-from gossamer.gossip import Join, JoinResult, Member, MembershipView, Status
+from gossamer.gossip import Join, JoinResult, Leave, Member, MembershipView, Status
 from gossamer.supervisor import (
     Caller,
     CallFailed,
     Destination,
     GenServer,
     NoReply,
+    Pid,
     Reply,
+    TimerRef,
     call,
+    cancel_timer,
     reply,
     self_pid,
+    send,
     send_after,
+    spawn_link,
 )
 
 __all__ = ["Autocluster"]
@@ -28,7 +40,15 @@ __all__ = ["Autocluster"]
 log = structlog.get_logger(__name__)
 
 _JOIN_TIMEOUT = 10.0
+_LEAVE_TIMEOUT = 5.0
 _TRY = "try"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A round is over; ``pause`` seconds until the next."""
+
+    pause: float
 
 
 class Autocluster(GenServer):
@@ -46,13 +66,23 @@ class Autocluster(GenServer):
         gossip: Destination = "gossip",
         rng: random.Random | None = None,
         retry_interval: float = 5.0,
+        aloof: Aloof | None = None,
     ) -> None:
         self._strategy = strategy
         self._view = view
         self._gossip = gossip
         self._plan = Plan(rng=rng or random.Random(), longest=retry_interval)
+        self._aloof = aloof or Aloof()
         self._waiting: list[Caller] = []
-        send_after(0, self_pid(), _TRY)
+        self._trying = False
+        self._again = False
+        me = self_pid()
+
+        def wake() -> None:
+            send(me, _TRY)
+
+        strategy.wake = wake
+        self._timer: TimerRef = send_after(0, me, _TRY)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         if request == "problems":
@@ -66,22 +96,39 @@ class Autocluster(GenServer):
 
     @property
     def _settled(self) -> bool:
-        return self._plan.settled and self._strategy.registered
+        return self._aloof.on or (self._plan.settled and self._strategy.registered)
 
     async def handle_info(self, message: Any) -> None:
-        if message != _TRY:
-            return
-        pause = await self._try()
-        if self._settled:
-            for caller in self._waiting:
-                reply(caller, None)
-            self._waiting.clear()
-        send_after(pause, self_pid(), _TRY)
+        match message:
+            case "try" if self._trying:
+                self._again = True
+            case "try":
+                self._begin()
+            case _Done(pause):
+                self._trying = False
+                if self._settled:
+                    for caller in self._waiting:
+                        reply(caller, None)
+                    self._waiting.clear()
+                if self._again:
+                    self._begin()
+                else:
+                    self._timer = send_after(pause, self_pid(), _TRY)
+
+    def _begin(self) -> None:
+        cancel_timer(self._timer)
+        self._trying, self._again = True, False
+        spawn_link(self._run, self_pid(), label="autocluster round")
+
+    async def _run(self, server: Pid) -> None:
+        send(server, _Done(await self._try()))
 
     async def _try(self) -> float:
         """One round; gives back how long to wait for the next."""
         plan, view, strategy = self._plan, self._view, self._strategy
-        if view.aloof:
+        if self._aloof.on and view.members() and not view.aloof:
+            await self._stay_out()
+        if view.aloof or self._aloof.on:
             await strategy.unregister()
             return plan.rest()
         members = view.members()
@@ -99,6 +146,15 @@ class Autocluster(GenServer):
             return plan.pause()
         finally:
             await strategy.unlock()
+
+    async def _stay_out(self) -> None:
+        """Gossip has forgotten, or never known, that this node left."""
+        try:
+            await call(self._gossip, Leave(), timeout=_LEAVE_TIMEOUT)
+        except CallFailed as error:
+            log.warning("leave_failed", error=str(error))
+        else:
+            log.info("stays_out", advice="it left its cluster; gossamer cluster join brings it back")
 
     async def _round(self, members: list[Member]) -> float:
         """Discover, join, register."""

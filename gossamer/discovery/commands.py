@@ -1,6 +1,7 @@
 """What an operator does by hand: join, leave, force-leave, with exact errors.
 
-Joining oneself is ignored, as EMQX does. Leaving is final: the node does not join back by itself.
+Joining oneself is ignored, as EMQX does. Leaving is final: the node does not join back by itself, nor is it
+brought back by others, also not after a restart.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from gossamer.discovery.aloof import Aloof
 from gossamer.discovery.plan import advice
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.gossip import ForceLeave, Join, JoinResult, Leave, MembershipView, Status
@@ -72,11 +74,17 @@ class ClusterCommands:
     """``call`` sends one request to this node's gossip server and returns its answer."""
 
     def __init__(
-        self, call: Callable[[object], Awaitable[Any]], view: MembershipView, *, singleton: bool = False
+        self,
+        call: Callable[[object], Awaitable[Any]],
+        view: MembershipView,
+        *,
+        singleton: bool = False,
+        aloof: Aloof | None = None,
     ) -> None:
         self._call = call
         self._view = view
         self._singleton = singleton
+        self._aloof = aloof or Aloof()
 
     async def join(self, addresses: Sequence[Address]) -> JoinResult:
         """Join through the first that answers.
@@ -96,9 +104,14 @@ class ClusterCommands:
         fresh = [address for address in others if address not in live]
         if not fresh:
             raise AlreadyInClusterError(others)
+        before = self._aloof.on
+        # First, or the loop would take the node out again while it joins.
+        self._aloof.on = False
         result: JoinResult = await self._call(Join(tuple(fresh)))
         if not result.joined:
+            self._aloof.on = before
             raise SeedsUnreachableError(result.failed)
+        await self._aloof.set(False)
         return result
 
     async def leave(self) -> None:
@@ -110,6 +123,7 @@ class ClusterCommands:
         if len(self._view.members()) < 2:
             raise NotInClusterError(self._view.local.name, "is alone, there is no cluster to leave")
         await self._call(Leave())
+        await self._aloof.set(True)
 
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good.
@@ -123,6 +137,8 @@ class ClusterCommands:
         member = self._view.get(name)
         if member is None or member.left:
             raise NotInClusterError(name, "no member of that name; `gossamer cluster status` lists them")
+        if member.status is Status.SUSPECT:
+            raise IllegalTargetError(name, "is suspected but not down yet; try again in a few seconds")
         if member.status is not Status.OFFLINE:
             raise IllegalTargetError(name, "is alive; run leave on that node, or stop it first")
         if not await self._call(ForceLeave(name)):

@@ -4,7 +4,8 @@ Rules: 1. Every discovered address that is not a live member is tried, dead ones
 each found half of the seeds must still become one.  2. Waits double from ``first`` to ``longest`` with
 jitter, and start over when anything changes.  3. A notice is given when the news about an address differs
 from the last about it, never once a try.  4. A node that left on its operator's word tries nothing.  5. The
-loop has settled once there is nobody to look for, or one of those looked for is a live member.
+loop has settled once there is nobody to look for, or one of those looked for is a live member.  6. What is
+not looked for any more is forgotten.
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ class Plan:
     def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
         """Whom to join now."""
         others = [address for address in found.addresses if address != local]
+        wanted = {_text(address): address for address in others}
+        self._told = {
+            # What lives was let in by somebody; should it be refused later, that is news.
+            target: "joined" if wanted.get(target) in live else news
+            for target, news in self._told.items()
+            if target in wanted or target in self._failing or target in found.problems
+        }
         if (not others and not found.problems) or any(address in live for address in others):
             self.settled = True
         return tuple(address for address in others if address not in live)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
+from gossamer.discovery.aloof import Aloof
 from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.strategy import Strategy
 from gossamer.gossip import MembershipView
@@ -23,7 +24,12 @@ __all__ = ["discovery_spec"]
 
 
 def discovery_spec(
-    strategy: Strategy, *, view: MembershipView, rng: random.Random, retry_interval: float
+    strategy: Strategy,
+    *,
+    view: MembershipView,
+    rng: random.Random,
+    retry_interval: float,
+    aloof: Aloof | None = None,
 ) -> ChildSpec:
     """The subtree; gossip must be registered as ``gossip``."""
     needed = strategy.children()
@@ -34,6 +40,7 @@ def discovery_spec(
         gossip="gossip",
         rng=rng,
         retry_interval=retry_interval,
+        aloof=aloof,
         name="discovery",
         label="autocluster" if needed else "discovery",
     )

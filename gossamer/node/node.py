@@ -45,7 +45,7 @@ from gossamer import __version__
 from gossamer.api import ApiServer
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
-from gossamer.discovery import Strategy, discovery_spec, strategy_of
+from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.gateway import gateway_spec
@@ -148,6 +148,7 @@ class Node:
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
         )
+        self.aloof = Aloof(data_dir)
         links = config.distribution
         self.distribution = Distribution(
             self.runtime,
@@ -246,7 +247,7 @@ class Node:
             raise NodeFailedError(name=self.name, reason=reason) from error
         if self._ended.done():
             raise self._ended.result() or NodeFailedError(name=self.name, reason="stopped while it started")
-        self.state = "running"
+        self.state = "left" if self.aloof.on else "running"
         log.info("node_running", node=self.name, creation=self.creation, **self.ports)
 
     async def stop(self) -> None:
@@ -346,6 +347,7 @@ class Node:
                 view=self.members,
                 rng=self.rng,
                 retry_interval=config.cluster.discovery.retry_interval,
+                aloof=self.aloof,
             ),
             gateway_spec(self.broker, self.distribution),
             applications_spec(self, config.node.applications, self._user_children),

@@ -1,0 +1,124 @@
+"""Discovery in whole nodes on virtual time: who leaves stays out, who is alone starts all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from gossamer.config import Endpoint
+from gossamer.discovery import AlreadyInClusterError, SeedsUnreachableError, SingletonError, Static
+from gossamer.node import Node
+from gossamer.testing import SimNetwork
+from gossamer.testing.cluster import SimCluster
+
+PORT = 7946
+
+
+def endpoint(cluster: SimCluster, number: int) -> Endpoint:
+    return Endpoint(cluster.address(number), PORT)
+
+
+def online(node: Node) -> set[str]:
+    return {
+        member.name.partition("@")[0] for member in node.members.members() if member.status.name == "ONLINE"
+    }
+
+
+async def test_who_left_stays_out_also_after_a_restart_until_told_to_join(
+    sim: SimNetwork, tmp_path: Path
+) -> None:
+    """All list all as seeds, so the others keep looking for the one that left."""
+    cluster = SimCluster(sim, 3, seeds=3)
+    cluster.discs = tmp_path
+    async with cluster:
+        await cluster.settled()
+        await cluster.nodes[2].view.leave()
+        await asyncio.sleep(60)
+        assert online(cluster.nodes[1]) == {"node1", "node3"}
+        for end in (cluster.stop, None):
+            if end is None:
+                cluster.crash(2)
+            else:
+                await end(2)
+            await cluster.restart(2)
+            assert cluster.nodes[2].state == "left"
+            await asyncio.sleep(60)
+            assert online(cluster.nodes[1]) == {"node1", "node3"}
+            assert len(cluster.nodes[2].members.members()) == 1
+        with pytest.raises(SeedsUnreachableError, match="stays alone until it is told to join"):
+            await cluster.nodes[1].view.join([endpoint(cluster, 2)])
+        await cluster.nodes[2].view.join([endpoint(cluster, 1)])
+        await cluster.settled()
+        # From now on it comes back by itself again.
+        await cluster.stop(2)
+        await cluster.restart(2)
+        await cluster.settled()
+
+
+async def test_neither_a_crash_of_gossip_nor_a_join_that_fails_brings_back_who_left(sim: SimNetwork) -> None:
+    async with SimCluster(sim, 2, seeds=2) as cluster:
+        await cluster.settled()
+        out = cluster.nodes[2]
+        await out.view.leave()
+        with pytest.raises(SeedsUnreachableError):
+            await out.view.join([Endpoint("10.0.0.99", PORT)])
+        await asyncio.sleep(60)
+        assert online(cluster.nodes[1]) == {"node1"}
+        gossip = out.runtime.whereis("gossip")
+        assert gossip is not None
+        out.runtime.exit(gossip, "kill")
+        await asyncio.sleep(120)
+        assert online(cluster.nodes[1]) == {"node1"}
+        assert out.members.aloof
+
+
+async def test_stopping_a_node_is_not_leaving(sim: SimNetwork, tmp_path: Path) -> None:
+    cluster = SimCluster(sim, 2, seeds=1)
+    cluster.discs = tmp_path
+    async with cluster:
+        await cluster.stop(2)
+        await cluster.restart(2)
+        await cluster.settled()
+        with pytest.raises(AlreadyInClusterError):
+            await cluster.nodes[2].view.join([endpoint(cluster, 1)])
+
+
+async def test_a_singleton_joins_nobody_and_says_why(sim: SimNetwork) -> None:
+    cluster = SimCluster(sim, 2, seeds=0, cluster={"discovery": "singleton"})
+    async with cluster:
+        assert {node.state for node in cluster.nodes.values()} == {"running"}
+        with pytest.raises(SingletonError, match="set another strategy, such as manual, and restart it"):
+            await cluster.nodes[1].view.join([endpoint(cluster, 2)])
+        assert online(cluster.nodes[1]) == {"node1"}
+
+
+async def test_a_resolver_that_does_not_answer_keeps_no_node_from_starting(sim: SimNetwork) -> None:
+    """Seeds that resolve to nothing, or never: told once, the node serves alone, and joins when they do."""
+    answers: list[str] = []
+    answered = asyncio.Event()
+
+    def strategy(number: int) -> Static:
+        async def resolve(host: str) -> Sequence[str]:
+            if number == 2:
+                await answered.wait()
+            return answers
+
+        return Static([], domain_name="seeds.example", resolve=resolve)
+
+    cluster = SimCluster(sim, 2, seeds=0, strategy=strategy)
+    with capture_logs() as logs:
+        async with cluster:
+            assert {node.state for node in cluster.nodes.values()} == {"running"}
+            await asyncio.sleep(900)
+            told = [entry for entry in logs if entry["event"] == "seed_not_resolved"]
+            assert sorted(entry["problem"] for entry in told) == [
+                "resolves to no address",
+                "the system's resolver did not answer within 5 s",
+            ]
+            answers += [cluster.address(1), cluster.address(2)]
+            answered.set()
+            await cluster.settled(timeout=120)
