@@ -1,8 +1,9 @@
 """What is refused before a request is looked at, while the API has no log-in.
 
-Rules: 1. Only this machine may change anything, or ask for the gossip keys: their names are made from the
-keys, so whoever has one can try guesses of the cookie against it. Others may look at the rest, if the
-operator bound another address than loopback.  2. A browser page of somewhere else may do neither: the Host
+Rules: 1. Only this machine may change anything, ask for the gossip keys (their names are made from the keys,
+so whoever has one can try guesses of the cookie against it), or trace a process, which shows what others
+send and makes the node slower. Others may look at the rest, if the operator bound another address than
+loopback.  2. A browser page of somewhere else may do neither: the Host
 header must name this machine or be an address (a name that was rebound to it is not), and the Origin, when
 there is one, must be the Host.
 3. Bodies are small.
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["Guard"]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-PRIVATE = "/api/v1/cluster/keys"
+PRIVATE = ("/api/v1/cluster/keys", "/api/v1/trace")
 MAX_BODY = 64 * 1024
 
 
@@ -57,7 +58,7 @@ class Guard:
             return (
                 403,
                 "Forbidden",
-                "changes and keys are for this machine only; run the command on the node",
+                "changes, keys and traces are for this machine only; run the command on the node",
             )
         length = headers.get(b"content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:

@@ -174,7 +174,12 @@ class TestGuard:
         async with httpx.AsyncClient(transport=transport, base_url="http://10.0.0.1:8091") as client:
             assert (await client.get("/cluster")).status_code == 200
             assert (await client.post("/api/v1/cluster/leave")).status_code == 403
-            for path in ("/api/v1/cluster/keys", "/api/v1/cluster/keys/", "/api/v1/cluster/%6beys"):
+            for path in (
+                "/api/v1/cluster/keys",
+                "/api/v1/cluster/keys/",
+                "/api/v1/cluster/%6beys",
+                "/api/v1/trace?pid=gossip",
+            ):
                 answer = await client.get(path)
                 assert answer.status_code == 403
                 assert view.key_names[0] not in answer.text
