@@ -10,7 +10,8 @@ A publish of QoS 1 or 2 whose node died is tried again at the next, so it may ar
 ``noconnection``.  4. A node whose port refuses, or that answers no ping, is dead to this client at once: it
 takes part in no failure detector and has no verdicts to wait for.
 
-The nodes open a link back to the client, so they must reach it: an address translated on the way will not do.
+It opens every connection itself and listens nowhere: behind a firewall or a translated address it works as
+anywhere else, as long as it reaches the nodes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import socket
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -83,7 +85,7 @@ class Client:
     """``async with Client(["127.0.0.1:4370"], cookie=...) as client``; see the module.
 
     ``targets``: addresses of distribution ports, or the path of a ``cluster.json`` with its cookie beside it.
-    ``timeout`` bounds every wait for an attachment, in seconds. ``address`` is where nodes link back.
+    ``timeout`` bounds every wait for an attachment, in seconds.
     """
 
     def __init__(
@@ -94,7 +96,6 @@ class Client:
         env: str = "gossamer",
         timeout: float = 10.0,
         name: str | None = None,
-        address: Address | None = None,
         transport: LinkTransport | None = None,
     ) -> None:
         self._targets, beside = targets_of(targets)
@@ -105,17 +106,13 @@ class Client:
                 expected="cookie=..., the cluster's own, or a cluster.json with one beside it",
             )
         self._timeout = timeout
-        if address is None:
-            local = all(host in ("127.0.0.1", "localhost", "::1") for host, _ in self._targets)
-            address = ("127.0.0.1" if local else "0.0.0.0", 0)  # noqa: S104 - nodes must reach it
-        self.name = name or f"client-{secrets.token_hex(6)}@{address[0]}"
+        self.name = name or f"client-{secrets.token_hex(6)}@{socket.gethostname()}"
         self.runtime = Runtime(self.name, creation=1)
         self.distribution = Distribution(
             self.runtime,
             transport or GrpcTransport(),
             cookie=cookie,
             env=env,
-            address=address,
             evidence=self._evidence,
             hidden=True,
         )

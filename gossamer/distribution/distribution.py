@@ -13,9 +13,10 @@ What a user may rely on:
 3. ``acked`` counts frames that took effect: whose receiver called ``done``.
 4. A receiver that raises loses its frame, which is reported and counted.
 
-A *hidden* node is no member: it knows the cookie, calls by itself, says where it listens and gets a link
-back. Only ``control`` runs between it and a node. ``nodes()`` and events leave it out unless asked for. It
-is gone when it has had no connection for :data:`HIDDEN_GRACE` seconds, since no membership speaks of it.
+A *hidden* node is no member: it knows the cookie, calls by itself for both directions, and is never called,
+so that it may be anywhere from where a node can be reached. Only ``control`` runs between it and a node.
+``nodes()`` and events leave it out unless asked for. It is gone when it has had no connection for
+:data:`HIDDEN_GRACE` seconds, since no membership speaks of it.
 
 Frames sent within one turn of the loop leave as one message per stream.
 """
@@ -29,15 +30,17 @@ from functools import partial
 
 import structlog
 
-from gossamer.distribution.channels import Ending, Inbound, Outbound
-from gossamer.distribution.errors import FrameTooLargeError, HandshakeError, PeerGoneError
+from gossamer.distribution.bulletin import Bulletin, Event, OnAck, Subscriber
+from gossamer.distribution.channels import Ending
+from gossamer.distribution.door import Door
+from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp
-from gossamer.distribution.handshake import Acceptor, Initiator, Local, cookie_key
+from gossamer.distribution.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
 from gossamer.distribution.inbox import Inbox, Receiver
 from gossamer.distribution.link import Backoff, Link, retry
 from gossamer.distribution.peer import Peer
-from gossamer.distribution.session import Admission, admit
-from gossamer.distribution.transport import LinkListener, LinkTransport, host_of
+from gossamer.distribution.traffic import Receiving, Sending
+from gossamer.distribution.transport import LinkListener, LinkTransport
 from gossamer.distribution.tree import DIALER, LOOK, children
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
 from gossamer.errors import UsageError
@@ -48,20 +51,12 @@ __all__ = ["HIDDEN_GRACE", "Distribution", "Event", "Evidence", "Receiver"]
 
 log = structlog.get_logger(__name__)
 
-Event = NodeUp | NodeDown
-Subscriber = Pid | Callable[[Event], None]
-
 Evidence = Callable[[str, str], None]
 """Told ``(name, "ok" | "refused" | "reset")`` by the links; what the failure detector wants to know."""
 
 MIB = 1024 * 1024
-REFUSED_KEPT = 1000
 HIDDEN_GRACE = 5.0
 """Seconds a hidden node may be without a connection."""
-MAX_HIDDEN = 1000
-"""Hidden nodes that may be linked with one node."""
-STRANGERS = 512
-"""Accepted connections that may be in their handshake at once."""
 
 
 class Distribution:
@@ -120,10 +115,8 @@ class Distribution:
         self._retain = retain
         self._queue = queue
         self._backoff = (backoff_initial, backoff_maximum)
-        self._ack_callbacks: dict[Purpose, list[Callable[[str, int], None]]] = {p: [] for p in PURPOSES}
-        self._subscribers: dict[Subscriber, bool] = {}
-        self._refused: dict[str, str] = {}
-        self._strangers = 0
+        self._bulletin = Bulletin(runtime)
+        self._door = Door(self)
 
     def child_spec(self) -> ChildSpec:
         """The distribution as one child of a supervisor: listener, links and what they need."""
@@ -168,14 +161,14 @@ class Distribution:
 
     def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
         """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
-        self._subscribers[subscriber] = hidden
+        self._bulletin.subscribe(subscriber, hidden=hidden)
         for peer in list(self.peers.values()):
             if peer.up and (hidden or not peer.hidden):
-                self._tell(subscriber, NodeUp(peer.name, peer.creation))
+                self._bulletin.tell(subscriber, NodeUp(peer.name, peer.creation))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """No more events for ``subscriber``."""
-        self._subscribers.pop(subscriber, None)
+        self._bulletin.unsubscribe(subscriber)
 
     # Sending.
 
@@ -220,9 +213,9 @@ class Distribution:
         to = self.peers.get(peer)
         return 0 if to is None else to.sends[purpose].acked
 
-    def on_ack(self, purpose: Purpose, callback: Callable[[str, int], None]) -> None:
+    def on_ack(self, purpose: Purpose, callback: OnAck) -> None:
         """Call ``callback(peer, number)`` whenever ``acked`` moves."""
-        self._ack_callbacks[purpose].append(callback)
+        self._bulletin.on_ack(purpose, callback)
 
     def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
         """Call ``callback`` whenever frames are lost within a session, at either end."""
@@ -269,7 +262,7 @@ class Distribution:
             self._end(peer, reason)
             self._begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
 
-    def initiator(self, peer: Peer, purpose: Purpose, binding: bytes) -> Initiator:
+    def initiator(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Initiator:
         return Initiator(
             self._local,
             to=(peer.name, peer.creation),
@@ -278,120 +271,70 @@ class Distribution:
             yours=peer.theirs,
             nonce=self._nonce(NONCE_SIZE),
             binding=binding,
-            hidden=self.address[1] if self.hidden else 0,
+            hidden=self.hidden,
+            pull=peer.receives[purpose].connected() if pull else None,
         )
 
-    def acceptor(self, admit: Callable[[Hello], int], binding: bytes) -> Acceptor:
+    def acceptor(self, admit: Callable[[Hello], Admitted], binding: bytes) -> Acceptor:
         return Acceptor(self._local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
 
     def strange(self, number: int) -> bool:
-        """One more, or one less, caller in its handshake; False when there are too many."""
-        self._strangers += number
-        return self._strangers <= STRANGERS
+        return self._door.strange(number)
 
     def admit(self, hello: Hello, address: str) -> Peer:
-        """Let a proved caller in. Raises HandshakeError."""
-        peer = self.peers.get(hello.name)
-        if hello.hidden and not self.hidden:
-            peer = self._admit_hidden(hello, address, peer)
-        if peer is None:
-            raise self._refusal(
-                "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
-            )
-        verdict = admit(creation=peer.creation, session=peer.session, theirs=peer.theirs, hello=hello)
-        if verdict is Admission.STALE_CREATION:
-            raise self._refusal(
-                "stale_creation",
-                f"creation {peer.creation} of {hello.name}",
-                str(hello.creation),
-                "an older instance of the node still runs: stop it",
-            )
-        if verdict is Admission.STALE_SESSION:
-            raise self._refusal(
-                "stale_session", "a current session", "one that is over", "a new one is begun"
-            )
-        if verdict is Admission.RENEW:
-            reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
-            self.renew(peer, hello.creation, reason)
-            peer = self.peers[hello.name]
-        peer.theirs = hello.session
-        return peer
+        return self._door.admit(hello, address)
 
-    def _admit_hidden(self, hello: Hello, address: str, peer: Peer | None) -> Peer:
-        if peer is not None and not peer.hidden:
-            raise self._refusal(
-                "name", "a name that no member has", hello.name, "give the hidden node another name"
-            )
-        if hello.purpose != "control":
-            raise self._refusal("protocol", "control", hello.purpose, "a hidden node has no other stream")
-        where = (host_of(address), hello.hidden)
-        if peer is None:
-            if sum(other.hidden for other in self.peers.values()) >= MAX_HIDDEN:
-                raise self._refusal(
-                    "full",
-                    f"at most {MAX_HIDDEN} hidden nodes",
-                    "one more",
-                    "try another node of the cluster",
-                )
-            self._begin(hello.name, hello.creation, where, None, hidden=True)
-            return self.peers[hello.name]
-        peer.address = where
-        return peer
+    def turned_away(self, caller: str, address: str, error: Ending) -> None:
+        self._door.turned_away(caller, address, error)
 
-    def left_for(self, peer: Peer, outbound: Outbound) -> None:
-        """An outgoing channel is open."""
-        if self.peers.get(peer.name) is peer:
-            peer.outbound[outbound.purpose] = outbound
-            self._progress(peer)
-        else:
-            outbound.abort()
+    def begin_hidden(self, name: str, creation: int, address: str) -> Peer:
+        """A hidden node came; ``address`` is for people."""
+        self._begin(name, creation, (address, 0), None, hidden=True)
+        return self.peers[name]
 
-    def broke_off(self, peer: Peer, outbound: Outbound) -> None:
-        """An outgoing channel is closed."""
-        if peer.outbound.get(outbound.purpose) is outbound:
-            del peer.outbound[outbound.purpose]
-
-    def entered(self, peer: Peer, inbound: Inbound) -> None:
-        """An incoming channel is open."""
+    def sends(self, sending: Sending) -> None:
+        """A channel for frames to a peer is open."""
+        peer, purpose = sending.peer, sending.purpose
         if self.peers.get(peer.name) is not peer:
-            inbound.abort()
+            sending.abort()
             return
-        previous = peer.inbound.get(inbound.purpose)
-        peer.inbound[inbound.purpose] = inbound
+        previous = peer.outbound.get(purpose)
+        peer.outbound[purpose] = sending
+        if previous is not None:
+            previous.abort()
+        self._progress(peer)
+
+    def sends_no_more(self, sending: Sending) -> None:
+        """It is closed."""
+        outbound = sending.peer.outbound
+        if outbound.get(sending.purpose) is sending:
+            del outbound[sending.purpose]
+
+    def receives(self, receiving: Receiving) -> None:
+        """A channel for frames of a peer is open."""
+        peer, purpose = receiving.peer, receiving.purpose
+        if self.peers.get(peer.name) is not peer:
+            receiving.abort()
+            return
+        previous = peer.inbound.get(purpose)
+        peer.inbound[purpose] = receiving
         if previous is not None:
             previous.abort()
         if not peer.outbound:
             retry(self, peer.name)
         self._progress(peer)
 
-    def left(self, inbound: Inbound, error: Ending) -> None:
-        """An incoming channel is closed."""
-        peer = inbound.peer
-        if peer is not None and peer.inbound.get(inbound.purpose) is inbound:
-            del peer.inbound[inbound.purpose]
-        if peer is not None and peer.hidden and not peer.inbound:
+    def receives_no_more(self, receiving: Receiving) -> None:
+        """It is closed."""
+        peer = receiving.peer
+        if peer.inbound.get(receiving.purpose) is receiving:
+            del peer.inbound[receiving.purpose]
+        if peer.hidden and not peer.inbound:
             self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
-        if isinstance(error, HandshakeError):
-            # Callers try again for ever; what is wrong with one is said once.
-            quiet = (
-                error.code in ("unknown_node", "stale_session")
-                or self._refused.get(inbound.caller) == error.code
-            )
-            level = log.debug if quiet else log.warning
-            level("handshake_refused", caller=inbound.caller, address=inbound.address, error=str(error))
-            self._refused[inbound.caller] = error.code
-            if len(self._refused) > REFUSED_KEPT:
-                self._refused.clear()
-        elif error is not None:
-            log.debug("channel_lost", peer=peer.name if peer else None, error=str(error))
 
     def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None:
         """The peer is done up to ``number``."""
-        for callback in self._ack_callbacks[purpose]:
-            try:
-                callback(peer.name, number)
-            except Exception:
-                log.exception("ack_callback_failed", peer=peer.name, purpose=purpose, number=number)
+        self._bulletin.acknowledged(peer.name, purpose, number)
 
     # Inside.
 
@@ -427,8 +370,8 @@ class Distribution:
             peer.counts.streams.values(), peer.receives.values(), strict=True
         ):
             stream_counts.duplicates += receiving.duplicates
-        for outbound in list(peer.outbound.values()):
-            outbound.abort()
+        for sending in list(peer.outbound.values()):
+            sending.abort()
         for inbound in list(peer.inbound.values()):
             inbound.abort()
         peer.outbound.clear()
@@ -436,31 +379,16 @@ class Distribution:
         if peer.up:
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
-            self._publish(NodeDown(peer.name, peer.creation, reason), hidden=peer.hidden)
+            self._bulletin.publish(NodeDown(peer.name, peer.creation, reason), hidden=peer.hidden)
 
     def _progress(self, peer: Peer) -> None:
         if not peer.up and peer.connected:
             peer.up = True
             log.info("node_up", peer=peer.name, creation=peer.creation)
-            self._publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
+            self._bulletin.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
         if peer.up:
             for inbound in list(peer.inbound.values()):
                 inbound.release()
-
-    def _publish(self, event: Event, *, hidden: bool) -> None:
-        for subscriber, wants_hidden in list(self._subscribers.items()):
-            if wants_hidden or not hidden:
-                self._tell(subscriber, event)
-
-    def _tell(self, subscriber: Subscriber, event: Event) -> None:
-        if isinstance(subscriber, Pid):
-            if not self.runtime.send(subscriber, event):
-                self._subscribers.pop(subscriber, None)
-            return
-        try:
-            subscriber(event)
-        except Exception:
-            log.exception("subscriber_failed", event_type=type(event).__name__, peer=event.name)
 
     def _overflow(self, peer: Peer, purpose: Purpose) -> None:
         lost = peer.sends[purpose].overflow()
@@ -468,8 +396,3 @@ class Distribution:
             peer.counts.streams[purpose].lost_out += lost.last - lost.first + 1
             log.error("stream_overflow", peer=peer.name, purpose=purpose, first=lost.first, last=lost.last)
             self.inbox.report_gap(Gap(peer.name, purpose, lost.first, lost.last, "send"))
-
-    def _refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
-        return HandshakeError(
-            code=code, expected=expected, got=got, refused_by=self.runtime.node, advice=advice
-        )

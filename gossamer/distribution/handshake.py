@@ -7,7 +7,7 @@
             sessions, nonce)            ───────►  right env, right name?
                                         ◄───────  Challenge(name, creation, nonce)
       Proof(HMAC)                       ───────►  knows the cookie? then: is it a member, of this session?
-                                        ◄───────  Accept(HMAC, received)
+                                        ◄───────  Accept(HMAC, received, session)
       knows the cookie? open                      open
 
 Each side proves that it knows the cookie by an HMAC-SHA256 over both messages before it, which hold both
@@ -27,6 +27,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from gossamer.distribution.errors import HandshakeError, WireError
 from gossamer.distribution.wire import (
@@ -35,6 +36,7 @@ from gossamer.distribution.wire import (
     VERSION,
     Accept,
     Challenge,
+    Handshake,
     Hello,
     Proof,
     Refuse,
@@ -42,9 +44,9 @@ from gossamer.distribution.wire import (
     encode,
 )
 
-__all__ = ["Acceptor", "Initiator", "Local", "Opened", "Step", "cookie_key"]
+__all__ = ["Acceptor", "Admitted", "Initiator", "Local", "Opened", "Step", "cookie_key", "refused"]
 
-_COOKIE = "use one cookie on all nodes of a cluster"
+_SAME_VERSION = "run the same version on all nodes"
 
 
 def cookie_key(cookie: str) -> bytes:
@@ -64,13 +66,15 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A channel both sides agree on: ``session`` is the caller's, ``yours`` the called node's, 0 unknown."""
+    """A channel both sides agree on; ``session`` is the other side's, 0 unknown to the caller.
+
+    ``received``: where whoever sends frames on it goes on; the last one that the other side has.
+    """
 
     peer: str
     creation: int
     purpose: str
     session: int
-    yours: int
     received: int
 
 
@@ -83,51 +87,94 @@ class Step:
     error: HandshakeError | None = None
 
 
-Admit = Callable[[Hello], int]
-"""Lets a proved caller in and answers with the last frame number received; or raises HandshakeError."""
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A caller was let in: the last frame received of it, and our session with it."""
+
+    received: int
+    session: int
 
 
-def _refusal(local: Local, code: str, expected: str, got: str, advice: str) -> Step:
-    error = HandshakeError(code=code, expected=expected, got=got, refused_by=local.name, advice=advice)
-    return _refuse(error)
+Admit = Callable[[Hello], Admitted]
+"""Lets a proved caller in; or raises HandshakeError."""
 
 
-def _refuse(error: HandshakeError) -> Step:
-    refuse = Refuse(
-        code=error.code,
-        expected=error.expected[:500],
-        got=error.got[:500],
-        refused_by=error.refused_by,
-        advice=error.advice[:500],
-    )
-    return Step(send=encode(refuse), error=error)
-
-
-def _refused(message: Refuse) -> Step:
-    error = HandshakeError(
+def refused(message: Refuse) -> HandshakeError:
+    """The other side's no, as an error."""
+    return HandshakeError(
         code=message.code,
         expected=message.expected,
         got=message.got,
         refused_by=message.refused_by,
         advice=message.advice,
     )
-    return Step(error=error)
 
 
-def _protocol(local: Local, error: WireError) -> Step:
-    return _refusal(local, "protocol", error.expected, error.got, "run the same version on all nodes")
+class _Side:
+    """What both sides do: read, check, prove, and refuse in words."""
+
+    def __init__(self, local: Local, binding: bytes) -> None:
+        self._local = local
+        self._binding = binding
+        self._hello_bytes = b""
+        self._challenge_bytes = b""
+
+    def receive(self, data: bytes) -> Step:
+        """Take one message from the other side."""
+        try:
+            message = decode_handshake(data)
+            if isinstance(message, Refuse):
+                return Step(error=refused(message))
+            return self._take(message, data)
+        except WireError as error:
+            no = self._error("protocol", error.expected, error.got, _SAME_VERSION)
+        except HandshakeError as error:
+            no = error
+        refuse = Refuse(
+            code=no.code,
+            expected=no.expected[:500],
+            got=no.got[:500],
+            refused_by=no.refused_by,
+            advice=no.advice[:500],
+        )
+        return Step(send=encode(refuse), error=no)
+
+    def _take(self, message: Handshake, data: bytes) -> Step:
+        raise NotImplementedError
+
+    def _unexpected(self, message: Handshake, wanted: str) -> NoReturn:
+        raise self._error("protocol", wanted, type(message).__name__, _SAME_VERSION)
+
+    def _check_version(self, version: int) -> None:
+        if version != VERSION:
+            raise self._error("version", f"version {VERSION}", f"{version}", "upgrade the older node")
+
+    def _check_proof(self, mac: bytes, role: bytes, who: str) -> None:
+        if not hmac.compare_digest(mac, self._mac(role)):
+            expected = f"{who} to prove that it has this cluster's cookie"
+            raise self._error("cookie", expected, "a wrong proof", "use one cookie on all nodes of a cluster")
+
+    def _error(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
+        name = self._local.name
+        return HandshakeError(code=code, expected=expected, got=got, refused_by=name, advice=advice)
+
+    def _mac(self, role: bytes) -> bytes:
+        parts = hashlib.sha256()
+        for part in (role, self._hello_bytes, self._challenge_bytes, self._binding):
+            parts.update(len(part).to_bytes(4, "big"))
+            parts.update(part)
+        return hmac.digest(self._local.key, parts.digest(), "sha256")
 
 
-def _mac(key: bytes, role: bytes, hello: bytes, challenge: bytes, binding: bytes) -> bytes:
-    parts = hashlib.sha256()
-    for part in (role, hello, challenge, binding):
-        parts.update(len(part).to_bytes(4, "big"))
-        parts.update(part)
-    return hmac.digest(key, parts.digest(), "sha256")
+_CALLER, _CALLED = b"caller", b"called"
 
 
-class Initiator:
-    """The calling side of one channel. ``nonce`` must be fresh; ``to`` is the peer's name and creation."""
+class Initiator(_Side):
+    """The calling side of one channel. ``nonce`` must be fresh; ``to`` is the peer's name and creation.
+
+    A ``hidden`` node calls for both directions: with ``pull`` it is the called node that sends, after that
+    frame number.
+    """
 
     def __init__(
         self,
@@ -139,59 +186,55 @@ class Initiator:
         yours: int,
         nonce: bytes,
         binding: bytes = b"",
-        hidden: int = 0,
+        hidden: bool = False,
+        pull: int | None = None,
     ) -> None:
-        self._local = local
+        super().__init__(local, binding)
         self._to, self._to_creation = to
-        self._binding = binding
+        self._purpose = purpose
         self._challenge: Challenge | None = None
-        self._challenge_bytes = b""
-        self._hello = Hello(
-            version=VERSION,
-            env=local.env,
-            purpose=purpose,
-            name=local.name,
-            creation=local.creation,
-            to=self._to,
-            session=session,
-            yours=yours,
-            nonce=nonce,
-            hidden=hidden,
+        self._hello_bytes = encode(
+            Hello(
+                version=VERSION,
+                env=local.env,
+                purpose=purpose,
+                name=local.name,
+                creation=local.creation,
+                to=self._to,
+                session=session,
+                yours=yours,
+                nonce=nonce,
+                hidden=hidden,
+                pull=pull,
+            )
         )
-        self.hello = encode(self._hello)
-        """The first message to send."""
 
-    def receive(self, data: bytes) -> Step:
-        """Take one message from the called node."""
-        try:
-            message = decode_handshake(data)
-        except WireError as error:
-            return _protocol(self._local, error)
-        match message:
-            case Refuse():
-                return _refused(message)
-            case Challenge() if self._challenge is None:
-                return self._prove(message, data)
-            case Accept() if self._challenge is not None:
-                return self._verify(message, self._challenge)
-        wanted = "a Challenge" if self._challenge is None else "an Accept"
-        return _refusal(
-            self._local, "protocol", wanted, type(message).__name__, "run the same version on all nodes"
+    @property
+    def hello(self) -> bytes:
+        """The first message to send."""
+        return self._hello_bytes
+
+    def _take(self, message: Handshake, data: bytes) -> Step:
+        if self._challenge is None:
+            if not isinstance(message, Challenge):
+                self._unexpected(message, "a Challenge")
+            return self._prove(message, data)
+        if not isinstance(message, Accept):
+            self._unexpected(message, "an Accept")
+        self._check_proof(message.mac, _CALLED, self._to)
+        return Step(
+            opened=Opened(
+                self._to, self._challenge.creation, self._purpose, message.session, message.received
+            )
         )
 
     def _prove(self, challenge: Challenge, data: bytes) -> Step:
-        local = self._local
-        if challenge.version != VERSION:
-            return _refusal(
-                local, "version", f"version {VERSION}", f"{challenge.version}", "upgrade the older node"
-            )
+        self._check_version(challenge.version)
         if challenge.name != self._to:
-            return _refusal(
-                local, "name", self._to, challenge.name, "the address given for that node belongs to another"
-            )
+            advice = "the address given for that node belongs to another"
+            raise self._error("name", self._to, challenge.name, advice)
         if challenge.creation < self._to_creation:
-            return _refusal(
-                local,
+            raise self._error(
                 "stale_creation",
                 f"creation {self._to_creation} or later of {self._to}",
                 str(challenge.creation),
@@ -199,102 +242,47 @@ class Initiator:
             )
         self._challenge = challenge
         self._challenge_bytes = data
-        return Step(send=encode(Proof(mac=self._mac(b"caller"))))
-
-    def _verify(self, accept: Accept, challenge: Challenge) -> Step:
-        if not hmac.compare_digest(accept.mac, self._mac(b"called")):
-            return _refusal(
-                self._local,
-                "cookie",
-                f"{self._to} to prove that it has this cluster's cookie",
-                "a wrong proof",
-                _COOKIE,
-            )
-        hello = self._hello
-        return Step(
-            opened=Opened(
-                peer=self._to,
-                creation=challenge.creation,
-                purpose=hello.purpose,
-                session=hello.session,
-                yours=hello.yours,
-                received=accept.received,
-            )
-        )
-
-    def _mac(self, role: bytes) -> bytes:
-        return _mac(self._local.key, role, self.hello, self._challenge_bytes, self._binding)
+        return Step(send=encode(Proof(mac=self._mac(_CALLER))))
 
 
-class Acceptor:
+class Acceptor(_Side):
     """The called side of one channel. ``nonce`` must be fresh; ``admit`` decides about a proved caller."""
 
     def __init__(self, local: Local, *, nonce: bytes, admit: Admit, binding: bytes = b"") -> None:
-        self._local = local
+        super().__init__(local, binding)
         self._nonce = nonce
         self._admit = admit
-        self._binding = binding
         self._hello: Hello | None = None
-        self._hello_bytes = b""
-        self._challenge_bytes = b""
 
     @property
     def caller(self) -> str:
         """The name that the caller gave, proved or not; blank before that."""
         return self._hello.name if self._hello else ""
 
-    def receive(self, data: bytes) -> Step:
-        """Take one message from the caller."""
-        try:
-            message = decode_handshake(data)
-        except WireError as error:
-            return _protocol(self._local, error)
-        match message:
-            case Refuse():
-                return _refused(message)
-            case Hello() if self._hello is None:
-                return self._challenge(message, data)
-            case Proof() if self._hello is not None:
-                return self._decide(message, self._hello)
-        wanted = "a Hello" if self._hello is None else "a Proof"
-        return _refusal(
-            self._local, "protocol", wanted, type(message).__name__, "run the same version on all nodes"
-        )
+    def _take(self, message: Handshake, data: bytes) -> Step:
+        if self._hello is None:
+            if not isinstance(message, Hello):
+                self._unexpected(message, "a Hello")
+            return self._ask(message, data)
+        if not isinstance(message, Proof):
+            self._unexpected(message, "a Proof")
+        return self._decide(message, self._hello)
 
-    def _challenge(self, hello: Hello, data: bytes) -> Step:
+    def _ask(self, hello: Hello, data: bytes) -> Step:
         local = self._local
-        if hello.version != VERSION:
-            return _refusal(
-                local, "version", f"version {VERSION}", f"{hello.version}", "upgrade the older node"
-            )
+        self._check_version(hello.version)
         if hello.env != local.env:
-            return _refusal(
-                local,
-                "env",
-                f"env {local.env!r}",
-                f"{hello.env!r}",
-                "nodes of different cluster.env stay apart",
-            )
+            advice = "nodes of different cluster.env stay apart"
+            raise self._error("env", f"env {local.env!r}", f"{hello.env!r}", advice)
         if hello.to not in (local.name, ANYBODY):
-            return _refusal(
-                local,
-                "name",
-                f"a call to {local.name}",
-                f"a call to {hello.to}",
-                "the address belongs to another node",
-            )
+            advice = "the address belongs to another node"
+            raise self._error("name", f"a call to {local.name}", f"a call to {hello.to}", advice)
         if hello.name == local.name:
-            return _refusal(
-                local, "same_name", "a peer of another name", hello.name, "give every node its own node.name"
-            )
+            advice = "give every node its own node.name"
+            raise self._error("same_name", "a peer of another name", hello.name, advice)
         if hello.purpose not in PURPOSES:
-            return _refusal(
-                local,
-                "protocol",
-                f"one of {', '.join(PURPOSES)}",
-                f"purpose {hello.purpose[:64]!r}",
-                "upgrade the older node",
-            )
+            expected, got = f"one of {', '.join(PURPOSES)}", f"purpose {hello.purpose[:64]!r}"
+            raise self._error("protocol", expected, got, "upgrade the older node")
         self._hello = hello
         self._hello_bytes = data
         self._challenge_bytes = encode(
@@ -304,36 +292,13 @@ class Acceptor:
 
     def _decide(self, proof: Proof, hello: Hello) -> Step:
         if hello.to == ANYBODY:
-            return _refusal(
-                self._local,
-                "name",
-                f"a call to {self._local.name}",
-                "a call to anybody",
-                "call it by its name",
-            )
-        if not hmac.compare_digest(proof.mac, self._mac(b"caller")):
-            return _refusal(
-                self._local,
-                "cookie",
-                f"{hello.name} to prove that it has this cluster's cookie",
-                "a wrong proof",
-                _COOKIE,
-            )
-        try:
-            received = self._admit(hello)
-        except HandshakeError as error:
-            return _refuse(error)
+            expected = f"a call to {self._local.name}"
+            raise self._error("name", expected, "a call to anybody", "call it by its name")
+        self._check_proof(proof.mac, _CALLER, hello.name)
+        admitted = self._admit(hello)
+        accept = Accept(mac=self._mac(_CALLED), received=admitted.received, session=admitted.session)
+        received = admitted.received if hello.pull is None else hello.pull
         return Step(
-            send=encode(Accept(mac=self._mac(b"called"), received=received)),
-            opened=Opened(
-                peer=hello.name,
-                creation=hello.creation,
-                purpose=hello.purpose,
-                session=hello.session,
-                yours=hello.yours,
-                received=received,
-            ),
+            send=encode(accept),
+            opened=Opened(hello.name, hello.creation, hello.purpose, hello.session, received),
         )
-
-    def _mac(self, role: bytes) -> bytes:
-        return _mac(self._local.key, role, self._hello_bytes, self._challenge_bytes, self._binding)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from gossamer.distribution.distribution import Distribution
-from gossamer.distribution.errors import HandshakeError, LinkLostError, WireError
+from gossamer.distribution.errors import LinkLostError, WireError
+from gossamer.distribution.handshake import refused
 from gossamer.distribution.transport import Channel, show
 from gossamer.distribution.wire import (
     ANYBODY,
@@ -48,15 +49,7 @@ class _Question:
             if not self._answer.done():
                 self._answer.set_result(message)
         elif isinstance(message, Refuse):
-            self._fail(
-                HandshakeError(
-                    code=message.code,
-                    expected=message.expected,
-                    got=message.got,
-                    refused_by=message.refused_by,
-                    advice=message.advice,
-                )
-            )
+            self._fail(refused(message))
         else:
             got = type(message).__name__
             self._fail(WireError(where="question for a name", expected="a Challenge", got=got))

@@ -4,6 +4,8 @@ One attempt opens a channel per purpose, control first. They share their fate: w
 reason, all are aborted and a new attempt begins, so a link is up or down and never half of it. What a link
 forgets with its connections the session remembers (:mod:`~gossamer.distribution.peer`).
 
+A hidden node opens a second channel per purpose, on which it is sent to.
+
 After a link that held for a while the first attempt follows at once: a peer that was killed then refuses
 within milliseconds, which is the quickest evidence there is. Attempts that fail are spaced by
 :class:`Backoff`. An inbound call of the peer cuts the waiting short, since then it is there.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import product
 from typing import TYPE_CHECKING
 
 import structlog
@@ -112,19 +115,21 @@ class Link:
         since: float | None = None
 
         def on_open(outbound: Outbound, opened: Opened) -> None:
-            # At once, not by message: frames may follow in the same turn.
-            hub.left_for(peer, outbound)
+            if hub.hidden:
+                # Nobody calls a hidden node, so this is where it learns of the other side's session.
+                peer.theirs = opened.session
             hub.runtime.send(me, _Opened(outbound, opened))
 
         def on_end(outbound: Outbound, error: Ending) -> None:
-            hub.broke_off(peer, outbound)
             hub.runtime.send(me, _Ended(outbound, error))
 
         error: Ending = None
         try:
             deadline = loop.time() + hub.handshake_timeout
-            for purpose in peer.purposes:
-                outbound = Outbound(hub, peer, purpose, on_open=on_open, on_end=on_end)
+            opened = 0
+            ways = (False, True) if hub.hidden else (False,)
+            for purpose, pull in product(peer.purposes, ways):
+                outbound = Outbound(hub, peer, purpose, on_open=on_open, on_end=on_end, pull=pull)
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
                     await hub.transport.connect(peer.address, outbound)
@@ -145,7 +150,8 @@ class Link:
                     if message.opened.creation > peer.creation:
                         hub.renew(peer, message.opened.creation, "restarted")
                         break
-                    if len(peer.outbound) == len(peer.purposes):
+                    opened += 1
+                    if opened == len(self._outbounds):
                         since = loop.time()
                         self._came_up(peer)
         except TimeoutError:

@@ -14,7 +14,7 @@ from gossamer.distribution.wire import PURPOSES, Purpose
 from gossamer.network import Address
 
 if TYPE_CHECKING:
-    from gossamer.distribution.channels import Inbound, Outbound
+    from gossamer.distribution.traffic import Receiving, Sending
 
 __all__ = ["Peer"]
 
@@ -66,8 +66,8 @@ class Peer:
             purpose: SendStream(retain=retain, queue=queue) for purpose in PURPOSES
         }
         self.receives: dict[Purpose, ReceiveStream] = {purpose: ReceiveStream() for purpose in PURPOSES}
-        self.outbound: dict[Purpose, Outbound] = {}
-        self.inbound: dict[Purpose, Inbound] = {}
+        self.outbound: dict[Purpose, Sending] = {}
+        self.inbound: dict[Purpose, Receiving] = {}
         self.counts = counts or Counts(streams={purpose: StreamCounts() for purpose in PURPOSES})
 
     @property

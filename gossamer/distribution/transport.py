@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
-from urllib.parse import unquote
 
 from gossamer.distribution.errors import LinkLostError
 from gossamer.network import Address
 
-__all__ = ["Channel", "Handler", "LinkListener", "LinkTransport", "host_of", "show"]
+__all__ = ["Channel", "Handler", "LinkListener", "LinkTransport", "show"]
 
 
 class Channel(Protocol):
@@ -100,9 +99,3 @@ def show(address: Address) -> str:
     """``host:port``, with brackets around an IPv6 host."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def host_of(shown: str) -> str:
-    """The host in what a channel says of its other side: as :func:`show`, or as gRPC writes it."""
-    text = unquote(shown).removeprefix("ipv4:").removeprefix("ipv6:")
-    return text.rpartition(":")[0].strip("[]")

@@ -6,7 +6,8 @@
     ├── transport           closes the connections last, once everything may have been written
     ├── links               one link process per peer, each restarted on its own
     ├── dialer              gives every peer that has none its link
-    └── listener            takes the calls of peers; the accepted channels are ports linked to it
+    └── listener            takes the calls of peers; the accepted channels are ports linked to it; none
+                            where this node is hidden
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ class _Dialer(GenServer):
 
     async def _look(self) -> None:
         hub = self._hub
-        for name in list(hub.peers):
+        for name, peer in list(hub.peers.items()):
             pid = hub.links.get(name)
+            # Hidden nodes call by themselves.
+            if peer.hidden:
+                continue
             if pid is None or not hub.runtime.alive(pid):
                 start = partial(_start_link, hub, name)
                 spec = ChildSpec(id=name, start=start, restart="transient", shutdown=1.0)
@@ -76,9 +80,11 @@ async def _start_link(hub: Distribution, name: str) -> Pid:
 def children(hub: Distribution) -> list[ChildSpec]:
     """For a supervisor of strategy ``rest_for_one``."""
     links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
-    return [
+    specs = [
         ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),
         ChildSpec("links", links, type="supervisor"),
         ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER, label="dialer")),
-        ChildSpec("listener", partial(Listener.start_link, hub, label="listener")),
     ]
+    if not hub.hidden:
+        specs.append(ChildSpec("listener", partial(Listener.start_link, hub, label="listener")))
+    return specs

@@ -30,6 +30,7 @@ __all__ = [
     "Ack",
     "Batch",
     "Challenge",
+    "Handshake",
     "Hello",
     "Message",
     "Proof",
@@ -41,7 +42,7 @@ __all__ = [
     "encode",
 ]
 
-VERSION = 1
+VERSION = 2
 ANYBODY = "*"
 """Called by who knows an address and no name: the Challenge tells it, and the call ends there."""
 NONCE_SIZE = 32
@@ -58,7 +59,8 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Opens a channel: who calls, whom, for what, in which session. ``yours`` is 0 while unknown.
 
-    ``hidden`` is 0 for members; a hidden node says at which port it listens.
+    A ``hidden`` node is no member. With ``pull`` it asks for the called node's frames after that number on
+    this channel; without, the caller sends.
     """
 
     version: _Number
@@ -70,7 +72,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     session: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     yours: _Number
     nonce: _Nonce
-    hidden: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    hidden: bool = False
+    pull: _Number | None = None
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -89,10 +92,14 @@ class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """So does the called node; ``received`` is the last frame number it has of this session."""
+    """So does the called node; ``received`` is the last frame number it has of this session.
+
+    ``session`` is the called node's own, for a caller that is never called back.
+    """
 
     mac: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     received: _Number
+    session: _Number = 0
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -25,7 +25,6 @@ async def client_of(sim, cluster):
         client = Client(
             [(address_of(number), LINK_PORT) for number in numbers or (1, 2, 3)],
             transport=StreamTransport(host),
-            address=(host.address, 0),
             name=f"client{len(made) + 1}@{host.address}",
             **{"cookie": "simulated-cookie", "timeout": 30.0, "env": "simulation"} | options,
         )

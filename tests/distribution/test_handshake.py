@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import HandshakeError, WireError
-from gossamer.distribution.handshake import Acceptor, Initiator, Local, cookie_key
+from gossamer.distribution.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
 from gossamer.distribution.wire import (
     HANDSHAKE_LIMIT,
+    VERSION,
     Accept,
     Challenge,
     Hello,
@@ -24,10 +25,18 @@ def local(name="b@host", creation=5, env="Test", cookie=COOKIE):
     return Local(name=name, creation=creation, env=env, key=cookie_key(cookie))
 
 
-def pair(caller=None, called=None, *, to=("b@host", 5), admit=lambda hello: 7, bindings=(b"", b"")):
+def pair(
+    caller=None,
+    called=None,
+    *,
+    to=("b@host", 5),
+    admit=lambda hello: Admitted(7, 22),
+    bindings=(b"", b""),
+    **options,
+):
     caller = caller or local("a@host", 3)
     initiator = Initiator(
-        caller, to=to, purpose="data", session=11, yours=22, nonce=bytes(32), binding=bindings[0]
+        caller, to=to, purpose="data", session=11, yours=22, nonce=bytes(32), binding=bindings[0], **options
     )
     acceptor = Acceptor(called or local(), nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])
     return initiator, acceptor
@@ -50,7 +59,14 @@ def test_both_sides_open_with_the_same_facts():
     assert here.error is there.error is None
     assert (here.opened.peer, here.opened.creation, here.opened.received) == ("b@host", 5, 7)
     assert (there.opened.peer, there.opened.creation) == ("a@host", 3)
-    assert (there.opened.purpose, there.opened.session, there.opened.yours) == ("data", 11, 22)
+    assert (there.opened.purpose, there.opened.session, here.opened.session) == ("data", 11, 22)
+
+
+def test_a_caller_may_ask_to_be_sent_to():
+    initiator, acceptor = pair(pull=9)
+    here, there = run(initiator, acceptor)
+    assert here.opened.session == 22
+    assert there.opened.received == 9
 
 
 @pytest.mark.parametrize(
@@ -84,7 +100,7 @@ def test_no_error_shows_the_cookie_or_its_key():
 
 def test_a_called_node_without_the_cookie_is_found_out():
     initiator, _ = pair()
-    challenge = Challenge(version=1, name="b@host", creation=5, nonce=bytes(32))
+    challenge = Challenge(version=VERSION, name="b@host", creation=5, nonce=bytes(32))
     assert initiator.receive(encode(challenge)).send
     step = initiator.receive(encode(Accept(mac=bytes(32), received=0)))
     assert step.error.code == "cookie"
@@ -136,7 +152,7 @@ def test_an_older_version_is_told_so():
     )
     step = acceptor.receive(encode(hello))
     assert step.error.code == "version"
-    assert decode_handshake(step.send).expected == "version 1"
+    assert decode_handshake(step.send).expected == f"version {VERSION}"
 
 
 def test_a_long_message_is_refused_before_it_is_parsed():

@@ -60,7 +60,6 @@ async def test_a_hidden_node_that_went_is_noticed_by_who_watched_it(net):
     async def body():
         ref = monitor(("there", "h"))
         hidden.runtime.halt()
-        net.wires.hosts.pop("h")
         net.wires.reset("h")
         assert await receive(timeout=HIDDEN_GRACE + 1) == Down(ref, None, "noconnection")
 
@@ -78,6 +77,68 @@ async def test_a_connection_that_breaks_and_comes_back_ends_nothing(net):
     await asyncio.sleep(HIDDEN_GRACE + 1)
     assert events == [NodeUp("h", 1)]
     assert await hidden.runtime.call(("echo", "a"), 1) == 1
+
+
+@simulated
+async def test_a_hidden_node_is_never_called(net):
+    """It may be behind a firewall, or an address that is translated on the way."""
+    await attached(net)
+    assert set(net.wires.hosts) == {"a"}
+    called = []
+    net.wires.hosts["h"] = lambda: called.append("h")
+    net.wires.reset()
+    await asyncio.sleep(HIDDEN_GRACE + 1)
+    assert called == []
+    assert net.nodes["a"].nodes(hidden=True) == ["h"]
+
+
+@simulated
+async def test_order_holds_both_ways_over_connections_that_break(net):
+    node, hidden = await attached(net)
+    got = {"a": [], "h": []}
+
+    class Collect(GenServer):
+        async def init(self, into):
+            self.into = into
+
+        async def handle_cast(self, number):
+            self.into.append(number)
+
+    for one in (node, hidden):
+        await one.runtime.start(Collect, got[one.runtime.node], name="collect")
+    for number in range(300):
+        node.runtime.cast(("collect", "h"), number)
+        hidden.runtime.cast(("collect", "a"), number)
+        if number % 40 == 20:
+            net.wires.reset()
+        await asyncio.sleep(0.002)
+    await asyncio.sleep(5)
+    assert got == {"a": list(range(300)), "h": list(range(300))}
+
+
+@simulated
+async def test_who_was_forgotten_begins_anew_and_is_told(net):
+    node, hidden = await attached(net)
+    events = []
+    node.subscribe(events.append, hidden=True)
+    net.wires.cuts.add(frozenset("ah"))
+    net.wires.reset()
+    await asyncio.sleep(HIDDEN_GRACE + 1)
+    net.wires.cuts.clear()
+    await asyncio.sleep(70)
+    assert events == [NodeUp("h", 1), NodeDown("h", 1, "gone"), NodeUp("h", 1)]
+    assert hidden.events == [NodeUp("a", 1), NodeDown("a", 1, "forgotten by the peer"), NodeUp("a", 1)]
+    assert await hidden.runtime.call(("echo", "a"), 1) == 1
+
+
+@simulated
+async def test_a_new_session_of_the_hidden_node_replaces_the_old_one(net):
+    node, hidden = await attached(net)
+    hidden.disconnect("a", "moved")
+    hidden.connect("a", 1, ("a", 4370))
+    assert await hidden.runtime.run(connect_node, "a")
+    assert await hidden.runtime.call(("echo", "a"), 1) == 1
+    assert node.nodes(hidden=True) == ["h"]
 
 
 @simulated
