@@ -2,8 +2,8 @@
 
 Rules: 1. A table of 100,000 processes must not stop the loop: it is read in slices, with others' turns in
 between, and so is not of one moment.  2. What comes in hundreds is counted rather than listed: of the
-children with one label only the first ``fold`` are shown, and no more than ``SHOWN`` processes in all; the
-others, and what is below them, are summed up by label.
+children of one process with one label only the first ``fold`` are shown, and no more than ``SHOWN`` processes
+in all; the others, and what is below them, are summed up by label.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None)
     for at, entry in enumerate(list(table.values())):
         if at % SLICE == SLICE - 1:
             await asyncio.sleep(0)
-        if table.get(entry.pid) is not entry:
+        if table.get(entry.pid) is not entry or entry.pid == root:
             continue
         parent = entry.parent if entry.parent in table else None
         above = home.get(parent, parent)
         kind = below.setdefault(above, {}).setdefault(entry.label, _Kind())
-        if len(kind.shown) < fold and room and above == parent:
+        if (len(kind.shown) < fold or parent is None) and room and above == parent:
             kind.shown.append(entry)
             room -= 1
         else:
