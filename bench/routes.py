@@ -1,4 +1,4 @@
-"""Topic matching: this project's filter index beside a trie of dictionaries and paho's matcher.
+"""Topic matching: the filter index, compiled and in Python, beside a trie of dictionaries and paho's matcher.
 
     python bench/routes.py [filters ...]           (default 100000 1000000; paho up to 100000)
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from paho.mqtt.matcher import MQTTMatcher
 
-from gossamer.routes import FilterIndex, Router, SubscriptionOptions
+from gossamer.routes import FilterIndex, Router, SubscriptionOptions, filter_index, kernel_name
 from gossamer.routes.index import RouteIndex
 
 TOPICS = 200_000
@@ -139,7 +139,14 @@ def paho() -> Contestant:
 
 
 def index() -> Contestant:
-    table: FilterIndex[Any] = FilterIndex()
+    return index_of(filter_index())
+
+
+def twin() -> Contestant:
+    return index_of(FilterIndex())
+
+
+def index_of(table: FilterIndex[Any]) -> Contestant:
 
     def add(topic_filter: str, number: int) -> None:
         value = table.get(topic_filter)
@@ -173,23 +180,36 @@ def remote_routes() -> Contestant:
 
 
 def cached() -> Contestant:
-    """The router with its cache, as a publish meets it; topics are repeated until all are cached."""
+    """The router with its cache, as a publish meets it; topics are repeated until all are cached.
 
+    Filters go out while the cache is full.
+    """
+    router, subscribe, unsubscribe = routed()
+    get, resolve = router.cache.get, router.resolve
+
+    def match(topic: bytes) -> Any:
+        return get(topic) or resolve(topic)
+
+    return subscribe, unsubscribe, match  # type: ignore[return-value]
+
+
+def uncached() -> Contestant:
+    """The router when no topic comes twice: a match, and a route made of it and put into the cache."""
+    router, subscribe, unsubscribe = routed()
+    return subscribe, unsubscribe, router.resolve  # type: ignore[return-value]
+
+
+def routed() -> tuple[Router, Callable[[str, int], Any], Callable[[str, int], Any]]:
     class Subscriber:
         def deliver(self, message: object, delivery: object) -> None: ...
 
     router = Router("bench", cache_limit=2 * TOPICS)
     people = [Subscriber() for _ in range(100)]
     options = SubscriptionOptions()
-    get, resolve = router.cache.get, router.resolve
-
-    def match(topic: bytes) -> Any:
-        return get(topic) or resolve(topic)
-
     return (
+        router,
         lambda topic_filter, number: router.subscribe(topic_filter, people[number % 100], options),
         lambda topic_filter, number: router.unsubscribe(topic_filter, people[number % 100]),
-        match,  # type: ignore[return-value]
     )
 
 
@@ -197,7 +217,9 @@ CONTESTANTS: dict[str, Callable[[], Contestant]] = {
     "dict trie": dict_trie,
     "paho": paho,
     "gossamer index": index,
+    "gossamer index, in Python": twin,
     "gossamer remote routes": remote_routes,
+    "gossamer router, uncached": uncached,
     "gossamer router, cached": cached,
 }
 
@@ -212,7 +234,7 @@ def run(name: str, count: int) -> None:
     wanted = list(filters(count))
     uniform: list[Any] = uniform_topics(TOPICS)
     existing: list[Any] = existing_topics(wanted, TOPICS)
-    as_bytes = name.endswith("cached")
+    as_bytes = "router" in name
     if as_bytes:
         uniform = [topic.encode() for topic in uniform]
         existing = [topic.encode() for topic in existing]
@@ -247,7 +269,7 @@ def run(name: str, count: int) -> None:
         remove(topic_filter, number)
     delete = count / (clock() - begin)
     print(
-        f"{name:24} {count:>9,} {insert / 1000:>8.0f} k {delete / 1000:>8.0f} k "
+        f"{name:25} {count:>9,} {insert / 1000:>8.0f} k {delete / 1000:>8.0f} k "
         f"{rates[0]:>17} {rates[1]:>17} {size / count:>8.0f}",
         flush=True,
     )
@@ -262,8 +284,9 @@ def main() -> None:
     if options.one:
         run(options.one[0], int(options.one[1]))
         return
+    print(f"kernel: {kernel_name()}")
     print(
-        f"{'':24} {'filters':>9} {'insert/s':>10} {'delete/s':>10} "
+        f"{'':25} {'filters':>9} {'insert/s':>10} {'delete/s':>10} "
         f"{'uniform/s (hits)':>17} {'existing/s (hits)':>17} {'B/filter':>8}"
     )
     for count in options.filters:

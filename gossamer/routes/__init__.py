@@ -10,7 +10,8 @@ from gossamer.routes.filters import FilterIndex
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
 from gossamer.routes.owner import RouteOwner, routes_child
-from gossamer.routes.router import Route, Router, Subscribed
+from gossamer.routes.resolver import Route
+from gossamer.routes.router import Router, Subscribed
 from gossamer.routes.shared import Group, Strategy
 from gossamer.routes.topics import (
     InvalidTopicFilter,

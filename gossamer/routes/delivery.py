@@ -65,7 +65,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
             self.qos == options.qos
             and self.no_local == options.no_local
             and self.retain_as_published == options.retain_as_published
-            and self.identifiers == _identifiers(options)
+            and self.identifiers == (() if options.identifier is None else (options.identifier,))
         )
 
 
@@ -78,7 +78,10 @@ def delivery_of(subscriber: Subscriber, options: Options) -> Delivery:
 
 def merge(deliveries: list[Delivery]) -> tuple[Delivery, ...]:
     """One delivery a subscriber, in the order in which subscribers first come."""
-    merged: dict[Any, Delivery] = {}
+    merged: dict[Any, Delivery] = {delivery.subscriber: delivery for delivery in deliveries}
+    if len(merged) == len(deliveries):
+        return tuple(deliveries)
+    merged = {}
     for delivery in deliveries:
         subscriber = delivery.subscriber
         known = merged.get(subscriber)

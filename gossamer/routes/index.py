@@ -37,7 +37,7 @@ Value = int | Delivery | Entry
 class RouteIndex:
     """Filters, the subscribers of this node and the masks of the others."""
 
-    __slots__ = ("_filters", "_masks", "match")
+    __slots__ = ("_filters", "_masks", "match", "match_raw")
 
     def __init__(self) -> None:
         self._filters: FilterIndex[Value] = filter_index()
@@ -45,6 +45,8 @@ class RouteIndex:
         self._masks: dict[int, int] = {}
         self.match = self._filters.match
         """The values of all filters that match a name."""
+        self.match_raw = self._filters.match_raw
+        """The same for plain names that are still bytes."""
 
     def __len__(self) -> int:
         return len(self._filters)

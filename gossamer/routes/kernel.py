@@ -1,4 +1,4 @@
-"""Which filter index this process runs: the compiled kernel, or its twin in Python.
+"""Which filter index and topic book this process runs: the compiled kernel, or its twins in Python.
 
 The kernel (``csrc/``) is built when the package is installed and a C compiler is found; where there is none,
 everything works the same and matching is slower. ``GOSSAMER_KERNEL=python`` chooses the twin;
@@ -12,16 +12,26 @@ Python's dictionaries and tuples.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self, cast
 
 from gossamer.errors import UsageError
+from gossamer.routes.book import TopicBook
 from gossamer.routes.filters import SHAPE_LIMIT, FilterIndex
 from gossamer.routes.trie import FilterTrie
 
-__all__ = ["KERNEL_REASON", "KernelUnavailableError", "compiled_index", "filter_index", "kernel_name"]
+__all__ = [
+    "KERNEL_REASON",
+    "KernelUnavailableError",
+    "compiled_book",
+    "compiled_index",
+    "filter_index",
+    "is_filter",
+    "kernel_name",
+    "topic_book",
+]
 
-VERSION = 1
+VERSION = 3
 CHOICE = "GOSSAMER_KERNEL"
 
 
@@ -81,6 +91,17 @@ def compiled_index(*, shape_limit: int = SHAPE_LIMIT) -> FilterIndex[Any]:
     return cast("FilterIndex[Any]", _CompiledIndex(FilterTrie(), shape_limit))
 
 
+def compiled_book(shape_limit: int, filed_limit: int) -> TopicBook:
+    """A topic book of the compiled kernel, whatever was chosen.
+
+    Raises:
+        KernelUnavailableError: there is none.
+    """
+    if _missing:
+        raise KernelUnavailableError(_missing)
+    return cast("TopicBook", _kernel.Book(shape_limit, filed_limit))
+
+
 def _choose(choice: str) -> str:
     """Why the twin runs; empty where the kernel does."""
     if choice == "python":
@@ -97,6 +118,19 @@ KERNEL_REASON = _choose(os.environ.get(CHOICE, ""))
 def filter_index() -> FilterIndex[Any]:
     """An empty index, of the kind that this process runs."""
     return FilterIndex() if KERNEL_REASON else compiled_index()
+
+
+def _parse_it(text: str, max_bytes: int, max_levels: int, /) -> bool:
+    return False
+
+
+is_filter: Callable[[str, int, int], bool] = _parse_it if KERNEL_REASON else _kernel.is_filter
+"""Whether a text is plainly a filter within limits, and of no share group; False: parse it to know."""
+
+
+def topic_book(shape_limit: int, filed_limit: int) -> TopicBook:
+    """An empty topic book, of the kind that this process runs."""
+    return (TopicBook if KERNEL_REASON else compiled_book)(shape_limit, filed_limit)
 
 
 def kernel_name() -> str:

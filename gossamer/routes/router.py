@@ -25,52 +25,37 @@ from typing import Any
 import msgspec
 import structlog
 
-from gossamer.routes.cache import RouteCache
-from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of, merge
+from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.forwarding import Forwarding
-from gossamer.routes.index import Entry, RouteIndex
+from gossamer.routes.kernel import is_filter
 from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.ports import DataLinks, RouteTable
-from gossamer.routes.shared import Group, SharedIndex, Strategy, is_shared
+from gossamer.routes.resolver import Resolver, Route
+from gossamer.routes.shared import Group, Strategy, is_shared
 from gossamer.routes.topics import (
     DEFAULT_LIMITS,
     InvalidTopicFilter,
     TopicLimits,
     parse_filter,
-    parse_name,
     split_shared,
 )
 from gossamer.routes.verify import Findings, Verifier
 
-__all__ = ["Route", "Router", "Subscribed"]
+__all__ = ["Router", "Subscribed"]
 
 log = structlog.get_logger(__name__)
 
 _PRESENT = 1
 
 
-class Route:
-    """Who gets one topic. Replaced, never changed; ``plan`` is for whoever delivers.
+class Filters(dict[str, Delivery]):
+    """The filters of one subscriber. Most have the same options as the one before and share its delivery."""
 
-    Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`.
-    """
+    __slots__ = ("latest",)
 
-    __slots__ = ("deliveries", "groups", "mask", "peers", "plan")
-
-    def __init__(
-        self,
-        deliveries: tuple[Delivery, ...],
-        peers: tuple[Forwarder, ...],
-        mask: int,
-        groups: tuple[Group, ...] = (),
-    ) -> None:
-        self.deliveries = deliveries
-        self.peers = peers
-        self.groups = groups
-        self.mask = mask
-        """Every node that wants it, also those that are down."""
-        self.plan: Any = None
+    def __init__(self) -> None:
+        self.latest: Delivery | None = None
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -100,65 +85,38 @@ class Router:
     ) -> None:
         self.node = node
         self.counts: Counter[str] = Counter()
-        """``resolved`` topics, ``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
+        """``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
         self._limits = limits
         self._visible_timeout = visible_timeout
         self._forwarding = Forwarding(
             schedule=schedule,
-            changed=self._forget_node,
+            changed=self._node_changed,
             counts=self.counts,
             frame_bytes=frame_bytes,
             high_water=high_water,
             lost_is_safe=lost_is_safe,
         )
         self._nodes = self._forwarding.nodes
-        self._shared = SharedIndex(shared_strategy, rng or random.Random(), self._forwarding.is_up)
-        self._index = RouteIndex()
-        self._routes = RouteCache(limit=cache_limit)
+        self._resolver = Resolver(
+            limits=limits,
+            cache_limit=cache_limit,
+            nodes=self._nodes,
+            strategy=shared_strategy,
+            rng=rng or random.Random(),
+            up=self._forwarding.is_up,
+        )
+        self._shared = self._resolver.shared
+        self._index = self._resolver.index
+        self._routes = self._resolver.cache
         self.cache: dict[bytes, Route] = self._routes.routes
         """Topic to route; the same dictionary for the life of the router."""
-        self._subscriptions: dict[Any, dict[str, Delivery]] = {}
-        # Routes without deliveries here differ by their nodes alone and are shared by topics.
-        self._remote_routes: dict[int, Route] = {}
+        self.resolve = self._resolver.resolve
+        """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
+        self._subscriptions: dict[Any, Filters] = {}
         self._table: RouteTable | None = None
         self._seq = 0
 
     # The publish path.
-
-    def resolve(self, topic: bytes) -> Route:
-        """The route of a topic that is not in the cache, from now on it is.
-
-        Raises:
-            InvalidTopicName: it is no topic name.
-        """
-        name = parse_name(topic, self._limits)
-        mask = 0
-        deliveries: list[Delivery] = []
-        sources = 0
-        for value in self._index.match(name):
-            if type(value) is int:
-                mask |= value
-            elif type(value) is Delivery:
-                deliveries.append(value)
-                sources += 1
-            elif type(value) is Entry:
-                mask |= value.mask
-                deliveries.extend(value.local.values())
-                sources += 1
-        groups = self._shared.match(name) if self._shared else ()
-        if not deliveries and not groups:
-            route = self._remote_routes.get(mask)
-            if route is None:
-                if len(self._remote_routes) >= 4096:
-                    self._remote_routes.clear()
-                route = self._remote_routes[mask] = Route((), self._nodes.forwarders(mask), mask)
-        else:
-            # One filter has each subscriber once.
-            merged = tuple(deliveries) if sources < 2 else merge(deliveries)
-            route = Route(merged, self._nodes.forwarders(mask), mask, groups)
-        self._routes.put(topic, route)
-        self.counts["resolved"] += 1
-        return route
 
     def pick(self, group: Group, publisher: str, topic: str) -> Delivery | Forwarder | None:
         """Who gets one message for a share group: a member here, or the way to the node that chooses."""
@@ -173,16 +131,19 @@ class Router:
         Raises:
             InvalidTopicFilter: it is no topic filter; nothing changed.
         """
-        text = parse_filter(topic_filter, self._limits)
+        limits = self._limits
+        text = topic_filter
+        if not is_filter(text, limits.max_bytes, limits.max_levels):
+            text = parse_filter(topic_filter, limits)
         mine = self._subscriptions.get(subscriber)
         if mine is None:
-            mine = self._subscriptions[subscriber] = {}
+            mine = self._subscriptions[subscriber] = Filters()
         known = mine.get(text)
         if known is not None and known.asks(options):
             return Subscribed(True, self._unseen())
-        # A subscriber's filters mostly have the same options and then share one delivery.
-        latest = next(reversed(mine.values())) if mine else None
-        delivery = latest if latest is not None and latest.asks(options) else delivery_of(subscriber, options)
+        delivery = mine.latest
+        if delivery is None or not delivery.asks(options):
+            delivery = mine.latest = delivery_of(subscriber, options)
         if is_shared(text):
             self._join(text, delivery)
             mine[text] = delivery
@@ -358,6 +319,7 @@ class Router:
             **{f"index_{part}": size for part, size in self._index.stats().items()},
             **{f"cache_{what}": count for what, count in self._routes.counts.items()},
             **{f"forward_{what}": count for what, count in self._nodes.counts().items()},
+            "resolved": self._resolver.resolved,
             **self.counts,
         }
 
@@ -405,7 +367,5 @@ class Router:
             return None
         return self._seq
 
-    def _forget_node(self, bit: int) -> None:
-        """A node came or went: forget the routes that lead to it."""
-        self._remote_routes.clear()
-        self._routes.forget([topic for topic, route in self.cache.items() if route.mask & bit])
+    def _node_changed(self, bit: int) -> None:
+        self._resolver.forget_node(bit)

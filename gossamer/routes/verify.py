@@ -66,7 +66,7 @@ class Verifier:
         shared: SharedIndex,
         cache: RouteCache,
         nodes: NodeTable,
-        subscriptions: dict[Any, dict[str, Delivery]],
+        subscriptions: Mapping[Any, Mapping[str, Delivery]],
         table: RouteTable | None,
         repair: bool,
     ) -> None:

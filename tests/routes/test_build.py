@@ -55,7 +55,7 @@ def test_a_compiler_makes_a_kernel_that_loads(tmp_path):
     loaded = subprocess.run(
         [sys.executable, "-c", code, str(kernel)], capture_output=True, text=True, check=True
     )
-    assert loaded.stdout.strip() == "1"
+    assert loaded.stdout.strip() == "3"
 
 
 def test_without_a_compiler_there_is_a_line_and_no_kernel(tmp_path):

@@ -1,6 +1,7 @@
 """The compiled kernel held against its twin in Python, and what only the kernel can do wrong."""
 
 import gc
+import os
 import random
 import subprocess
 import sys
@@ -11,11 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.routes import filter_index, kernel_name
+from gossamer.routes import (
+    InvalidTopicName,
+    TopicLimits,
+    filter_index,
+    kernel_name,
+    parse_filter,
+    parse_name,
+    split_shared,
+)
 from gossamer.routes.filters import FilterIndex
 from gossamer.routes.kernel import KERNEL_REASON, compiled_index
 from tests.routes.strategies import filters, names
 
+_kernel = None if "not built" in KERNEL_REASON else pytest.importorskip("gossamer.routes._kernel")
 needs_kernel = pytest.mark.skipif("not built" in KERNEL_REASON, reason=KERNEL_REASON)
 
 # Levels around the sizes that hash differently, beyond ASCII, and what is valid nowhere.
@@ -54,6 +64,36 @@ def test_the_kernel_does_what_the_twin_does(changes, topics, limit):
     for topic in [*topics, *(text for _, text in changes)]:
         if topic and not {"+", "#"} & set(topic):
             assert kernel.match(topic) == twin.match(topic)
+
+
+ANY_TEXT = st.one_of(
+    names(),
+    filters(),
+    odd_texts,
+    long_texts,
+    st.text(max_size=12),
+    st.sampled_from(["$share/g/a", "$share/", "a/#/b"]),
+)
+
+
+@needs_kernel
+@settings(max_examples=200, deadline=None)
+@given(ANY_TEXT, st.sampled_from([TopicLimits(), TopicLimits(max_bytes=9), TopicLimits(max_levels=2)]))
+def test_a_look_at_the_bytes_accepts_only_what_the_rules_accept(text, limits):
+    kernel: FilterIndex[str] = compiled_index()
+    for topic_filter in ("#", "+", "a/b", "+/+/#", "$x/+"):
+        kernel.put(topic_filter, topic_filter)
+    if _kernel.is_filter(text, limits.max_bytes, limits.max_levels):
+        assert parse_filter(text, limits) == text
+        assert split_shared(text).group is None
+    raw = text.encode(errors="replace")
+    found = kernel.match_raw(raw, limits.max_bytes, limits.max_levels)
+    if found is not None:
+        assert found == kernel.match(parse_name(raw, limits))
+    try:
+        assert found is not None or parse_name(raw, limits).isascii() is False
+    except InvalidTopicName:
+        assert found is None
 
 
 @needs_kernel
@@ -188,6 +228,11 @@ def test_wrong_arguments_are_refused_and_change_nothing():
             call("\ud800")
     with pytest.raises(TypeError):
         kernel.put("a")
+    for wrong in (("a", 1, 1), (b"a", 1), (b"a", "1", 1)):
+        with pytest.raises(TypeError):
+            kernel.match_raw(*wrong)
+    with pytest.raises(OverflowError):
+        kernel.match_raw(b"a", -1, 1)
     with pytest.raises(ValueError, match="at most 1048560 bytes"):
         kernel.put("a" * 1_048_561, 1)
     with pytest.raises(ValueError, match="shape_limit"):
@@ -222,7 +267,7 @@ def test_the_environment_chooses_the_kernel(choice, expected):
     code = "from gossamer.routes import kernel_name, KERNEL_REASON; print(kernel_name(), KERNEL_REASON)"
     ran = subprocess.run(
         [sys.executable, "-c", code],
-        env={"GOSSAMER_KERNEL": choice},
+        env={**os.environ, "GOSSAMER_KERNEL": choice},
         capture_output=True,
         text=True,
         check=True,

@@ -16,7 +16,7 @@
 #include "levels.h"
 #include "store.h"
 
-#define KERNEL_VERSION 1 /* as gossamer/routes/kernel.py expects it */
+#define KERNEL_VERSION 3 /* as gossamer/routes/kernel.py expects it */
 #define MOST_LIMIT 100
 #define MOST_PROBES (2 * MOST_LIMIT + 2)
 #define KNOWN_LEVELS 16
@@ -332,132 +332,8 @@ index_remove(Index *self, PyObject *text)
     Py_RETURN_FALSE;
 }
 
-/* A key of the topic under one shape, on its way through memory. */
-typedef struct {
-    const Shape *shape; /* NULL: the literal */
-    uint32_t key;
-    uint32_t place;
-    const Block *block;
-} Probe;
+#include "match.h"
 
-static inline int
-is_match(const Name *name, const Probe *probe)
-{
-    const Block *block = probe->block;
-    if (probe->shape)
-        return filter_is(name, probe->shape, block->text, block_size(block));
-    return block_size(block) == name->size && !memcmp(block->text, name->text, name->size);
-}
-
-/* The next slot with the probe's key, from its place on. */
-static inline int
-seek(const Store *store, Probe *probe, uint32_t mask)
-{
-    for (uint32_t place = probe->place;; place = (place + 1) & mask) {
-        Slot slot = store->slots[place];
-        if (!slot.at)
-            return 0;
-        if (slot.key == probe->key) {
-            probe->place = (place + 1) & mask;
-            probe->block = block_at(store, slot.at);
-            return 1;
-        }
-    }
-}
-
-/* The values that match, in order, borrowed; how many. No Python runs in here. */
-static uint32_t
-match_name(Index *self, const Name *name, Shape **shapes, uint32_t shape_count, PyObject **found)
-{
-    const Store *store = &self->store;
-    Probe probes[MOST_PROBES];
-    uint32_t mask = slot_mask(store), count = 0, hits = 0;
-    probes[0].shape = NULL;
-    probes[0].key = key_of(name->sum[name->levels], literal_seed(name->levels));
-    PREFETCH(&store->slots[home_of(store, probes[0].key)]);
-    for (uint32_t i = 0; i < shape_count; i++) {
-        Probe *probe = &probes[i + 1];
-        probe->shape = shapes[i];
-        probe->key = name_key(name, shapes[i]);
-        PREFETCH(&store->slots[home_of(store, probe->key)]);
-    }
-    for (uint32_t i = 0; i <= shape_count; i++) {
-        probes[i].place = home_of(store, probes[i].key);
-        if (!seek(store, &probes[i], mask))
-            continue;
-        PREFETCH(probes[i].block);
-        PREFETCH((const char *)probes[i].block + 63);
-        probes[count++] = probes[i];
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        int matches;
-        while (!(matches = is_match(name, &probes[i])))
-            if (!seek(store, &probes[i], mask))
-                break;
-        if (matches) {
-            PREFETCH(probes[i].block->value);
-            found[hits++] = probes[i].block->value;
-        }
-    }
-    return hits;
-}
-
-static PyObject *
-index_match(Index *self, PyObject *topic)
-{
-    Py_ssize_t size;
-    PyObject *owner, *found[MOST_PROBES];
-    const char *utf8 = utf8_of(topic, &size, &owner);
-    if (!utf8)
-        return NULL;
-    Name name;
-    uint32_t hits = 0;
-    int dollar = size && utf8[0] == '$', failed = 1;
-    if (size >= (Py_ssize_t)UINT32_MAX)
-        PyErr_SetString(PyExc_ValueError, "match: the topic is too long");
-    else if (name_open(&name, utf8, (size_t)size) < 0)
-        PyErr_NoMemory();
-    else {
-        Probes once = {NULL, 0, 0};
-        Probes *probes = name.levels <= KNOWN_LEVELS ? &self->probes[dollar][name.levels] : &once;
-        if (!probes->known && learn_probes(self, probes, name.levels, dollar) < 0)
-            PyErr_NoMemory();
-        else {
-            hits = match_name(self, &name, probes->shapes, probes->count, found);
-            failed = 0;
-        }
-        free(once.shapes);
-        name_close(&name);
-    }
-    Py_XDECREF(owner);
-    if (failed)
-        return NULL;
-    /* Making a list may run the collector, and that anything. */
-    for (uint32_t i = 0; i < hits; i++)
-        Py_INCREF(found[i]);
-    PyObject *list = PyList_New(hits);
-    if (!list) {
-        for (uint32_t i = 0; i < hits; i++)
-            Py_DECREF(found[i]);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < hits; i++)
-        PyList_SET_ITEM(list, i, found[i]);
-    if (!self->crowded)
-        return list;
-    PyObject *slash = PyUnicode_FromString("/");
-    PyObject *words = slash && self->trie ? PyUnicode_Split(topic, slash, -1) : NULL;
-    PyObject *done = NULL;
-    if (words)
-        done = PyObject_CallMethod(self->trie, "match", "OOO", words, dollar ? Py_True : Py_False, list);
-    Py_XDECREF(words);
-    Py_XDECREF(slash);
-    if (!done) {
-        Py_DECREF(list);
-        return NULL;
-    }
-    Py_DECREF(done);
-    return list;
-}
+#include "book.h"
 
 #include "object.h"

@@ -192,6 +192,7 @@ static PyMethodDef index_methods[] = {
     {"put", (PyCFunction)(void (*)(void))index_put, METH_FASTCALL, "Set the value of this filter."},
     {"remove", (PyCFunction)index_remove, METH_O, "Take this filter out; False if it was not in."},
     {"match", (PyCFunction)index_match, METH_O, "The values of all filters that match a valid topic name."},
+    {"match_raw", (PyCFunction)(void (*)(void))index_match_raw, METH_FASTCALL, "The same for a plain name as bytes."},
     {"stats", (PyCFunction)index_stats, METH_NOARGS, "How many filters each part holds."},
     {"walk_items", (PyCFunction)index_walk_items, METH_NOARGS, "Filters with values, but for the trie."},
     {"walk_filters", (PyCFunction)index_walk_filters, METH_NOARGS, "Filters, but for the trie."},
@@ -235,8 +236,13 @@ static PyType_Spec walk_spec = {
     walk_slots,
 };
 
+static PyMethodDef module_methods[] = {
+    {"is_filter", (PyCFunction)(void (*)(void))is_filter, METH_FASTCALL, "Whether a text is plainly a filter."},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "gossamer.routes._kernel", "The compiled filter index.", -1, NULL, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "gossamer.routes._kernel", "The compiled filter index.", -1, module_methods, NULL, NULL, NULL, NULL,
 };
 
 static int
@@ -270,6 +276,12 @@ PyInit__kernel(void)
         goto failed;
     }
     Py_DECREF(index_type);
+    PyObject *book_type = PyType_FromSpec(&book_spec);
+    if (!book_type || PyModule_AddObjectRef(made, "Book", book_type) < 0) {
+        Py_XDECREF(book_type);
+        goto failed;
+    }
+    Py_DECREF(book_type);
     if (PyModule_AddIntConstant(made, "VERSION", KERNEL_VERSION) < 0)
         goto failed;
     return made;

@@ -222,11 +222,11 @@ store_find(const Store *store, uint32_t key, const char *text, size_t size)
     return -1;
 }
 
+/* Empty a slot, and close the gap behind it. */
 static inline void
-store_delete(Store *store, uint32_t hole)
+slots_delete(Store *store, uint32_t hole)
 {
     uint32_t mask = slot_mask(store), place = hole;
-    store_give_block(store, store->slots[hole].at);
     for (;;) {
         place = (place + 1) & mask;
         if (!store->slots[place].at)
@@ -240,11 +240,18 @@ store_delete(Store *store, uint32_t hole)
     }
     store->slots[hole].at = 0;
     store->count--;
-    if (!store->count)
-        store_free_blocks(store);
     if (store->bits > LEAST_BITS && (uint64_t)store->count * 8 < (uint64_t)1 << store->bits)
         /* Without memory it stays as large as it is. */
         (void)store_resize(store, store->bits - 1);
+}
+
+static inline void
+store_delete(Store *store, uint32_t slot)
+{
+    store_give_block(store, store->slots[slot].at);
+    slots_delete(store, slot);
+    if (!store->count)
+        store_free_blocks(store);
 }
 
 /* The next block in use from this place on, or NULL; the place moves behind it. */
