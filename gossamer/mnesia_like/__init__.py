@@ -4,6 +4,7 @@ Reads are synchronous and from memory. See ``table`` for what a table offers, ``
 rows travel, ``disc`` for what survives a crash, ``link`` for what carries frames.
 """
 
+from gossamer.mnesia_like.copies import DiscProcessMissingError
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscBehindError
 from gossamer.mnesia_like.errors import (
@@ -21,6 +22,19 @@ from gossamer.mnesia_like.errors import (
     TableExistsError,
     TablesNotLoadedError,
 )
+from gossamer.mnesia_like.events import (
+    CopyAdded,
+    CopyDropped,
+    InconsistentDatabase,
+    Overload,
+    SchemaConflict,
+    StoreDown,
+    StoreUp,
+    SystemEvent,
+    SystemSubscription,
+    TableCreated,
+    TableDeleted,
+)
 from gossamer.mnesia_like.journal import Journal
 from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
 from gossamer.mnesia_like.local_table import LocalTable
@@ -28,9 +42,10 @@ from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.queries import ANY, IndexExistsError, NoSuchIndexError, NotOrderedError
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.schema_table import NotInSchemaError, SchemaWriteError
 from gossamer.mnesia_like.shared import Discarded
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
-from gossamer.mnesia_like.store import DiscProcessMissingError, Store
+from gossamer.mnesia_like.store import Store
 from gossamer.mnesia_like.table import Subscription, TableEvent
 from gossamer.mnesia_like.transaction import (
     NotTransactionalError,
@@ -50,6 +65,8 @@ __all__ = [
     "BadTableError",
     "BadValueError",
     "Change",
+    "CopyAdded",
+    "CopyDropped",
     "CorruptTablesError",
     "Disc",
     "DiscBehindError",
@@ -59,22 +76,33 @@ __all__ = [
     "DiscProcessMissingError",
     "DiscReadOnlyError",
     "Discarded",
+    "InconsistentDatabase",
     "IndexExistsError",
     "Journal",
     "LocalTable",
     "NoMajorityError",
     "NoSuchIndexError",
     "NoSuchTableError",
+    "NotInSchemaError",
     "NotOrderedError",
     "NotOwnerError",
     "NotTransactionalError",
+    "Overload",
     "OwnedTable",
     "ReplicationLink",
     "ReplicationSink",
+    "SchemaConflict",
+    "SchemaWriteError",
     "SharedTable",
     "Store",
+    "StoreDown",
+    "StoreUp",
     "Subscription",
+    "SystemEvent",
+    "SystemSubscription",
+    "TableCreated",
     "TableDef",
+    "TableDeleted",
     "TableEvent",
     "TableExistsError",
     "TablesNotLoadedError",

@@ -29,6 +29,7 @@ from gossamer.mnesia_like.errors import (
     DiscFullError,
     DiscLockedError,
     DiscReadOnlyError,
+    TableExistsError,
 )
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.values import Key, Value, decode
@@ -116,18 +117,35 @@ class DiscFile:
         """Have room for a table; nothing happens where it is there.
 
         Raises:
+            TableExistsError: rows of another shape stand under its name; nothing changed.
             DiscError: nothing changed.
         """
+        name = definition.name
         try:
             catalogue = self._db.table("_tables")
-            # A crash between the two leaves an empty table that nobody names: made again, it is the same.
-            if not catalogue.count_where("name = ?", [definition.name]):
-                self._db.table(f"t_{definition.name}").create(
+            before = self.catalogue().get(name)
+            if before is None:
+                # A crash between the two leaves an empty table that nobody names: made again, it is the same.
+                self._db.table(f"t_{name}").create(
                     {"k": bytes, "v": bytes, "c": int}, pk="k", if_not_exists=True
                 )
-                catalogue.insert({"name": definition.name, "shape": definition.shape, "rows": 0, "total": 0})
+                catalogue.insert(
+                    {"name": name, "shape": _stamp(definition.shape, definition.id), "rows": 0, "total": 0}
+                )
+            elif before[0] != definition.shape:
+                raise TableExistsError(name, existing=f"{before[0]} on disc", asked=str(definition))
+            elif before[1] != definition.id:
+                self._conn.execute(
+                    "UPDATE _tables SET shape = ? WHERE name = ?",
+                    (_stamp(definition.shape, definition.id), name),
+                )
         except sqlite3.Error as error:
             self._fail(error)
+
+    def catalogue(self) -> dict[str, tuple[str, str]]:
+        """Of each table that the file holds the shape of its rows, and the id it was made under, if any."""
+        found = self._conn.execute("SELECT name, shape FROM _tables ORDER BY name").fetchall()
+        return {name: (stamp.partition("#")[0], stamp.partition("#")[2]) for name, stamp in found}
 
     def drop(self, table: str) -> None:
         """Forget a table and its rows.
@@ -280,3 +298,7 @@ class DiscFile:
         if isinstance(error, PermissionError):
             kind = (DiscReadOnlyError, "read_only")
         raise kind[0](str(self.path), problem=str(error), advice=_ADVICE[kind[1]]) from error
+
+
+def _stamp(shape: str, made_as: str) -> str:
+    return f"{shape}#{made_as}" if made_as else shape

@@ -15,7 +15,18 @@ from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.values import Key, encode
 from gossamer.mnesia_like.wire import Ack, Follow, Roster, encode_frames
 
-__all__ = ["Action", "Confirmed", "Exchange", "Installed", "OwnedState", "Peer", "Report", "Send", "Wake"]
+__all__ = [
+    "Action",
+    "Confirmed",
+    "Exchange",
+    "Installed",
+    "OwnedState",
+    "Peer",
+    "Report",
+    "Rostered",
+    "Send",
+    "Wake",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,16 @@ class Installed:
     change: Change | None
 
 
-Action = Send | Change | Confirmed | Report | Wake | Installed
+@dataclass(frozen=True, slots=True)
+class Rostered:
+    """``peer`` says that it has more tables, or fewer, than it did."""
+
+    peer: str
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+Action = Send | Change | Confirmed | Report | Wake | Installed | Rostered
 
 
 class OwnedState:
@@ -108,7 +128,7 @@ class Exchange:
     def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
         """Follow a peer's rows from where we are, or take all of them."""
         definition = replica.definition
-        peer.outbox.append(encode(Follow(definition.name, definition.shape, replica.position, snapshot)))
+        peer.outbox.append(encode(Follow(definition.name, definition.pact, replica.position, snapshot)))
 
     def pump(self, state: OwnedState) -> None:
         """Send followers what they may have now."""
@@ -121,7 +141,9 @@ class Exchange:
         if feed.snapshots:
             self.counts["snapshots"] += feed.snapshots
             feed.snapshots = 0
-            self.report("table_snapshot", table=state.definition.name, peer=name, rows=len(state.log.rows))
+            behind = feed.acked > 0
+            rows = len(state.log.rows)
+            self.report("table_snapshot", table=state.definition.name, peer=name, rows=rows, behind=behind)
         self.repin(state)
 
     def repin(self, state: OwnedState) -> None:

@@ -57,6 +57,8 @@ class Replica:
         self.purging = False
         self.answered = False
         self.loaded = False
+        # The user takes it as loaded, whatever is missing.
+        self.forced = False
         self.refused: str | None = None
         self.session = 0
         self.index = 0
@@ -77,6 +79,7 @@ class Replica:
 
     def peer_up(self, creation: int) -> bool:
         """The peer is reachable; True: follow it now (else once its old rows are purged)."""
+        self.forced = False
         if creation != self.creation:
             self.creation = creation
             self.loaded = False
@@ -136,11 +139,11 @@ class Replica:
         self.head = max(self.head, number)
         self._check_loaded()
 
-    def on_refused(self, shape: str) -> None:
-        """The owner has no such table (``shape`` is empty), or one that cannot be exchanged with ours."""
+    def on_refused(self, pact: str) -> None:
+        """The owner has no such table (``pact`` is empty), or one that cannot be exchanged with ours."""
         self.answered = True
-        self.refused = shape
-        self.loaded = not shape
+        self.refused = pact
+        self.loaded = not pact
 
     def on_delta(self, delta: Delta) -> list[Change]:
         """Apply, keep for later, or drop."""
@@ -249,7 +252,7 @@ class Replica:
         """What keeps this replica from being loaded, in words."""
         place = f"{self._table}: {self.owner}"
         if self.refused:
-            return f"{place} has it as {self.refused}, here it is {self.definition.shape}"
+            return f"{place} has it as {self.refused}, here it is {self.definition.pact}"
         if self.purging:
             return f"{place}: {len(self.rows)} rows of its previous incarnation are being removed"
         if not self.answered:

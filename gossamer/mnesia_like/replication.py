@@ -26,6 +26,7 @@ from gossamer.mnesia_like.exchange import (
     OwnedState,
     Peer,
     Report,
+    Rostered,
     Send,
     Wake,
 )
@@ -52,7 +53,17 @@ from gossamer.mnesia_like.wire import (
     decode_frame,
 )
 
-__all__ = ["Action", "Confirmed", "Installed", "OwnedState", "Replication", "Report", "Send", "Wake"]
+__all__ = [
+    "Action",
+    "Confirmed",
+    "Installed",
+    "OwnedState",
+    "Replication",
+    "Report",
+    "Rostered",
+    "Send",
+    "Wake",
+]
 
 
 class Replication:
@@ -108,6 +119,16 @@ class Replication:
         for peer in self._x.peers.values():
             peer.acks.pop(table, None)
             peer.roster_due = True
+        return self._x.done(now)
+
+    def redefine(self, definition: TableDef, now: float) -> list[Action]:
+        """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
+        state = self.tables[definition.name]
+        state.definition = state.log.definition = definition
+        for replica in state.replicas.values():
+            replica.definition = definition
+        for name, peer in self._x.peers.items():
+            self._follow(name, peer, state, now)
         return self._x.done(now)
 
     def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
@@ -198,6 +219,11 @@ class Replication:
         """Peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self._x.peers.items()}
 
+    def force_load(self, table: str) -> None:
+        """Whoever has not answered, or not sent all, is waited for no longer."""
+        for replica in self.tables[table].replicas.values():
+            replica.loaded = replica.forced = True
+
     def holders(self, table: str) -> list[str]:
         """The peers that are up and say that they have the table."""
         return [name for name, peer in self._x.peers.items() if peer.tables and table in peer.tables]
@@ -221,7 +247,8 @@ class Replication:
         lines = []
         for name, replica in self.tables[table].replicas.items():
             peer = self._x.peers.get(name)
-            if peer is None or replica.loaded or (peer.tables is not None and table not in peer.tables):
+            # What its roster says may be older than the table; only its answer counts.
+            if peer is None or replica.loaded:
                 continue
             lines.append(replica.waits_for())
         return lines
@@ -276,12 +303,11 @@ class Replication:
             case Head(number=number):
                 replica.on_head(number)
                 peer.acks[table] = peer.acks.get(table, False) or replica.missing
-            case Refused(shape=shape):
-                replica.on_refused(shape)
-                if shape:
-                    self._x.report(
-                        "table_refused", table=table, peer=name, here=replica.definition.shape, there=shape
-                    )
+            case Refused(pact=pact):
+                replica.on_refused(pact)
+                if pact:
+                    here = replica.definition.pact
+                    self._x.report("table_refused", table=table, peer=name, here=here, there=pact)
             case Lapsed():
                 # Once: every Ack on its way is answered so.
                 if replica.answered:
@@ -297,6 +323,10 @@ class Replication:
     def _on_roster(self, name: str, peer: Peer, message: Roster, now: float) -> None:
         known = peer.tables or frozenset()
         peer.tables = frozenset(message.tables)
+        if peer.tables != known:
+            self._x.actions.append(
+                Rostered(name, tuple(sorted(peer.tables - known)), tuple(sorted(known - peer.tables)))
+            )
         for table in message.tables:
             state = self.tables.get(table)
             if state is not None and table not in known:
@@ -314,12 +344,20 @@ class Replication:
 
     def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow, now: float) -> None:
         table = state.definition.name
-        if message.shape != state.definition.shape:
-            peer.outbox.append(encode(Refused(table, state.definition.shape)))
+        if message.pact != state.definition.pact:
+            peer.outbox.append(encode(Refused(table, state.definition.pact)))
+            if state.feeds.pop(name, None) is not None:
+                # It had our rows under a definition that it has given up.
+                self._x.repin(state)
+                self._x.actions.append(Confirmed(table))
             return
         if peer.tables is not None and table not in peer.tables:
             # Whoever gets our answer may count on our knowing that it has the table.
             self._on_roster(name, peer, Roster(sorted({*peer.tables, table})), now)
+        replica = state.replicas.get(name)
+        if replica is not None and replica.refused and replica.up:
+            # One of us has changed its definition to the other's.
+            self._follow(name, peer, state, now)
         if state.log.seal():
             # The newest number, as it is told, includes what was written in this turn.
             self._x.pump(state)

@@ -4,12 +4,18 @@ The words are Mnesia's: ``set``, ``ordered_set`` and ``bag``, ``ram_copies`` and
 tables are this node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so
 that no split of the network can make two versions of it. A ``shared`` table is written by every node, the
 latest version wins; with ``majority`` only where most of its nodes can be reached.
+
+Copies exchange rows only where their definitions agree in what matters between nodes: the *pact*. Where a
+copy is kept, and its limits, are its own affair. A table that was made for several nodes at once has an
+``id``: made twice, under one name, it is two tables, until one of them gives way.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from gossamer.mnesia_like.errors import BadTableError
 
@@ -22,6 +28,7 @@ _CHOICES = {
     "storage": ("ram_copies", "disc_copies"),
     "replication": ("local", "owned", "shared"),
 }
+_EACH_ITS_OWN = frozenset({"name", "storage", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,7 @@ class TableDef:
     heal: str = "lww"
     """Of a shared table, whose rows win after a split: ``lww`` (the latest), ``survivors`` (those of
     the larger side), or the name of a merge function that was registered."""
+    id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -90,8 +98,33 @@ class TableDef:
 
     @property
     def shape(self) -> str:
-        """What peers must agree on to exchange rows."""
+        """What its rows look like."""
         return f"{self.replication} {self.type}"
+
+    @property
+    def pact(self) -> str:
+        """What peers must agree on to exchange rows."""
+        terms = [self.shape]
+        if self.replication == "shared":
+            if self.majority:
+                terms.append("majority")
+            terms.append(f"tombstones for {self.tombstone_horizon:g} s")
+        if self.id:
+            terms.append(f"made as {self.id}")
+        return ", ".join(terms)
+
+    def options(self) -> dict[str, Any]:
+        """Everything but the name, where it is kept and the id: what is the same at all copies."""
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {option: value for option, value in named.items() if option not in _EACH_ITS_OWN}
+
+    def differences(self, options: Mapping[str, Any]) -> list[str]:
+        """In which options that copies share it differs from others, in words."""
+        return [
+            f"{option} is {mine!r} here and {options[option]!r} there"
+            for option, mine in self.options().items()
+            if option in options and options[option] != mine
+        ]
 
     def __str__(self) -> str:
         return f"{self.replication} {self.type} in {self.storage}"

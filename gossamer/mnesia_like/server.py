@@ -18,7 +18,7 @@ import structlog
 from gossamer.clock import Clock
 from gossamer.mnesia_like.disc import Disc, DiscFile
 from gossamer.mnesia_like.discqueue import DiscQueue
-from gossamer.mnesia_like.errors import BadFrameError, CorruptTablesError, DiscError
+from gossamer.mnesia_like.errors import BadFrameError, CorruptTablesError, DiscError, TableExistsError
 from gossamer.mnesia_like.link import ReplicationLink
 from gossamer.mnesia_like.replication import Action, Replication
 from gossamer.mnesia_like.schema import TableDef
@@ -34,7 +34,17 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["DiscHandle", "DiscServer", "Doorbell", "Drop", "Flush", "Load", "Replicator", "Wiring"]
+__all__ = [
+    "Catalogue",
+    "DiscHandle",
+    "DiscServer",
+    "Doorbell",
+    "Drop",
+    "Flush",
+    "Load",
+    "Replicator",
+    "Wiring",
+]
 
 T = TypeVar("T")
 
@@ -58,6 +68,11 @@ class Drop:
     """A call: forget a table."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """A call: what the disc holds, table by table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +198,8 @@ class Wiring(Protocol):
     def returns(self, peer: str, creation: int) -> None:
         """``peer`` is about to be told up."""
 
-    def leaves(self, peer: str) -> None:
-        """``peer`` is about to be told gone for good."""
+    def leaves(self, peer: str, *, left: bool) -> None:
+        """``peer`` is about to be told gone; ``left``: for good."""
 
     def housekeeping(self) -> None:
         """Some time passed."""
@@ -237,8 +252,7 @@ class Replicator(GenServer):
                 self._wiring.returns(name, creation)
                 self._perform(core.peer_up(name, creation, now))
             case _PeerDown(name, left):
-                if left:
-                    self._wiring.leaves(name)
+                self._wiring.leaves(name, left=left)
                 self._perform(core.peer_down(name, now, left=left))
             case _Work():
                 self._working = False
@@ -262,6 +276,7 @@ class Replicator(GenServer):
         known = self._core.peers()
         for name in known:
             if name not in there:
+                self._wiring.leaves(name, left=False)
                 self._perform(self._core.peer_down(name, now))
         for name, creation in there.items():
             if not again and known.get(name) == creation:
@@ -297,15 +312,17 @@ class DiscServer(GenServer):
         await self._commit()
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply:
-        if not isinstance(request, Load | Drop):
-            raise TypeError(f"{type(request).__name__}, expected Load or Drop")
+        if not isinstance(request, Load | Drop | Catalogue):
+            raise TypeError(f"{type(request).__name__}, expected Load, Drop or Catalogue")
         try:
+            if isinstance(request, Catalogue):
+                return Reply(await self._handle.run(self._file.catalogue))
             if isinstance(request, Drop):
                 await self._handle.run(self._file.drop, request.table)
                 return Reply(None)
             await self._handle.run(self._file.create, request.definition)
             return Reply(await self._handle.run(self._file.load, request.definition.name))
-        except DiscError as error:
+        except (DiscError, TableExistsError) as error:
             return Reply(error)
 
     async def handle_info(self, message: Any) -> None:

@@ -75,6 +75,8 @@ class Shared:
         self.changes = 0
         # What lost in a merge; None where nobody wants to know.
         self.discarded: list[Discarded] | None = None
+        self.seen: dict[str, int] = {}
+        """The highest timestamp that came from each holder."""
         self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0, "superseded": 0}
         self._state = state
         self._log = state.log
@@ -84,6 +86,9 @@ class Shared:
         self._adopt_after = adopt_after
         # Keys whose latest version nobody is known to hold, and since when.
         self._orphans: dict[Key, float] = {}
+        # Rows of our disc that count for nothing until a master has answered.
+        self._provisional: set[Key] = set()
+        self._masters: tuple[str, ...] = ()
         self._next_sweep = 0.0
 
     # -- writing
@@ -152,12 +157,18 @@ class Shared:
         deleted: list[Key] = []
         versions = self.versions
         latest = 0
+        highest = self.seen.get(change.owner, 0)
         for key, row in change.written.items():
             version = _version_of(row)
             if version is None:
                 self.counts["malformed"] += 1
                 continue
+            if version[0] > highest:
+                highest = version[0]
             mine = versions.get(key)
+            if key in self._provisional:
+                self._provisional.discard(key)
+                mine = None
             if self.discarded is not None and version != mine:
                 self.discarded.append(self._loser(change.owner, key, mine, version, row))
             if mine is None or version > mine:
@@ -174,6 +185,7 @@ class Shared:
                 if change.owner < self.node:
                     # Both of us took it over; one is enough.
                     self._let_go(key)
+        self.seen[change.owner] = highest
         if latest:
             try:
                 self._clock.observe(latest, wall)
@@ -218,8 +230,12 @@ class Shared:
             self._forget(key)
         return forgotten
 
-    def restore(self, rows: dict[Key, Value], now: float, wall: float) -> None:
-        """What the disc held. Rows whose fate may have been forgotten since are left out."""
+    def restore(self, rows: dict[Key, Value], now: float, wall: float, masters: tuple[str, ...] = ()) -> None:
+        """What the disc held. Rows whose fate may have been forgotten since are left out.
+
+        ``masters``: whose rows count; ours are read until one of them has answered, and not offered to peers.
+        """
+        self._masters = masters
         for key, row in rows.items():
             version = _version_of(row)
             if version is None or (len(row) == 2 and self._is_old(version, wall)):
@@ -227,7 +243,40 @@ class Shared:
             self.versions[key] = version
             if len(row) == 3:
                 self.rows[key] = row[2]
+            if masters:
+                self._provisional.add(key)
+            else:
+                self._orphans[key] = now
+
+    def obey(self) -> tuple[list[Key], Change] | None:
+        """Where a master has answered: forget what our disc alone held; the keys, and what readers see."""
+        if not self._provisional or not any(self._answered(name) for name in self._masters):
+            return None
+        stale = list(self._provisional)
+        self._provisional.clear()
+        gone = [key for key in stale if self.rows.pop(key, _MISSING) is not _MISSING]
+        for key in stale:
+            self._forget(key)
+        self.changes += 1
+        return stale, Change(self._definition.name, self.node, {}, gone)
+
+    def force_load(self, now: float) -> None:
+        """What our disc held counts, whatever the masters say."""
+        for key in self._provisional:
             self._orphans[key] = now
+        self._provisional.clear()
+
+    @property
+    def waits_for(self) -> str:
+        """Whom the table waits for before it counts as loaded; empty: nobody."""
+        if not self._provisional:
+            return ""
+        return f"{self._definition.name}: none of its master nodes ({', '.join(self._masters)}) has answered"
+
+    @property
+    def held(self) -> Mapping[Key, Value]:
+        """What this node holds of the table."""
+        return self._log.rows
 
     def packed(self, key: Key) -> Value:
         """The row as it travels and stands on disc; None where it is forgotten."""
@@ -278,6 +327,7 @@ class Shared:
         self.changes += 1
         self.versions[key] = version
         self._orphans.pop(key, None)
+        self._provisional.discard(key)
         if value is _MISSING:
             self.rows.pop(key, None)
         else:
@@ -310,6 +360,10 @@ class Shared:
         for key in keys:
             if key in self.versions and key not in self._orphans and not self._held(key):
                 self._orphans[key] = now
+
+    def _answered(self, name: str) -> bool:
+        replica = self._state.replicas.get(name)
+        return replica is not None and replica.up and replica.refused is None and replica.level
 
     def _first(self, *, besides: str | None = None) -> bool:
         """Whether this node's name comes before those of all others that are up."""

@@ -153,15 +153,23 @@ class SharedTable(ReplicatedTable, Queries):
         self.core.adopt_from(peer)
         self._owner.written(self)
 
+    def force_load(self) -> None:
+        """Whatever stands here counts, and is offered to peers."""
+        self.core.force_load(self._clock.monotonic())
+
     def tick(self) -> None:
         """Time passed."""
+        obeyed = self.core.obey()
+        if obeyed is not None:
+            self._stored(obeyed[0])
+            self._tell(obeyed[1])
         forgotten = self.core.tick(self._clock.monotonic(), self._clock.wall())
         self._stored(forgotten)
         self._owner.written(self)
 
-    def restore(self, rows: dict[Key, Value]) -> None:
+    def restore(self, rows: dict[Key, Value], masters: tuple[str, ...] = ()) -> None:
         """Take over what the disc held; before anyone else uses the table."""
-        self.core.restore(rows, self._clock.monotonic(), self._clock.wall())
+        self.core.restore(rows, self._clock.monotonic(), self._clock.wall(), masters)
 
     # -- inside
 

@@ -22,31 +22,43 @@ import structlog
 from gossamer.clock import Clock, HybridLogicalClock, SystemClock
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import copying, info
+from gossamer.mnesia_like.copies import AnyTable, Copies
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscQueue
-from gossamer.mnesia_like.errors import (
-    BadTableError,
-    DiscError,
-    NoSuchTableError,
-    TableExistsError,
-    TablesNotLoadedError,
+from gossamer.mnesia_like.errors import BadTableError, DiscError, TablesNotLoadedError
+from gossamer.mnesia_like.events import (
+    CopyAdded,
+    CopyDropped,
+    Overload,
+    StoreDown,
+    StoreUp,
+    SystemEvent,
+    SystemEvents,
+    SystemSubscription,
 )
 from gossamer.mnesia_like.journal import Journal
 from gossamer.mnesia_like.link import ReplicationLink
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
-from gossamer.mnesia_like.replication import Action, Confirmed, Installed, Replication, Report, Send, Wake
+from gossamer.mnesia_like.replication import (
+    Action,
+    Confirmed,
+    Installed,
+    Replication,
+    Report,
+    Rostered,
+    Send,
+    Wake,
+)
 from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Drop, Load, Replicator
-from gossamer.mnesia_like.shared import Shared
+from gossamer.mnesia_like.schema_keeper import SchemaKeeper, SchemaServer
+from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Replicator
 from gossamer.mnesia_like.shared_table import SharedTable
-from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner
+from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner, guard
 from gossamer.mnesia_like.transaction import Transaction, Transactor
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
-__all__ = ["AnyTable", "DiscProcessMissingError", "Store"]
-
-AnyTable = LocalTable | OwnedTable | SharedTable
+__all__ = ["AnyTable", "Store"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,17 +66,6 @@ P = ParamSpec("P")
 log = structlog.get_logger(__name__)
 
 _POLL = 0.02
-_LOAD_TIMEOUT = 300.0
-
-
-class DiscProcessMissingError(UnavailableError):
-    """A table with a disc copy was asked of a store whose disc process does not run."""
-
-    def __init__(self, table: str, *, configured: bool) -> None:
-        self.table = table
-        self.configured = configured
-        what = "start the store's child_spec() first" if configured else "make the store with disc=Disc(path)"
-        super().__init__(f"table {table!r} keeps a disc copy and no disc process runs; {what}")
 
 
 class Store(TableOwner):
@@ -99,8 +100,10 @@ class Store(TableOwner):
         self._disc = None if disc is None else DiscHandle(disc, executor=executor, retry=disc_retry)
         self._transactor = Transactor(self, self.replication.transactions, seed=f"{node} {creation}")
         self.replication.transactions.refuses = self._refuses
-        self._tables: dict[str, AnyTable] = {}
-        self._creating = asyncio.Lock()
+        self._events = SystemEvents(guard)
+        self._copies = Copies(self, self, self._disc)
+        self._tables = self._copies.tables
+        self._keeper = SchemaKeeper(self, self._copies, has_disc=disc is not None)
 
     # -- processes
 
@@ -112,6 +115,8 @@ class Store(TableOwner):
         children = [
             ChildSpec("replicator", functools.partial(Replicator.start_link, self, label="replicator"))
         ]
+        keep = functools.partial(SchemaServer.start_link, self._keeper, self._copies, label="schema")
+        children.insert(0, ChildSpec("schema", keep))
         if self._disc is not None:
             # First, and stopped last: what the others write on their way out still reaches the disc.
             start = functools.partial(DiscServer.start_link, self, self._disc, label="disc")
@@ -130,12 +135,24 @@ class Store(TableOwner):
 
     @overload
     async def create_table(
-        self, name: str, *, replication: Literal["owned"], **options: Any
+        self,
+        name: str,
+        *,
+        replication: Literal["owned"],
+        nodes: Iterable[str] | str | None = None,
+        timeout: float = 5.0,
+        **options: Any,
     ) -> OwnedTable: ...
 
     @overload
     async def create_table(
-        self, name: str, *, replication: Literal["shared"], **options: Any
+        self,
+        name: str,
+        *,
+        replication: Literal["shared"],
+        nodes: Iterable[str] | str | None = None,
+        timeout: float = 5.0,
+        **options: Any,
     ) -> SharedTable: ...
 
     @overload
@@ -144,9 +161,19 @@ class Store(TableOwner):
     ) -> LocalTable: ...
 
     async def create_table(
-        self, name: str, *, replication: Literal["local", "owned", "shared"] = "local", **options: Any
+        self,
+        name: str,
+        *,
+        replication: Literal["local", "owned", "shared"] = "local",
+        nodes: Iterable[str] | str | None = None,
+        timeout: float = 5.0,
+        **options: Any,
     ) -> AnyTable:
         """Create a table, or get the one there is of the same definition; see :class:`TableDef` for options.
+
+        ``nodes``: who is to have a copy, this node among them; ``"all"``: every node, those that join later
+        too. Nodes that are up are waited for, at most ``timeout`` seconds; others follow when they can be
+        reached. None: this node makes a copy for itself, and shares rows with others who do the same.
 
         A table with a disc copy comes back with the rows that this node had written to it before.
 
@@ -161,17 +188,7 @@ class Store(TableOwner):
             raise BadTableError(
                 name, option="an option", got=", ".join(options), expected=", ".join(TableDef.__slots__)
             ) from error
-        async with self._creating:
-            existing = self._tables.get(name)
-            if existing is not None:
-                if existing.definition != definition:
-                    raise TableExistsError(name, existing=str(existing.definition), asked=str(definition))
-                return existing
-            rows = await self._load(definition) if definition.storage == "disc_copies" else {}
-            table = self._make(definition)
-            self._tables[name] = table
-            table.restore(rows)
-            return table
+        return await self._keeper.create(definition, nodes, timeout)
 
     async def create_journal(self, name: str) -> tuple[Journal, dict[Any, Any]]:
         """Rows on disc without a copy in memory, and those that are there now; once for each name.
@@ -181,31 +198,84 @@ class Store(TableOwner):
             TableExistsError: it is the name of a table.
             DiscError, UnavailableError: the disc cannot be read.
         """
-        definition = TableDef(name=name, storage="disc_copies")
-        async with self._creating:
-            existing = self._tables.get(name)
-            if existing is not None:
-                raise TableExistsError(name, existing=str(existing.definition), asked="a journal")
-            rows = await self._load(definition)
+        rows = await self._copies.rows_on_disc(TableDef(name=name, storage="disc_copies"))
         return Journal(name, queue=self.queue, ring=self.disc_bell.ring), rows
 
-    async def del_table_copy(self, name: str) -> None:
-        """Drop this node's copy of a table, from memory and disc; peers keep theirs.
-
-        Rows of a shared table that this node held are taken over by the others.
+    async def delete_table(self, name: str, *, timeout: float = 5.0) -> bool:
+        """Delete a table of the schema everywhere, rows and all, and for good: a node that is away drops its
+        copy when it hears of it. False: not every node that is up has done so within ``timeout`` seconds.
 
         Raises:
             NoSuchTableError: there is none.
+            NotInSchemaError: each node has made it for itself.
+            DiscError, UnavailableError: the disc cannot take it; nothing changed.
+        """
+        return await self._keeper.delete(name, timeout)
+
+    async def add_table_copy(
+        self,
+        name: str,
+        node: str | None = None,
+        *,
+        storage: Literal["ram_copies", "disc_copies"] = "ram_copies",
+        timeout: float = 5.0,
+    ) -> bool:
+        """Have ``node`` (None: this one) keep a copy of a table of the schema.
+
+        False: it has none within ``timeout`` seconds, and will make one when it can be reached.
+
+        Raises:
+            NoSuchTableError, NotInSchemaError: there is no such table, or not in the schema.
+            TableExistsError: it has a copy with another storage.
+            DiscError, UnavailableError: the disc cannot take it; nothing changed.
+        """
+        return await self._keeper.add(name, node or self.node, storage, timeout)
+
+    async def del_table_copy(self, name: str, node: str | None = None, *, timeout: float = 5.0) -> bool:
+        """Drop the copy of ``node`` (None: this one), from memory and disc; others keep theirs.
+
+        Rows of a shared table that it held are taken over by the others. A table of the schema goes with its
+        last copy. False: ``node`` still has it after ``timeout`` seconds; it drops it when it hears of it.
+
+        Raises:
+            NoSuchTableError: there is none.
+            NotInSchemaError: another node has made it for itself.
             DiscError, UnavailableError, TimeoutError: its disc copy cannot be dropped; nothing changed.
         """
-        async with self._creating:
-            table = self.table(name)
-            if table.definition.storage == "disc_copies":
-                await table.durable()
-                await self._ask_disc(name, Drop(name))
-            del self._tables[name]
-            if table.definition.replication != "local":
-                self.perform(self.replication.drop(name, self.clock.monotonic()))
+        return await self._keeper.remove(name, node or self.node, timeout)
+
+    async def set_master_nodes(self, name: str, nodes: Iterable[str]) -> None:
+        """When this node starts, load a shared table from ``nodes`` (none: from all alike).
+
+        What its own disc holds is then only read until a master has answered, and forgotten where the master
+        does not have it. :meth:`force_load_table` makes it count after all.
+
+        Raises:
+            NoSuchTableError: there is none.
+            BadTableError: it is not shared.
+            DiscError, UnavailableError: the disc cannot take it; nothing changed.
+        """
+        await self._keeper.masters(name, nodes)
+
+    def force_load_table(self, name: str) -> None:
+        """Take the table as loaded with what it holds: wait no longer for peers that have not answered.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        table = self.table(name)
+        if isinstance(table, ReplicatedTable):
+            self.replication.force_load(name)
+        if isinstance(table, SharedTable):
+            table.force_load()
+
+    def subscribe(self, callback: Callable[[SystemEvent], None]) -> SystemSubscription:
+        """Call with everything that happens to the store as a whole; see ``events``."""
+        return self._events.subscribe(callback)
+
+    def tell(self, event: SystemEvent) -> None:
+        """Pass an event on to those who subscribed to the store."""
+        self._events.tell(event)
 
     def dump(self, name: str) -> list[tuple[str, Any, Any]]:
         """``(owner, key, value)`` of every row of a table here; of shared rows the owner wrote them last.
@@ -225,14 +295,11 @@ class Store(TableOwner):
         Raises:
             NoSuchTableError: it was not.
         """
-        try:
-            return self._tables[name]
-        except KeyError:
-            raise NoSuchTableError(name, list(self._tables)) from None
+        return self._copies.get(name)
 
     def tables(self) -> list[str]:
-        """The names of all tables, in the order of their creation."""
-        return list(self._tables)
+        """The names of all tables here but the schema, in the order in which they were made."""
+        return self._copies.names()
 
     async def wait_for_tables(
         self, names: Iterable[str] | None = None, *, timeout: float = 10.0, peers: Iterable[str] = ()
@@ -243,14 +310,20 @@ class Store(TableOwner):
             NoSuchTableError: a name is not a table.
             TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of whom.
         """
-        wanted = [t for t in map(self.table, names or self._tables) if isinstance(t, ReplicatedTable)]
+        chosen = None if names is None else [self.table(name) for name in names]
         expected = list(peers)
         start = self.clock.monotonic()
         while True:  # bounded by the timeout
             up = self.replication.peers()
             missing = [f"{name} is not connected" for name in expected if name not in up]
+            wanted = self._copies.tables.values() if chosen is None else chosen
+            missing += self._keeper.pending() if chosen is None else []
             for table in wanted:
+                if not isinstance(table, ReplicatedTable):
+                    continue
                 missing += self.replication.not_loaded(table.name)
+                if isinstance(table, SharedTable) and table.core.waits_for:
+                    missing.append(table.core.waits_for)
             if not missing:
                 return
             if self.clock.monotonic() - start >= timeout:
@@ -342,7 +415,12 @@ class Store(TableOwner):
             elif isinstance(action, Wake):
                 self._transactor.wake(action.number)
             elif isinstance(action, Report):
-                log.info(action.event, **dict(action.fields))
+                self._reported(action)
+            elif isinstance(action, Rostered):
+                for name in action.added:
+                    self.tell(CopyAdded(name, action.peer))
+                for name in action.dropped:
+                    self.tell(CopyDropped(name, action.peer))
             elif action.table not in self._tables:
                 # It was dropped in this very turn.
                 continue
@@ -355,13 +433,19 @@ class Store(TableOwner):
 
     def returns(self, peer: str, creation: int) -> None:
         """``peer`` is up; under a new creation it has lost what it held."""
+        if self.replication.peers().get(peer) != creation:
+            self.tell(StoreUp(peer, creation))
         for table in self._shared():
             replica = self.replication.tables[table.name].replicas.get(peer)
             if replica is not None and replica.creation not in (0, creation):
                 table.adopt_from(peer)
 
-    def leaves(self, peer: str) -> None:
-        """``peer`` left for good."""
+    def leaves(self, peer: str, *, left: bool) -> None:
+        """``peer`` is gone; ``left``: for good."""
+        if peer in self.replication.peers():
+            self.tell(StoreDown(peer, left))
+        if not left:
+            return
         for table in self._shared():
             table.adopt_from(peer)
 
@@ -371,6 +455,12 @@ class Store(TableOwner):
             table.tick()
 
     # -- inside
+
+    def _reported(self, report: Report) -> None:
+        fields = dict(report.fields)
+        log.info(report.event, **fields)
+        if report.event == "table_snapshot" and fields["behind"]:
+            self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
 
     def _shared(self) -> list[SharedTable]:
         return [table for table in self._tables.values() if isinstance(table, SharedTable)]
@@ -388,47 +478,6 @@ class Store(TableOwner):
             except (DiscError, UnavailableError) as error:
                 return str(error)
         return ""
-
-    def _make(self, definition: TableDef) -> AnyTable:
-        if definition.replication == "local":
-            return LocalTable(definition, node=self.node, disc=self.queue, owner=self)
-        state, actions = self.replication.create(definition, self.clock.monotonic())
-        visible = functools.partial(self.replication.visible, definition.name)
-        table: OwnedTable | SharedTable
-        if definition.replication == "owned":
-            table = OwnedTable(
-                definition, state, node=self.node, disc=self.queue, owner=self, visible=visible
-            )
-        else:
-            core = Shared(state, node=self.node, clock=self.hlc, horizon=definition.tombstone_horizon)
-            self.replication.transactions.shared[definition.name] = core
-            table = SharedTable(
-                definition,
-                core,
-                node=self.node,
-                clock=self.clock,
-                disc=self.queue,
-                owner=self,
-                visible=visible,
-                reach=functools.partial(self.replication.reach, definition.name),
-            )
-        self._tables[definition.name] = table
-        self.perform(actions)
-        return table
-
-    async def _load(self, definition: TableDef) -> dict[Any, Any]:
-        loaded: dict[Any, Any] = await self._ask_disc(definition.name, Load(definition))
-        return loaded
-
-    async def _ask_disc(self, table: str, request: Load | Drop) -> Any:
-        process = self.disc_bell.process
-        if process is None:
-            raise DiscProcessMissingError(table, configured=self._disc is not None)
-        runtime, pid = process
-        answer = await runtime.call(pid, request, timeout=_LOAD_TIMEOUT)
-        if isinstance(answer, DiscError):
-            raise answer
-        return answer
 
     def _replicated(self, name: str) -> OwnedTable | SharedTable:
         table = self._tables[name]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -32,6 +32,7 @@ __all__ = [
     "Table",
     "TableEvent",
     "TableOwner",
+    "guard",
     "without",
 ]
 
@@ -40,6 +41,8 @@ TableEvent = tuple[str, str, Key, Value]
 
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
+
+T = TypeVar("T")
 
 _MISSING: Any = object()
 
@@ -146,11 +149,7 @@ class TableOwner:
 
     def guard(self, callback: BatchCallback) -> tuple[BatchCallback, Callable[[], bool]]:
         """The callback as it is to be called, and whether it still is."""
-        try:
-            pid, runtime = self_pid(), Runtime.current()
-        except NotInProcess:
-            return callback, lambda: True
-        return guarded(callback), lambda: runtime.alive(pid)
+        return guard(callback)
 
 
 class ReplicatedTable(Table):
@@ -199,3 +198,12 @@ class ReplicatedTable(Table):
 
 def without(values: list[Value], value: Value) -> list[Value]:
     return [v for v in values if not (type(v) is type(value) and v == value)]
+
+
+def guard(callback: Callable[[T], None]) -> tuple[Callable[[T], None], Callable[[], bool]]:
+    """A subscriber's callback as it is to be called, and whether it still is."""
+    try:
+        pid, runtime = self_pid(), Runtime.current()
+    except NotInProcess:
+        return callback, lambda: True
+    return guarded(callback), lambda: runtime.alive(pid)

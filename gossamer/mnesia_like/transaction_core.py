@@ -142,6 +142,8 @@ class Transactions:
         state = self._x.tables[table]
         for name, peer in self._x.peers.items():
             replica = state.replicas.get(name)
+            if replica is not None and replica.forced:
+                continue
             if peer.tables is None or replica is None or not replica.answered:
                 return f"{name} has not said whether it has table {table!r}"
             if replica.refused is None and not replica.level:

@@ -100,7 +100,10 @@ class LockManager:
         verdicts: list[Verdict] = []
         self._ages.pop(owner, None)
         for table, keys in self._of.pop(owner, {}).items():
-            entry = self._tables[table]
+            entry = self._tables.get(table)
+            if entry is None:
+                # It died waiting, and whoever it waited for has gone since.
+                continue
             for key in keys:
                 owners = entry.held[key]
                 del owners[owner]

@@ -54,16 +54,16 @@ class Follow(msgspec.Struct, frozen=True, array_like=True, tag="f"):
     """Send me your rows of ``table``: I hold them up to ``position``. ``snapshot``: send all of them."""
 
     table: str
-    shape: str
+    pact: str
     position: int
     snapshot: bool
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """Answer to a Follow. An empty ``shape``: no such table here; else: mine is of this shape."""
+    """Answer to a Follow. An empty ``pact``: no such table here; else: mine is of this one."""
 
     table: str
-    shape: str
+    pact: str
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
