@@ -79,8 +79,11 @@ class Membership(GenServer):
 
     def _compare(self, view: MembershipView) -> None:
         alive = [member for member in view.members()[1:] if member.status is not Status.OFFLINE]
-        for name in [name for name in self._distribution.peers if name not in {m.name for m in alive}]:
-            self._distribution.disconnect(name, "down")
+        names = {member.name for member in alive}
+        # Hidden peers are no members, and no verdict is about them.
+        for name in [name for name, peer in self._distribution.peers.items() if not peer.hidden]:
+            if name not in names:
+                self._distribution.disconnect(name, "down")
         for member in alive:
             self._connect(member)
 

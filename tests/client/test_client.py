@@ -53,6 +53,18 @@ async def test_a_client_is_no_member(cluster, client_of):
     assert len(cluster.nodes[1].distribution.nodes(hidden=True)) == 3
 
 
+async def test_a_restart_of_the_membership_ends_no_client(cluster, client_of):
+    client = await client_of(1)
+    runtime = cluster.nodes[1].runtime
+    before = runtime.whereis("membership")
+    runtime.exit(before, "kill")
+    await asyncio.sleep(1)
+    assert runtime.whereis("membership") not in (before, None)
+    (peer,) = [p for p in cluster.nodes[1].distribution.peers.values() if p.hidden]
+    assert peer.up
+    assert client.distribution.counts()["node1@10.0.0.1"].resets == 0
+
+
 async def test_actors_of_any_node_are_called_and_watched(cluster, client_of):
     client = await client_of(1)
     for number in (1, 3):
