@@ -6,19 +6,18 @@ Exit codes are those of :mod:`gossamer.cli.exits`, and every command takes ``--j
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from typing import Annotated
 
 import typer
 
-from gossamer import __version__
 from gossamer.cli import cluster, configuration, inside, look
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
 from gossamer.cli.start import start
 from gossamer.cli.up import up
+from gossamer.cli.version import version_lines
 from gossamer.errors import GossamerError
 
 __all__ = ["ExitCode", "app", "main"]
@@ -41,14 +40,20 @@ inside.register(app)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"gossamer {__version__} (Python {platform.python_version()}, {platform.system()})")
+        typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print what a bug report needs: versions, platform, kernel.",
+        ),
     ] = False,
 ) -> None:
     pass

@@ -7,7 +7,8 @@ import pytest
 
 from gossamer import __version__
 from gossamer.api import HintInfo
-from gossamer.cli import ExitCode
+from gossamer.cli import ExitCode, version
+from gossamer.routes import kernel_name
 
 
 @pytest.fixture
@@ -19,6 +20,15 @@ def test_version(run):
     outcome = run("--version")
     assert outcome.code == 0
     assert outcome.out.startswith(f"gossamer {__version__} ")
+    told = {line.split()[0]: line.split()[1:] for line in outcome.out.splitlines()}
+    assert {"python", "platform", "kernel", "uvloop", "grpcio", "pyroaring", "sqlite"} <= set(told)
+    assert all(told.values())
+    assert told["kernel"][0] == kernel_name()
+
+
+def test_version_says_what_is_not_installed(run, monkeypatch):
+    monkeypatch.setattr(version, "_PACKAGES", ("no-such-package",))
+    assert "  no-such-package not installed\n" in run("--version").out
 
 
 def test_no_arguments_shows_help(run):
