@@ -1,7 +1,8 @@
 """Partition hints: signs that the network, and not a member, is at fault.
 
 Rules: 1. A hint carries its evidence and decides nothing.  2. The same kind is given at most once in
-``quiet`` seconds.  3. Counters are about consecutive findings; one good answer clears them.
+``quiet`` seconds.  3. Counters are about consecutive findings; one good answer clears them.  4. Who leaves on
+purpose is no sign of anything, and who is leaving itself says nothing of the others.
 
 =============  ====================================================================================
 minority       fewer members are alive than a quorum of the last settled view
@@ -59,6 +60,8 @@ Kind = Literal[
 
 _BURST_WINDOW = 3.0
 _REPEATS = 3
+_SPREAD = 5.0
+"""Seconds in which gossip reaches everybody, many times over."""
 _TRACKED = 1024
 
 
@@ -79,22 +82,44 @@ class PartitionHints:
         self._settled = 1
         self._size = 1
         self._size_since = 0.0
+        self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """This node leaves, or is alone on purpose: it says nothing until it joins again."""
+        self._withdrawn = True
+
+    def begin(self, now: float) -> None:
+        """This node is alone, or joins again: what it saw before does not count."""
+        self._withdrawn = False
+        self._suspected.clear()
+        self._alone.clear()
+        self._indirect.clear()
+        self._stream_only.clear()
+        self._settled = self._size = 1
+        self._size_since = now
 
     def sized(self, size: int, now: float) -> None:
         """The number of live members, this node included, is now ``size``."""
         if size == self._size:
             return
-        if now - self._size_since >= self._settle:
-            self._settled = self._size
+        self._settle_down(now)
         self._settled = max(self._settled, size)
         self._size, self._size_since = size, now
         quorum = self._settled // 2 + 1
         if size < quorum:
             self._give("minority", now, alive=size, of=self._settled, quorum=quorum)
 
-    def left(self) -> None:
-        """A member left by intent: the view that counts is smaller."""
-        self._settled = max(1, self._settled - 1)
+    def left(self, now: float, *, live: bool) -> None:
+        """A member left by intent, live until then or not: the view that counts is smaller."""
+        self._settle_down(now)
+        if live:
+            # No change of size follows from this, so none is taken for a loss.
+            self._size = max(1, self._size - 1)
+        self._settled = max(self._size, self._settled - 1)
+
+    def _settle_down(self, now: float) -> None:
+        if now - self._size_since >= self._settle:
+            self._settled = self._size
 
     def suspected(self, name: str, *, size: int, score: int, now: float) -> None:
         """A member became suspect."""
@@ -141,12 +166,18 @@ class PartitionHints:
         if mutual:
             self._give("healed-split", now, by=by)
 
-    def surprised(self, names: list[str], *, settled_for: float, now: float) -> None:
-        """An exchange changed what is known of ``names`` after the view had been still."""
+    def surprised(self, news: dict[str, float], *, settled_for: float, now: float) -> None:
+        """An exchange changed what is known of some members after the view had been still.
+
+        ``news``: for how many seconds the other side has known it. What is fresh is still on its way here.
+        """
+        names = sorted(name for name, age in news.items() if age >= _SPREAD)
         if settled_for >= self._settle and names:
             self._give("view-mismatch", now, members=names, settled_for=round(settled_for, 1))
 
     def _give(self, kind: Kind, now: float, **evidence: object) -> None:
+        if self._withdrawn:
+            return
         last = self._given.get(kind)
         if last is not None and now - last < self._quiet:
             return

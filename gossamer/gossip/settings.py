@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from gossamer.errors import UsageError
+from gossamer.gossip.member import MemberMetadata
 
 __all__ = ["GossipSettings", "InvalidSettingError"]
 
@@ -92,3 +95,13 @@ class GossipSettings:
         for name in ("gossip_interval", "reconnect_interval", "sync_interval", "stream_timeout"):
             if getattr(self, name) <= 0:
                 raise InvalidSettingError(name=name, got=getattr(self, name), expected="a positive duration")
+
+    def check_metadata(self, metadata: MemberMetadata) -> None:
+        """Raises InvalidSettingError where it is larger than a packet has room for."""
+        size = len(msgspec.msgpack.encode(metadata))
+        if size > self.max_metadata:
+            raise InvalidSettingError(
+                name="metadata",
+                got=f"{size} bytes encoded",
+                expected=f"at most {self.max_metadata}; name fewer services or ports",
+            )

@@ -23,7 +23,7 @@ from gossamer.gossip.member import ForcedOut, Member, MemberLeft, MemberMetadata
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.prober import Prober
 from gossamer.gossip.rivals import Rivals
-from gossamer.gossip.settings import GossipSettings, InvalidSettingError
+from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import (
     Action,
     EvidenceSeen,
@@ -82,7 +82,7 @@ class Swim:
         rng: random.Random,
         now: float,
     ) -> None:
-        _check_metadata(metadata, settings)
+        settings.check_metadata(metadata)
         self._settings = settings
         self._rng = rng
         me = Alive(name, id, address[0], address[1], incarnation, metadata)
@@ -289,6 +289,7 @@ class Swim:
     def _join(self, event: JoinRequested, now: float) -> None:
         if self._aloof:
             self._aloof = False
+            self._hints.begin(now)
             self._verdicts.restate_self(self.table.me)
         self._syncer.join(event.token, event.addresses, now)
 
@@ -298,6 +299,7 @@ class Swim:
             self._outbox.answer(event.token, None)
             return
         me = self.table.me
+        self._hints.withdraw()
         self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, True))
         if self._leaving is None:
             self._leaving = event.token
@@ -318,6 +320,7 @@ class Swim:
     def _withdraw(self, now: float) -> None:
         """Be alone: forget the others, who are told nothing more, and stay alone until asked to join."""
         self._aloof = True
+        self._hints.withdraw()
         for entry in list(self.table):
             if entry.state < LEFT:
                 self._outbox.emit(MemberLeft(entry.member()))
@@ -341,7 +344,7 @@ class Swim:
         self._prober.evidence(event.evidence, now)
 
     def _metadata(self, event: MetadataChanged, _now: float) -> None:
-        _check_metadata(event.metadata, self._settings)
+        self._settings.check_metadata(event.metadata)
         me = msgspec.structs.replace(
             self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
         )
@@ -387,13 +390,3 @@ def _token(token: Token) -> tuple[str, int]:
             return kind, number
         case _:
             return "", -1
-
-
-def _check_metadata(metadata: MemberMetadata, settings: GossipSettings) -> None:
-    size = len(msgspec.msgpack.encode(metadata))
-    if size > settings.max_metadata:
-        raise InvalidSettingError(
-            name="metadata",
-            got=f"{size} bytes encoded",
-            expected=f"at most {settings.max_metadata}; name fewer services or ports",
-        )

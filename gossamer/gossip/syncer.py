@@ -241,11 +241,15 @@ class Syncer:
         settled_for = now - self._table.changed_at
         self._outbox.repeats = repeats
         try:
-            changed = [record.alive.name for record in sync.records if self._verdicts.merge(record, by, now)]
+            news = {
+                record.alive.name: record.age
+                for record in sync.records
+                if self._verdicts.merge(record, by, now)
+            }
         finally:
             self._outbox.repeats = None
-        if sync.kind != "join" and told and changed:
-            self._hints.surprised(sorted(changed), settled_for=settled_for, now=now)
+        if sync.kind != "join" and told:
+            self._hints.surprised(news, settled_for=settled_for, now=now)
 
     def _periodic(self, now: float) -> None:
         self._timers.at(now + self._interval() * self._rng.uniform(0.9, 1.1), self._periodic)

@@ -33,12 +33,14 @@ _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status
 class Entry:
     """What is known of one member: its own last statement, and our verdict on it."""
 
-    __slots__ = ("alive", "mark", "reason", "returned", "since", "state", "suspicion")
+    __slots__ = ("alive", "heard", "mark", "reason", "returned", "since", "state", "suspicion")
 
     def __init__(self, alive: Alive, state: int, since: float) -> None:
         self.alive = alive
         self.state = state
         self.since = since
+        self.heard = since
+        """When its last statement came."""
         self.suspicion: Suspicion | None = None
         self.reason = ""
         """Why it is down."""
@@ -79,8 +81,8 @@ class Entry:
         )
 
     def record(self, now: float) -> Record:
-        """The row that peers are sent."""
-        return Record(self.alive, self.state, max(0.0, now - self.since))
+        """The row that peers are sent; its age is that of the state, or of the statement if that is newer."""
+        return Record(self.alive, self.state, max(0.0, now - max(self.since, self.heard)))
 
 
 def mark_of(alive: Alive, state: int) -> int:
@@ -188,8 +190,9 @@ class MemberTable:
                 del self._by_address[entry.address]
         self._changed(now)
 
-    def restate(self, entry: Entry, alive: Alive) -> None:
+    def restate(self, entry: Entry, alive: Alive, now: float) -> None:
         """Take in a newer statement of the same life; ``put`` follows."""
+        entry.heard = now
         if self._by_address.get(entry.address) == entry.name:
             del self._by_address[entry.address]
         entry.alive = alive

@@ -199,7 +199,7 @@ class Verdicts:
         moved = (before.host, before.port) != (said.host, said.port)
         if moved and not self._evict_zombie(said, now):
             return False
-        self._table.restate(entry, said)
+        self._table.restate(entry, said, now)
         entry.suspicion = None
         if state != ALIVE:
             entry.state, entry.since = ALIVE, now
@@ -288,7 +288,7 @@ class Verdicts:
         entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
         self._table.put(entry, now)
         if state >= LEFT:
-            self._hints.left()
+            self._hints.left(now, live=was <= SUSPECT)
             self._outbox.emit(MemberLeft(entry.member()))
         elif was <= SUSPECT:
             self._outbox.emit(MemberDown(entry.member(), reason))

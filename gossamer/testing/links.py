@@ -25,7 +25,8 @@ class LinkQuality:
     (bytes per second; 0: unlimited); with chance ``spike`` it takes ``spike_delay`` more. Datagrams are
     lost with chance ``loss``, doubled with ``duplicate`` and held back behind later ones with ``reorder``;
     segments of a stream are never doubled or reordered for the application, a lost one comes late. More
-    than ``queue`` seconds of packets waiting for the bandwidth: datagrams are dropped.
+    than ``queue`` seconds of packets waiting for the bandwidth: datagrams are dropped. Datagrams larger than
+    ``max_datagram`` vanish, headers counted: a small MTU, or with 0 a firewall that only streams pass.
     """
 
     latency: float = 0.0005
@@ -37,6 +38,7 @@ class LinkQuality:
     spike_delay: float = 0.2
     bandwidth: float = 0.0
     queue: float = 0.5
+    max_datagram: int = 65_535
 
     def delay(self, rng: Random) -> float:
         """How long one packet is on its way, apart from bandwidth."""
@@ -125,7 +127,7 @@ class Links:
     def datagram(self, source: str, target: str, size: int, now: float) -> list[float]:
         """The delays after which copies of a datagram arrive: none where it is lost, two where doubled."""
         quality = self.quality(source, target)
-        if self.is_cut(source, target):
+        if self.is_cut(source, target) or size > quality.max_datagram:
             return []
         rng = self.luck(source, target)
         if self._backlog(source, target, now) > quality.queue:
