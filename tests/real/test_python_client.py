@@ -1,4 +1,4 @@
-"""Python clients of a real cluster, found by its ``cluster.json``, when the node they are attached to dies."""
+"""Python clients of a real cluster, found by its ``cluster.json``, when their node is killed."""
 
 import asyncio
 import os
