@@ -46,7 +46,7 @@ from gossamer.mnesia_like.schema_table import NotInSchemaError, SchemaWriteError
 from gossamer.mnesia_like.shared import Discarded
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
 from gossamer.mnesia_like.store import Store
-from gossamer.mnesia_like.table import Subscription, TableEvent
+from gossamer.mnesia_like.table import HistoryLostError, Subscription, TableEvent
 from gossamer.mnesia_like.transaction import (
     NotTransactionalError,
     Transaction,
@@ -76,6 +76,7 @@ __all__ = [
     "DiscProcessMissingError",
     "DiscReadOnlyError",
     "Discarded",
+    "HistoryLostError",
     "InconsistentDatabase",
     "IndexExistsError",
     "Journal",

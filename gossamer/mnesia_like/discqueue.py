@@ -41,7 +41,7 @@ class DiscQueue:
         self.waiting = 0
         self.listeners: list[Callable[[], None]] = []
         """Called after every commit."""
-        self._bound = bound
+        self.bound = bound
         self._sealed = 0
         self._open: dict[str, dict[bytes, bytes | None]] = {}
         self._flight: dict[str, dict[bytes, bytes | None]] = {}
@@ -56,8 +56,8 @@ class DiscQueue:
         """Raises DiscError or DiscBehindError where no more may be written now."""
         if self.failed is not None:
             raise self.failed
-        if self.waiting >= self._bound:
-            raise DiscBehindError(self.waiting, self._bound)
+        if self.waiting >= self.bound:
+            raise DiscBehindError(self.waiting, self.bound)
 
     def put(self, table: str, key: bytes, value: bytes | None) -> None:
         """A row to write, or (None) to delete."""

@@ -106,10 +106,16 @@ class LocalTable(Table, Queries):
     def _tell(self, written: dict[Key, Value], deleted: Iterable[Key]) -> None:
         if self._disc is not None:
             self._owner.written(self)
-        if self._subscriptions or self._indexes or self._order is not None:
+        if self._watched or self._indexes or self._order is not None:
             change = Change(self.name, self.node, written, deleted)
             self._note(change)
             self.dispatch(change)
+        else:
+            self.seq += 1
+
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row; the owner is this node."""
+        return ((self.node, key, value) for key, value in self._rows.items())
 
     def __len__(self) -> int:
         return len(self._rows)

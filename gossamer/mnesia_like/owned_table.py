@@ -56,6 +56,10 @@ class OwnedTable(ReplicatedTable):
         """One owner's rows, as they are held."""
         return self._by_owner().get(owner, {})
 
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row."""
+        return self.rows()
+
     def owners(self) -> list[str]:
         """The nodes that own rows here, this one first."""
         return [name for name, rows in self._by_owner().items() if rows]
@@ -89,8 +93,10 @@ class OwnedTable(ReplicatedTable):
             return log.position
         self._to_disc(key, log.rows[key])
         self._owner.written(self)
-        if self._subscriptions:
+        if self._watched:
             self.dispatch(Change(self.name, self.node, {key: log.rows[key]}, ()))
+        else:
+            self.seq += 1
         return number
 
     def delete(self, key: Key, *, owner: str | None = None) -> int:
@@ -109,8 +115,10 @@ class OwnedTable(ReplicatedTable):
             return log.position
         self._to_disc(key, None, deleted=True)
         self._owner.written(self)
-        if self._subscriptions:
+        if self._watched:
             self.dispatch(Change(self.name, self.node, {}, (key,)))
+        else:
+            self.seq += 1
         return number
 
     def delete_object(self, key: Key, value: Value) -> int:
@@ -126,14 +134,18 @@ class OwnedTable(ReplicatedTable):
         number = self._log.write(key, left)
         self._to_disc(key, left)
         self._owner.written(self)
-        if self._subscriptions:
+        if self._watched:
             self.dispatch(Change(self.name, self.node, {key: left}, ()))
+        else:
+            self.seq += 1
         return self._log.position if number is None else number
 
     def absorb(self, change: Change) -> None:
         """Rows of a peer changed."""
-        if self._subscriptions:
+        if self._watched:
             self.dispatch(change)
+        else:
+            self.seq += 1
 
     def restore(self, rows: dict[Key, Value]) -> None:
         """Own again what the disc held; before anyone else uses the table."""

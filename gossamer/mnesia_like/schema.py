@@ -28,7 +28,7 @@ _CHOICES = {
     "storage": ("ram_copies", "disc_copies"),
     "replication": ("local", "owned", "shared"),
 }
-_EACH_ITS_OWN = frozenset({"name", "storage", "id"})
+_EACH_ITS_OWN = frozenset({"name", "storage", "history", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,8 @@ class TableDef:
     heal: str = "lww"
     """Of a shared table, whose rows win after a split: ``lww`` (the latest), ``survivors`` (those of
     the larger side), or the name of a merge function that was registered."""
+    history: int = 256
+    """How many changed rows are kept for subscribers that were away."""
     id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,8 @@ class TableDef:
             got = getattr(self, option)
             if not 1 <= got <= most:
                 raise BadTableError(self.name, option=option, got=got, expected=f"1 to {most} bytes")
+        if type(self.history) is not int or not 0 <= self.history <= 1_000_000:
+            raise BadTableError(self.name, option="history", got=self.history, expected="0 to 1,000,000 rows")
         for option in ("grace", "tombstone_horizon"):
             got = getattr(self, option)
             if got < 0:

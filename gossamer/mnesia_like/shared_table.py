@@ -67,6 +67,11 @@ class SharedTable(ReplicatedTable, Queries):
         """All rows."""
         return self.core.rows
 
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row; the owner is who wrote it last."""
+        versions = self.core.versions
+        return ((versions[key][1], key, value) for key, value in self.core.rows.items())
+
     def __len__(self) -> int:
         return len(self.core.rows)
 
@@ -175,8 +180,10 @@ class SharedTable(ReplicatedTable, Queries):
 
     def _tell(self, change: Change) -> None:
         self._note(change)
-        if self._subscriptions:
+        if self._watched:
             self.dispatch(change)
+        else:
+            self.seq += 1
 
     def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
         """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""

@@ -89,6 +89,8 @@ class Store(TableOwner):
         **replication: Any,
     ) -> None:
         self.node = node
+        # A later life begins at a larger number, however many changes this one sees.
+        self.first_seq = creation << 20
         self.clock: Clock = clock or SystemClock()
         self.hlc = HybridLogicalClock()
         self.link = link
@@ -101,6 +103,7 @@ class Store(TableOwner):
         self._transactor = Transactor(self, self.replication.transactions, seed=f"{node} {creation}")
         self.replication.transactions.refuses = self._refuses
         self._events = SystemEvents(guard)
+        self._overloaded = False
         self._copies = Copies(self, self, self._disc)
         self._tables = self._copies.tables
         self._keeper = SchemaKeeper(self, self._copies, has_disc=disc is not None)
@@ -283,11 +286,7 @@ class Store(TableOwner):
         Raises:
             NoSuchTableError: there is none.
         """
-        table = self.table(name)
-        if isinstance(table, OwnedTable):
-            return list(table.rows())
-        versions = table.core.versions if isinstance(table, SharedTable) else {}
-        return [(versions[k][1] if k in versions else self.node, k, v) for k, v in table.rows().items()]
+        return list(self.table(name).contents())
 
     def table(self, name: str) -> AnyTable:
         """A table that was created.
@@ -451,6 +450,10 @@ class Store(TableOwner):
 
     def housekeeping(self) -> None:
         """Some time passed."""
+        busy = self.queue.waiting >= 0.8 * self.queue.bound
+        if busy and not self._overloaded:
+            self.tell(Overload("disc", f"{self.queue.waiting} rows wait, at most {self.queue.bound} may"))
+        self._overloaded = busy
         for table in self._shared():
             table.tick()
 

@@ -7,17 +7,20 @@ when the call returns; peers and disc get it with everything else of the same tu
 Rules: 1. A write that raises has changed nothing.  2. A subscriber is called in the writer's turn, after the
 rows are in effect, and must not block. One that was made in a process dies with it, and its exception
 crashes that process; of any other, an exception is logged and ends the subscription.  3. Whoever gets a value
-must not change it: it is the row itself.
+must not change it: it is the row itself.  4. Changes are numbered, ever larger through all lives of a node;
+the last few are kept, so that a subscriber that was away goes on where it was, or is told that it cannot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, TypeVar
 
 import structlog
 
+from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
@@ -27,6 +30,7 @@ from gossamer.supervisor import NotInProcess, Runtime, guarded, self_pid
 __all__ = [
     "BatchCallback",
     "EventCallback",
+    "HistoryLostError",
     "ReplicatedTable",
     "Subscription",
     "Table",
@@ -37,7 +41,10 @@ __all__ = [
 ]
 
 TableEvent = tuple[str, str, Key, Value]
-"""``("write" | "delete", owner, key, value)``; the value of a deleted row is None."""
+"""``("write" | "delete", owner, key, value)``; the value of a deleted row is None.
+
+``("snapshot", "", None, None)``: forget what you know, all rows follow as writes.
+"""
 
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
@@ -49,20 +56,42 @@ _MISSING: Any = object()
 log = structlog.get_logger(__name__)
 
 
+class HistoryLostError(UnavailableError):
+    """Changes were asked for that the table does not keep any more, or never had."""
+
+    def __init__(self, table: str, *, asked: int, oldest: int, newest: int) -> None:
+        self.table = table
+        self.asked = asked
+        self.oldest = oldest
+        self.newest = newest
+        super().__init__(
+            f"table {table!r} cannot go on after change {asked}, expected {oldest} to {newest}; subscribe "
+            "with snapshot=True to be told all rows, or make the table with a longer history"
+        )
+
+
 class Subscription:
     """A callback on a table; ``cancel`` ends it."""
 
-    __slots__ = ("_table", "alive", "callback")
+    __slots__ = ("_seq", "_table", "alive", "callback")
 
     def __init__(self, table: Table, callback: BatchCallback, alive: Callable[[], bool]) -> None:
         self._table = table
+        self._seq = -1
         self.callback = callback
         self.alive = alive
+
+    @property
+    def seq(self) -> int:
+        """The number of the last change that the callback was told; go on ``from_seq`` here."""
+        return self._table.seq if self._seq < 0 else self._seq
 
     def cancel(self) -> None:
         """Call no more."""
         if self in self._table._subscriptions:
+            self._seq = self._table.seq
             self._table._subscriptions.remove(self)
+            self._table._look()
 
 
 class Table:
@@ -77,9 +106,24 @@ class Table:
         self._disc = disc if definition.storage == "disc_copies" else None
         self._owner = owner or TableOwner()
         self._subscriptions: list[Subscription] = []
+        self.seq = self._owner.first_seq
+        self._keep = definition.history
+        self._history: deque[Change] = deque()
+        self._history_rows = 0
+        # Whether anybody is to hear of changes; where not, they are only counted.
+        self._watched = bool(self._keep)
 
-    def subscribe(self, callback: EventCallback) -> Subscription:
-        """Call with a list of events whenever rows change."""
+    def subscribe(
+        self, callback: EventCallback, *, from_seq: int | None = None, snapshot: bool = False
+    ) -> Subscription:
+        """Call with a list of events whenever rows change.
+
+        ``from_seq``: first with what came after that change (see ``Subscription.seq``). Where that is not
+        kept any more, and where ``from_seq`` is None, ``snapshot`` has it begin with all rows.
+
+        Raises:
+            HistoryLostError: the changes after ``from_seq`` are not kept, and no snapshot is wanted.
+        """
 
         def expand(change: Change) -> None:
             owner = change.owner
@@ -87,14 +131,33 @@ class Table:
             events += [("delete", owner, k, None) for k in change.deleted]
             callback(events)
 
-        return self.subscribe_batches(expand)
+        kept = from_seq is not None and self._kept(from_seq)
+        if snapshot and not kept:
+            from_seq = None
+        subscription = self.subscribe_batches(expand, from_seq=from_seq)
+        if snapshot and not kept:
+            callback([("snapshot", "", None, None), *(("write", *row) for row in self.contents())])
+        return subscription
 
-    def subscribe_batches(self, callback: BatchCallback) -> Subscription:
+    def subscribe_batches(self, callback: BatchCallback, *, from_seq: int | None = None) -> Subscription:
         """As :meth:`subscribe`, without making an object for each row: for large tables."""
+        if from_seq is not None and not self._kept(from_seq):
+            newest = self.seq
+            raise HistoryLostError(
+                self.name, asked=from_seq, oldest=newest - len(self._history), newest=newest
+            )
         guarded, alive = self._owner.guard(callback)
         subscription = Subscription(self, guarded, alive)
         self._subscriptions.append(subscription)
+        self._look()
+        missed = 0 if from_seq is None else self.seq - from_seq
+        for change in [*self._history][len(self._history) - missed :]:
+            guarded(change)
         return subscription
+
+    def contents(self) -> Iterable[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row."""
+        raise NotImplementedError
 
     @property
     def subscribers(self) -> int:
@@ -106,7 +169,10 @@ class Table:
         raise NotImplementedError
 
     def dispatch(self, change: Change) -> None:
-        """Tell all subscribers."""
+        """Number a change, keep it, and tell all subscribers."""
+        self.seq += 1
+        if self._keep:
+            self._remember(change)
         for subscription in tuple(self._subscriptions):
             if not subscription.alive():
                 subscription.cancel()
@@ -127,6 +193,19 @@ class Table:
         if self._disc is not None:
             await self._disc.durable(self._disc.ticket, timeout)
 
+    def _look(self) -> None:
+        self._watched = bool(self._subscriptions) or bool(self._keep)
+
+    def _kept(self, seq: int) -> bool:
+        return 0 <= self.seq - seq <= len(self._history)
+
+    def _remember(self, change: Change) -> None:
+        history = self._history
+        history.append(change)
+        self._history_rows += _size(change)
+        while self._history_rows > self._keep and history:
+            self._history_rows -= _size(history.popleft())
+
     def _to_disc(self, key: Key, value: Value, *, deleted: bool = False) -> None:
         if self._disc is not None:
             definition = self.definition
@@ -143,6 +222,9 @@ class Table:
 
 class TableOwner:
     """What a table asks of the store it belongs to."""
+
+    first_seq = 0
+    """Where its changes are numbered from."""
 
     def written(self, table: Table) -> None:
         """Rows of ``table`` were written in this turn."""
@@ -194,6 +276,11 @@ class ReplicatedTable(Table):
                 future = self._waiters.pop(number)
                 if not future.done():
                     future.set_result(None)
+
+
+def _size(change: Change) -> int:
+    deleted = change.deleted
+    return max(1, len(change.written) + (len(deleted) if isinstance(deleted, Sized) else 1))
 
 
 def without(values: list[Value], value: Value) -> list[Value]:
