@@ -6,8 +6,9 @@ split. Of the others everything that the merge replaced is kept too, so that the
 ``survivors`` sets rows back to what the survivors held, a merge function gets both sides' values. What the
 coordinator decides it writes as a new version, which all nodes take over.
 
-Rules: 1. No clock decides what a side wrote: a row of a minority's author that replaced one of ours when we
-met was written behind the split. Clocks only thin out the quarantine of ``lww``, generously.  2. Where the
+Rules: 1. No clock of another machine decides what a side wrote: a row of a minority's author that replaced
+one of ours when we met was written behind the split, and of a row that lost to ours its author's own order of
+writes tells. Our clock only thins out the quarantine of ``lww``, generously.  2. Where the
 quarantine had to drop something of a table, its rows stay as the latest write left them, which is counted.
 3. A merge function that raises leaves the row as it is, which is logged.
 """
@@ -68,7 +69,7 @@ class Discards:
         self._clock = clock
         self._restart = restart
         self._marks: dict[str, Mark] = {}
-        self._since: dict[str, int] = {}
+        self._since: dict[str, tuple[int, dict[str, int]]] = {}
         self._dropped = 0
 
     # -- watching
@@ -85,7 +86,8 @@ class Discards:
             del self._since[peer]
         for peer in marks.keys() - self._since.keys():
             # Ahead of all that was seen of anybody, whatever this machine's clock says.
-            self._since[peer] = store.hlc.tick(self._clock.wall())
+            now = store.hlc.tick(self._clock.wall())
+            self._since[peer] = now, {table.name: table.core.seen.get(peer, 0) for table in self._tables()}
         for table in self._tables():
             if bool(marks) != (table.core.discarded is not None):
                 table.on_discard(partial(self._lost, table) if marks else None)
@@ -95,24 +97,31 @@ class Discards:
         policy = self._policy(table)
         for row in lost:
             mark = self._marks.get(row.peer)
-            if mark is None or (policy == "lww" and not self._since_the_split(row, mark)):
+            if mark is None or not self._concerns(row, mark, policy):
                 continue
-            self.quarantine.keep(
-                Kept(
-                    table=row.table,
-                    key=row.key,
-                    value=row.value,
-                    version=row.version,
-                    winner=row.winner,
-                    peer=row.peer,
-                    at=now,
-                    policy=policy,
-                    before=row.ours,
-                )
+            kept = Kept(
+                table=row.table,
+                key=row.key,
+                value=row.value,
+                version=row.version,
+                winner=row.winner,
+                peer=row.peer,
+                at=now,
+                policy=policy,
+                before=row.ours,
             )
+            known = self.quarantine.rows.get(kept.id)
+            if known is None or row.ours or not known.before:
+                self.quarantine.keep(kept)
 
-    def _since_the_split(self, row: Discarded, mark: Mark) -> bool:
-        since = HybridLogicalClock.wall_of(self._since[row.peer]) - SLACK
+    def _concerns(self, row: Discarded, mark: Mark, policy: str) -> bool:
+        """Whether a row that lost was written since the split, or has to be known to undo what was."""
+        now, seen = self._since[row.peer]
+        if not row.ours:
+            return row.version[0] > seen.get(row.table, 0) and row.version[1] != row.winner[1]
+        if policy != "lww":
+            return True
+        since = HybridLogicalClock.wall_of(now) - SLACK
         until = mark.met_wall + SLACK if mark.met else float("inf")
         written = HybridLogicalClock.wall_of(row.version[0])
         return row.version[1] != row.winner[1] and since <= written <= until

@@ -73,7 +73,8 @@ class HealStatus:
         self.raised: deque[Partition] = deque(maxlen=_EVENTS)
         """Every ``inconsistent_database`` of this life."""
         self.counts = {"partitions": 0, "heals": 0, "reloads": 0, "cleaned": 0}
-        self.quarantine = quarantine or Quarantine(None)
+        # An empty quarantine is false.
+        self.quarantine = Quarantine(None) if quarantine is None else quarantine
 
     def alarms(self) -> Iterator[Alarm]:
         """Those that last first, then what was healed, latest first."""

@@ -1,0 +1,188 @@
+"""Rows that both sides of a split wrote: each table heals as it says; what loses is kept, and can be replayed."""
+
+import asyncio
+
+import pytest
+
+from gossamer.autoheal import AUTOHEAL, NotInQuarantineError, Replay, register_merge
+from gossamer.testing import seeds
+from gossamer.testing.cluster import SimCluster
+
+from .test_healing import all_healed
+
+register_merge("test.sum", lambda key, ours, theirs: (ours or 0) + (theirs or 0))
+
+
+async def begin(cluster, heal, **options):
+    for number in range(1, cluster.size + 1):
+        await cluster.start(number)
+    await cluster.settled()
+    await make(cluster, heal, **options)
+    tables = {number: node.store.table("t") for number, node in cluster.nodes.items()}
+    tables[5].write("both", "before")
+    tables[4].write("theirs", "before")
+    tables[1].write("ours", "before")
+    tables[1].write("deleted", "before")
+    tables[5].write("kept", "before")
+    await asyncio.sleep(20)
+    assert all(dict(table.rows()) == dict(tables[1].rows()) for table in tables.values())
+    return tables
+
+
+async def make(cluster, heal, **options):
+    for node in cluster.nodes.values():
+        await node.store.create_table("t", replication="shared", heal=heal, **options)
+
+
+async def split(cluster, tables, length=20.0):
+    """The smaller side writes last, so that the latest write is always its own."""
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(length)
+    tables[1].write("both", "majority")
+    tables[2].write("ours", "majority")
+    await asyncio.sleep(0.5)
+    tables[4].write("both", "minority")
+    tables[5].write("theirs", "minority")
+    tables[4].write("new", "minority")
+    tables[4].delete("deleted")
+    await asyncio.sleep(length / 2)
+
+
+def equal_rows(tables):
+    first, *others = [dict(table.rows()) for table in tables.values()]
+    assert all(rows == first for rows in others)
+    return first
+
+
+def lost(node):
+    """What stands in a node's quarantine: key, value, and who wrote it."""
+    return {(row.key, *row.value, row.version[1][:5]) for row in node.healing.quarantine}
+
+
+@seeds(2)
+@pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
+async def test_lww_keeps_the_latest_write_and_quarantines_the_other(sim, cluster, length):
+    tables = await begin(cluster, "lww")
+    await split(cluster, tables, length)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    assert equal_rows(tables) == {
+        "both": "minority",
+        "theirs": "minority",
+        "ours": "majority",
+        "new": "minority",
+        "kept": "before",
+    }
+    for node in cluster.nodes.values():
+        assert lost(node) == {("both", "majority", "node1")}
+    assert cluster.nodes[3].healing.history[0].rows.quarantined == 1
+
+
+@seeds(2)
+@pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
+async def test_the_survivors_rows_win_and_the_others_can_be_replayed(sim, cluster, length):
+    tables = await begin(cluster, "survivors")
+    await split(cluster, tables, length)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    assert equal_rows(tables) == {
+        "both": "majority",
+        "theirs": "before",
+        "ours": "majority",
+        "deleted": "before",
+        "kept": "before",
+    }
+    (episode,) = cluster.nodes[5].healing.history
+    coordinator = next(node for node in cluster.nodes.values() if node.name == episode.coordinator)
+    assert lost(coordinator) == {
+        ("both", "minority", "node4"),
+        ("theirs", "minority", "node5"),
+        ("new", "minority", "node4"),
+        ("deleted", "node4"),
+    }
+    assert episode.rows.restored == episode.rows.quarantined == 4
+    row = next(row for row in coordinator.healing.quarantine if row.key == "new")
+    assert row.plan == episode.plan
+    assert (await coordinator.runtime.call(AUTOHEAL, Replay(row.id))).key == "new"
+    await asyncio.sleep(1)
+    assert equal_rows(tables)["new"] == "minority"
+    assert isinstance(await coordinator.runtime.call(AUTOHEAL, Replay(row.id)), NotInQuarantineError)
+
+
+async def test_a_merge_function_decides(sim, cluster):
+    for number in range(1, 6):
+        await cluster.start(number)
+    await cluster.settled()
+    await make(cluster, "test.sum")
+    tables = {number: node.store.table("t") for number, node in cluster.nodes.items()}
+    cluster.partition([1, 2], [3, 4], [5])
+    await asyncio.sleep(20)
+    for number in (5, 1, 3):
+        tables[number].write("votes", number)
+        await asyncio.sleep(0.5)
+    tables[4].write("theirs", 7)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    assert equal_rows(tables) == {"votes": 9, "theirs": 7}
+    (episode,) = cluster.nodes[5].healing.history
+    assert episode.rows.merged == 1
+
+
+async def test_a_merge_function_that_is_missing_leaves_the_latest_write(sim, cluster):
+    tables = await begin(cluster, "test.missing")
+    await split(cluster, tables)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    assert equal_rows(tables)["both"] == "minority"
+    assert cluster.nodes[1].healing.history[0].rows.left >= 1
+    assert ("both", "majority", "node1") in lost(cluster.nodes[1])
+
+
+async def test_the_quarantine_outlives_the_node(sim, tmp_path):
+    cluster = SimCluster(sim, 5)
+    cluster.discs = tmp_path
+    tables = await begin(cluster, "survivors")
+    await split(cluster, tables)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(2)
+    before = lost(cluster.nodes[1])
+    assert before
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    await cluster.restart(1)
+    assert lost(cluster.nodes[1]) == before
+    await cluster.stop_all()
+
+
+async def test_a_coordinator_that_dies_before_the_heal_leaves_what_the_next_one_needs(sim, cluster):
+    tables = await begin(cluster, "survivors")
+    await split(cluster, tables)
+    cluster.heal()
+    await asyncio.sleep(10)
+    assert cluster.nodes[1].healing.open
+    cluster.crash(1)
+    await asyncio.sleep(150)
+    tables.pop(1)
+    rows = equal_rows(tables)
+    assert (rows["both"], rows["theirs"], "new" in rows) == ("majority", "before", False)
+
+
+async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survivors_win(sim):
+    cluster = SimCluster(sim, 5, cluster={"heal_restarts": "node"})
+    tables = await begin(cluster, "lww")
+    clients = {number: await cluster.client(number) for number in cluster.nodes}
+    await split(cluster, tables)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    assert {number for number, client in clients.items() if not client.connected} == {4, 5}
+    assert equal_rows(tables)["both"] == "majority"
+    again = await cluster.client(5)
+    assert again.connected
+    await cluster.settled()
+    await cluster.stop_all()
