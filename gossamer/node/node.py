@@ -10,6 +10,7 @@
     ├── routes           the owner of the route table and its index
     ├── mqtt_cluster     what brokers share: retained messages, wills
     ├── autoheal         splits seen and healed
+    ├── split_relay      and told to those who subscribed to the tables
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
     ├── discovery        the autocluster loop, and what its strategy needs
@@ -70,7 +71,7 @@ from gossamer.node.datadir import DataDir
 from gossamer.node.healing import heal_status, heal_storage, healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
 from gossamer.node.metrics import LOOP_WATCH
-from gossamer.node.replication import TableLinks
+from gossamer.node.replication import TableLinks, split_relay_spec
 from gossamer.node.view import ROUTES, View
 from gossamer.routes import RouteOwner, Router, TopicLimits
 from gossamer.supervisor import (
@@ -328,6 +329,7 @@ class Node:
                 status=self.healing,
                 start_time=self.started_at,
             ),
+            split_relay_spec(self.store),
             ChildSpec(
                 "membership",
                 partial(
