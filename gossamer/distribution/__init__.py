@@ -17,13 +17,13 @@ from gossamer.distribution.grpc_transport import GrpcTransport
 from gossamer.distribution.identify import identify
 from gossamer.distribution.inbox import Receiver
 from gossamer.distribution.names import (
-    NameConflict,
     register_name,
     registered_names,
     unregister_name,
     whereis_name,
 )
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
+from gossamer.distribution.resolvers import NameConflict, register_resolver
 from gossamer.distribution.services import remote_services
 from gossamer.distribution.stream_transport import StreamTransport
 from gossamer.distribution.terms import register_message
@@ -64,6 +64,7 @@ __all__ = [
     "pg",
     "register_message",
     "register_name",
+    "register_resolver",
     "registered_names",
     "remote_services",
     "rpc",

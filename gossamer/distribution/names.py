@@ -5,10 +5,11 @@ from giving one name at the same time, a registration asks the *arbiter* first, 
 name among those that are up: it lets one through and remembers it.
 
 During a split each side has an arbiter, so a name may be given twice. When the sides see each other again,
-all nodes choose alike: the older registration by a logical clock, then the smaller pid. The node of the loser
-asks the node of the winner whether it still holds the name, because what it was told may be on its way to be
-taken back; told yes, it resolves: ``"exit"`` kills the loser, ``"notify"`` sends it :class:`NameConflict` and
-lets it live without the name.
+all nodes choose alike: the older registration by a logical clock, then the smaller pid. The node of the
+younger asks the node of the older whether it still holds the name, because what it was told may be on its way
+to be taken back; told yes, it decides as the younger registration asked for
+(:mod:`~gossamer.distribution.resolvers`), and tells the other node where the verdict is against the older. Of
+three holders each of the younger two is weighed against the oldest.
 
 Rules: 1. ``whereis_name`` reads; it may be behind by a message.  2. A process that ends, or whose node goes
 down, has no names.  3. No agreement is waited for beyond the arbiter: names stay available on both sides of a
@@ -17,14 +18,16 @@ split, and that is why there are conflicts to resolve.  4. The view outlives the
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 from msgspec import Struct
 
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.events import NodeDown, NodeUp
+from gossamer.distribution.holdings import Holding, Names
 from gossamer.distribution.remote import RemoteProcesses
+from gossamer.distribution.resolvers import NameConflict, Verdict, check_resolve, judge
 from gossamer.distribution.terms import register_message
 from gossamer.errors import UsageError
 from gossamer.supervisor import (
@@ -49,9 +52,6 @@ from gossamer.supervisor import (
 __all__ = [
     "GLOBAL",
     "GlobalNames",
-    "NameConflict",
-    "Names",
-    "Resolve",
     "register_name",
     "registered_names",
     "unregister_name",
@@ -63,30 +63,14 @@ log = structlog.get_logger(__name__)
 GLOBAL = "global"
 """The registered name of the server on every node."""
 
-Resolve = Literal["exit", "notify"]
 ASK = 2.0
 """Seconds an arbiter has to answer; after that the name is given without it."""
-
-
-class NameConflict(Struct, frozen=True):
-    """Told to the loser of a conflict: ``winner`` has ``name`` now."""
-
-    name: str
-    winner: Pid
-
-
-class Holding(Struct, frozen=True):
-    """A registration."""
-
-    pid: Pid
-    stamp: int
-    resolve: Resolve
 
 
 class _Register(Struct, frozen=True):
     name: str
     pid: Pid
-    resolve: Resolve
+    resolve: str
 
 
 class _Unregister(Struct, frozen=True):
@@ -138,9 +122,16 @@ class _Held(Struct, frozen=True):
     winner: Pid
 
 
+class _Lost(Struct, frozen=True):
+    """To the node of a holder that the verdict is against."""
+
+    name: str
+    loser: Pid
+    keeps: Pid | None
+    kill: bool
+
+
 for _type in (
-    NameConflict,
-    Holding,
     _Register,
     _Unregister,
     _Claim,
@@ -148,47 +139,9 @@ for _type in (
     _Change,
     _Conflict,
     _Held,
+    _Lost,
 ):
     register_message(_type, f"global.{_type.__name__.strip('_')}")
-
-
-class Names:
-    """The names as this node sees them: who holds each, node by node."""
-
-    def __init__(self) -> None:
-        self._holdings: dict[str, dict[str, Holding]] = {}
-        self.clock = 0
-
-    def names(self) -> list[str]:
-        """The names that somebody holds."""
-        return list(self._holdings)
-
-    def winner(self, name: str) -> Holding | None:
-        """Who has the name; the same on every node that knows the same."""
-        held = self._holdings.get(name)
-        return min(held.values(), key=lambda one: (one.stamp, one.pid)) if held else None
-
-    def get(self, name: str, node: str) -> Holding | None:
-        """What ``node`` holds under the name."""
-        return self._holdings.get(name, {}).get(node)
-
-    def of_node(self, node: str) -> dict[str, Holding]:
-        """All that ``node`` holds."""
-        return {name: held[node] for name, held in self._holdings.items() if node in held}
-
-    def nodes(self) -> set[str]:
-        """The nodes that hold anything."""
-        return {node for held in self._holdings.values() for node in held}
-
-    def put(self, name: str, node: str, holding: Holding | None) -> None:
-        """Note what ``node`` holds under the name; None: nothing."""
-        if holding is not None:
-            self.clock = max(self.clock, holding.stamp)
-            self._holdings.setdefault(name, {})[node] = holding
-        elif (held := self._holdings.get(name)) is not None:
-            held.pop(node, None)
-            if not held:
-                del self._holdings[name]
 
 
 class GlobalNames(GenServer):
@@ -234,7 +187,9 @@ class GlobalNames(GenServer):
                 if mine is not None and mine.pid == winner:
                     cast((GLOBAL, node), _Held(name, winner))
             case _Held(name, winner):
-                self._lost(name, winner)
+                self._resolve(name, winner)
+            case _Lost(name, loser, keeps, kill):
+                self._lose(name, loser, Verdict(keeps, kill))
 
     async def handle_info(self, message: Any) -> None:
         match message:
@@ -251,7 +206,7 @@ class GlobalNames(GenServer):
                 claim, caller = self._asking.pop(token)
                 reply(caller, granted and self._take(claim))
 
-    def _register(self, name: str, pid: Pid, resolve: Resolve, caller: Caller) -> Reply | NoReply:
+    def _register(self, name: str, pid: Pid, resolve: str, caller: Caller) -> Reply | NoReply:
         if pid.node != self._node or not self._distribution.runtime.alive(pid):
             return Reply(
                 UsageError(f"register_name() got {pid}; expected a live process of node {self._node}")
@@ -306,16 +261,35 @@ class GlobalNames(GenServer):
         if mine is not None and winner is not None and winner.pid != mine.pid:
             cast((GLOBAL, winner.pid.node), _Conflict(self._node, name, winner.pid))
 
-    def _lost(self, name: str, winner: Pid) -> None:
+    def _resolve(self, name: str, winner: Pid) -> None:
+        """The winner by age holds the name, and so does a process of this node."""
         mine, known = self._names.get(name, self._node), self._names.winner(name)
         if mine is None or known is None or known.pid != winner or mine.pid == winner:
             return
-        log.warning("name_conflict", name=name, loser=str(mine.pid), winner=str(winner), resolve=mine.resolve)
+        verdict = judge(mine.resolve, name, winner, mine.pid)
+        log.warning(
+            "name_conflict",
+            name=name,
+            older=str(winner),
+            younger=str(mine.pid),
+            resolve=mine.resolve,
+            keeps=str(verdict.keeps),
+        )
+        if verdict.keeps != winner:
+            cast((GLOBAL, winner.node), _Lost(name, winner, verdict.keeps, verdict.kill))
+        if verdict.keeps != mine.pid:
+            self._lose(name, mine.pid, verdict)
+
+    def _lose(self, name: str, loser: Pid, verdict: Verdict) -> None:
+        """A process of this node has the name no more."""
+        mine = self._names.get(name, self._node)
+        if mine is None or mine.pid != loser:
+            return
         self._change(name, None)
-        if mine.resolve == "notify":
-            send(mine.pid, NameConflict(name, winner))
+        if verdict.kill:
+            self.process.runtime.exit(loser, "kill")
         else:
-            self.process.runtime.exit(mine.pid, "kill")
+            send(loser, NameConflict(name, verdict.keeps))
 
 
 async def _ask_arbiter(server: Pid, token: int, arbiter: str, claim: _Claim) -> None:
@@ -327,12 +301,16 @@ async def _ask_arbiter(server: Pid, token: int, arbiter: str, claim: _Claim) -> 
     send(server, _Granted(token, granted))
 
 
-async def register_name(name: str, pid: Pid | None = None, *, resolve: Resolve = "exit") -> bool:
+async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit") -> bool:
     """Give ``name`` to a process of this node, the running one by default; False when it is taken.
 
+    ``resolve`` says what happens when another process got it during a split: ``exit``, ``random_exit``,
+    ``notify``, ``random_notify``, ``notify_all``, or the name of a function from :func:`register_resolver`.
+
     Raises:
-        UsageError: it is not a live process of this node.
+        UsageError: it is not a live process of this node, or ``resolve`` is nothing known.
     """
+    check_resolve(resolve)
     answer = await call(GLOBAL, _Register(name, pid or self_pid(), resolve))
     if isinstance(answer, Exception):
         raise answer

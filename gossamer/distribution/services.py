@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from gossamer.distribution.distribution import Distribution
-from gossamer.distribution.names import GLOBAL, GlobalNames, Names
+from gossamer.distribution.holdings import Names
+from gossamer.distribution.names import GLOBAL, GlobalNames
 from gossamer.distribution.pg import PG, Groups, Pg
 from gossamer.distribution.remote import RemoteProcesses
 from gossamer.distribution.rpc import RPC, Rpc

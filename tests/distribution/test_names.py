@@ -1,20 +1,23 @@
 """Global names over nodes that come, go and lose sight of each other."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from gossamer.distribution import (
     NameConflict,
     register_name,
+    register_resolver,
     registered_names,
     remote_services,
     unregister_name,
     whereis_name,
 )
 from gossamer.distribution.names import GLOBAL
+from gossamer.distribution.resolvers import judge
 from gossamer.errors import UsageError
-from gossamer.supervisor import Supervisor, receive
+from gossamer.supervisor import Pid, Supervisor, receive, self_pid
 
 from .simulation import simulated
 
@@ -123,6 +126,110 @@ def test_of_two_holders_after_a_split_one_is_told(resolve):
         assert told == ([] if resolve == "exit" else [NameConflict("x", first)])
 
     scenario()
+
+
+def by_number(name, older, younger):
+    """A user's rule: the greater process number keeps the name."""
+    return max(older, younger, key=lambda pid: pid.number)
+
+
+def broken(name, older, younger):
+    raise RuntimeError("no rule today")
+
+
+def stranger(name, older, younger):
+    return Pid("nowhere", 1, 1)
+
+
+register_resolver("by_number", by_number)
+register_resolver("broken", broken)
+register_resolver("stranger", stranger)
+
+
+@pytest.mark.parametrize(
+    ("resolve", "keeps", "kills"),
+    [
+        ("exit", "older", True),
+        ("notify", "older", False),
+        ("random_exit", "by lot", True),
+        ("random_notify", "by lot", False),
+        ("notify_all", "nobody", False),
+        ("by_number", "younger", False),
+        ("broken", "older", True),
+        ("stranger", "older", True),
+    ],
+)
+def test_a_conflict_ends_as_the_registration_says(resolve, keeps, kills):
+    @simulated
+    async def scenario(net):
+        a, b = await cluster(net)
+        net.wires.cuts.add(frozenset("ab"))
+        net.wires.reset()
+        a.disconnect("b", "down")
+        b.disconnect("a", "down")
+        told = {}
+
+        async def listen():
+            told[self_pid()] = await receive()
+            await idle()
+
+        older = a.runtime.spawn(listen)
+        for _ in range(20):
+            younger = b.runtime.spawn(listen)
+        assert await a.runtime.run(register_name, "x", older)
+        assert await b.runtime.run(register_name, "x", younger, resolve=resolve)
+        net.wires.cuts.clear()
+        join([a, b])
+        await asyncio.sleep(10)
+        holder = await where(a)
+        assert holder == await where(b)
+        if keeps == "by lot":
+            assert holder in (older, younger)
+        else:
+            assert holder == {"older": older, "younger": younger, "nobody": None}[keeps]
+        losers = {older, younger} - {holder}
+        alive = {pid for node in (a, b) for pid in node.runtime.processes()}
+        assert losers & alive == (set() if kills else losers)
+        assert told == ({} if kills else {pid: NameConflict("x", holder) for pid in losers})
+        # Whoever lost it may not give it back, and the name goes on as any other.
+        if holder is None:
+            assert (await given(a))[1]
+
+    scenario()
+
+
+@simulated
+async def test_the_lot_falls_on_either(net):
+    pids = [Pid("a", 1, number) for number in range(20)]
+    kept = [judge("random_exit", "x", Pid("b", 1, 1), pid).keeps == pid for pid in pids]
+    assert 0 < sum(kept) < len(pids)
+
+
+@simulated
+async def test_a_resolver_that_nobody_knows_is_refused_at_the_registration(net):
+    a, _ = await cluster(net)
+    with pytest.raises(UsageError, match="random_exit"):
+        await given(a, resolve="my rule")
+    for taken in ("exit", "by_number"):
+        with pytest.raises(UsageError, match="not taken"):
+            register_resolver(taken, lambda *_: None)
+
+
+@simulated
+async def test_three_holders_end_as_one(net):
+    nodes = await cluster(net, "abc")
+    for one, two in itertools.combinations(nodes, 2):
+        net.wires.cuts.add(frozenset((one.runtime.node, two.runtime.node)))
+        one.disconnect(two.runtime.node, "down")
+        two.disconnect(one.runtime.node, "down")
+    net.wires.reset()
+    held = [await given(node, resolve="random_notify") for node in nodes]
+    assert all(done for _, done in held)
+    net.wires.cuts.clear()
+    join(nodes)
+    await asyncio.sleep(30)
+    (holder,) = {await where(node) for node in nodes}
+    assert holder in [pid for pid, _ in held]
 
 
 @simulated
