@@ -151,6 +151,8 @@ class RemoteProcesses:
                 "stale_signal",
                 node=frame.peer,
                 signal=type(signal).__name__,
+                source=str(_source(signal)),
+                to=str(getattr(signal, "to", "")),
                 expected=f"a process of creation {self.distribution.creation_of(frame.peer)}",
             )
             return None
@@ -165,7 +167,11 @@ class RemoteProcesses:
             except TermError as error:
                 self.counts.unreadable += 1
                 log.warning(
-                    "term_unreadable", node=frame.peer, signal=type(signal).__name__, error=str(error)
+                    "term_unreadable",
+                    node=frame.peer,
+                    signal=type(signal).__name__,
+                    to=str(getattr(signal, "to", "")),
+                    error=str(error),
                 )
                 return self._refuse(signal, error)
         return msgspec.structs.replace(signal, **changed)

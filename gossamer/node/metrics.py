@@ -155,6 +155,18 @@ def _loop(node: Node) -> Iterator[Metric]:
             "gauge",
             watch.lag,
         )
+        yield _one(
+            "gossamer_loop_lag_worst_seconds",
+            "The latest tick of the event loop since the node started.",
+            "gauge",
+            watch.worst,
+        )
+        yield _one(
+            "gossamer_loop_stalls_total",
+            "How often a callback held the event loop; the log names the process.",
+            "counter",
+            watch.stalls,
+        )
 
 
 def _one(name: str, text: str, kind: Literal["counter", "gauge"], value: float) -> Metric:

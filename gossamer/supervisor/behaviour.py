@@ -11,15 +11,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
+
 from gossamer.supervisor.entry import current
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotInProcess, StopInit
-from gossamer.supervisor.process import Process, reason_of
+from gossamer.supervisor.process import Process, reason_of, where_is
 from gossamer.supervisor.values import KILL, Pid, Reason
 
 if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
 
 __all__ = ["Behaviour", "Stopped"]
+
+log = structlog.get_logger(__name__)
+
+TERMINATE_PATIENCE = 10.0
+"""Seconds after which a ``terminate`` that has not ended is reported."""
 
 
 class Stopped(ExitProcess):
@@ -116,18 +123,18 @@ class Behaviour:
         except asyncio.CancelledError:
             if process.faulted:
                 # A guarded callback of this process raised: as if a callback of the server had.
-                await server.terminate(process.reason)
+                await server._otp_terminate(process.reason)
             raise
         except Stopped:
             raise
         except ExitProcess as order:
-            await server.terminate(order.reason)
+            await server._otp_terminate(order.reason)
             raise
         except Exception as error:  # noqa: BLE001 - it becomes the exit reason
             # Reported before terminate runs, which may fail as well.
             reason = reason_of(error)
             process.report(reason, error)
-            await server.terminate(reason)
+            await server._otp_terminate(reason)
             raise ExitProcess(reason) from None
 
     async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -148,4 +155,27 @@ class Behaviour:
     async def _otp_stop(self, reason: Reason) -> None:
         """Terminate, then end with ``reason``; ``Stopped`` raised by the caller carries it out."""
         self._otp_process.report(reason)
-        await self.terminate(reason)
+        await self._otp_terminate(reason)
+
+    async def _otp_terminate(self, reason: Reason) -> None:
+        """Run ``terminate``, if there is one, and say so when it does not come to an end."""
+        if type(self).terminate is Behaviour.terminate:
+            return
+        process = self._otp_process
+        process.status = "terminating"
+        late = process.loop.call_later(TERMINATE_PATIENCE, _hanging, process)
+        try:
+            await self.terminate(reason)
+        finally:
+            late.cancel()
+
+
+def _hanging(process: Process) -> None:
+    log.warning(
+        "terminate_hangs",
+        pid=str(process.pid),
+        label=process.label,
+        seconds=TERMINATE_PATIENCE,
+        where=where_is(process),
+        advice="a supervisor kills it when its shutdown time is over; end it by hand with exit(pid, 'kill')",
+    )

@@ -24,7 +24,7 @@ from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.intensity import RestartWindow
 from gossamer.supervisor.policy import Failed
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
-from gossamer.supervisor.supervisor import expected_end, flush_exit, reap, start_unless_told
+from gossamer.supervisor.supervisor import expected_end, flush_exit, killed_late, reap, start_unless_told
 from gossamer.supervisor.values import (
     KILL,
     SHUTDOWN,
@@ -280,6 +280,7 @@ class DynamicSupervisor(GenServer):
             context,
             supervisor=self._name(),
             reason=describe(reason),
+            **killed_late(context, reason, spec),
             offender={
                 "pid": None if pid is None else str(pid),
                 "id": spec.id,

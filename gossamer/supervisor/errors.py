@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gossamer.errors import UnavailableError, UsageError
-from gossamer.supervisor.values import Pid, Reason, describe
+from gossamer.supervisor.values import NOCONNECTION, NOPROC, TIMEOUT, Pid, Reason, describe
 
 __all__ = [
     "AlreadyPresent",
@@ -219,6 +219,14 @@ class ChildRestarting(UsageError):
         super().__init__(f"child {child!r} is being restarted; terminate_child() ends the attempts")
 
 
+ADVICE = {
+    NOPROC: "; nobody is there: it has ended, or its node has started again since; look it up by its name",
+    NOCONNECTION: "; its node is not connected; see `gossamer nodes`",
+    TIMEOUT: "; see what keeps it with `gossamer ps` and `gossamer trace`, or allow more time",
+}
+"""What to do about the reasons that say nothing of themselves."""
+
+
 class CallFailed(UnavailableError):
     """The called process ended, was not there, or lost its connection.
 
@@ -229,7 +237,8 @@ class CallFailed(UnavailableError):
         self.destination = destination
         self.reason = reason
         shown = destination if isinstance(destination, Pid) else repr(destination)
-        super().__init__(f"call to {shown} failed: {describe(reason)}{hint}")
+        advice = ADVICE.get(reason, "") if isinstance(reason, str) else ""
+        super().__init__(f"call to {shown} failed: {describe(reason)}{hint}{advice}")
 
 
 class CallTimeout(CallFailed):

@@ -38,7 +38,7 @@ from gossamer.supervisor.values import (
     is_clean,
 )
 
-__all__ = ["MAX_MAILBOX", "Process", "reason_of"]
+__all__ = ["MAX_MAILBOX", "Process", "reason_of", "where_is"]
 
 log = structlog.get_logger(__name__)
 
@@ -263,6 +263,7 @@ class Process(Entry):
                 pid=str(self.pid),
                 label=self.label,
                 kills=self._retries,
+                where=where_is(self),
                 advice="it swallows CancelledError; its task is left behind, unlinked and unregistered",
             )
             self.runtime.zombies[self.pid] = self
@@ -327,6 +328,20 @@ class Process(Entry):
             reductions=self.reductions,
             traceback=_text_of(reason) if error is None else "".join(traceback.format_exception(error)),
         )
+
+
+def where_is(process: Process) -> str:
+    """The line of code at which a process waits, innermost first, three deep."""
+    # A task gives the frames of its own stack only; the awaited coroutines lead further in.
+    lines: list[str] = []
+    waiting: Any = process.task.get_coro()
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            break
+        lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return " < ".join(reversed(lines[-3:]))
 
 
 def _text_of(reason: Reason) -> str:

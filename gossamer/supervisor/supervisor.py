@@ -290,6 +290,7 @@ class Supervisor(GenServer):
             report.context,
             supervisor=self._name(),
             reason=describe(report.reason),
+            **killed_late(report.context, report.reason, spec),
             offender={
                 "pid": None if report.pid is None else str(report.pid),
                 "id": spec.id,
@@ -380,6 +381,18 @@ def flush_exit(process: Any, pid: Pid) -> None:
         if type(message) is Exit and message.source == pid:
             del mailbox[index]
             return
+
+
+def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
+    """What to say of a child that had to be killed."""
+    if context != "shutdown_error" or reason != KILLED:
+        return {}
+    return {
+        "advice": f"it did not end within its shutdown time of {spec.shutdown:g} s and was killed; see what its "
+        "terminate() waits for, or give it more"
+        if isinstance(spec.shutdown, int | float)
+        else "somebody killed it while it was stopping"
+    }
 
 
 def expected_end(reason: Reason, spec: ChildSpec) -> bool:

@@ -48,10 +48,13 @@ class LoopWatch(GenServer):
     """Seconds by which the last tick was late."""
     worst: float
     """The largest of them."""
+    stalls: int
+    """Ticks that were late enough to be reported."""
 
     async def init(self, *, interval: float = 0.25, stall: float = 0.1) -> None:
         """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
         self.lag = self.worst = 0.0
+        self.stalls = 0
         self._interval, self._stall = interval, stall
         loop = self.process.loop
         self._due = loop.time() + interval
@@ -70,6 +73,7 @@ class LoopWatch(GenServer):
         self.worst = max(self.worst, self.lag)
         seen = None if self._witness is None else self._witness.tick()
         if self.lag > self._stall:
+            self.stalls += 1
             pid, label, where = seen or (None, None, None)
             log.warning(
                 "loop_stalled",

@@ -1,0 +1,40 @@
+"""The event loop's lag, as ``/metrics`` shows it."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+from gossamer.node.metrics import LOOP_WATCH, _loop
+from gossamer.supervisor import LoopWatch, Runtime
+
+
+def numbers(runtime):
+    metrics = list(_loop(SimpleNamespace(runtime=runtime)))
+    return {metric.name: metric.samples[0].value for metric in metrics}
+
+
+def test_a_held_loop_shows_in_the_metrics():
+    async def main():
+        runtime = Runtime()
+        assert numbers(runtime) == {}
+        await runtime.start(LoopWatch, interval=0.01, stall=0.1, name=LOOP_WATCH)
+        watch = runtime.names[LOOP_WATCH].behaviour
+        before = numbers(runtime)
+        assert set(before) == {
+            "gossamer_loop_lag_seconds",
+            "gossamer_loop_lag_worst_seconds",
+            "gossamer_loop_stalls_total",
+        }
+        ticks = watch.process.reductions
+        time.sleep(0.3)  # noqa: ASYNC251 - it must block
+        async with asyncio.timeout(30):
+            while watch.process.reductions == ticks:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        held = numbers(runtime)
+        await runtime.stop()
+        return held
+
+    held = asyncio.run(main())
+    assert held["gossamer_loop_lag_seconds"] > 0.2
+    assert held["gossamer_loop_lag_worst_seconds"] >= held["gossamer_loop_lag_seconds"]
+    assert held["gossamer_loop_stalls_total"] >= 1
