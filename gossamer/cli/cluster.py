@@ -28,17 +28,26 @@ def status(api: Api = DEFAULT_API, json: Json = False) -> None:
         answer = client.get("/api/v1/status")
     if json:
         emit_json(answer)
-        return
+    else:
+        print_status(answer)
+
+
+def print_status(answer: dict[str, Any]) -> None:
+    """What ``GET /api/v1/status`` answers, for people."""
     print_lines(
         f"{answer['name']} is {answer['state']} in cluster {answer['env']}, "
         f"up {format_duration(int(answer['uptime']))}, {answer['connections']} connections\n"
     )
     _print_members(answer["members"])
     if answer["hints"]:
-        print_lines("\nSigns of a network fault:")
+        print_lines("\nSigns of a network fault, the latest first:")
+        # A fault that lasts is hinted at again and again, in the same words.
+        folded: dict[tuple[str, str], list[float]] = {}
+        for hint in answer["hints"]:
+            folded.setdefault((hint["kind"], hint["text"]), []).append(hint["at"])
         print_table(
-            ["AGO", "KIND", "WHAT IT MEANS"],
-            ([ago(hint["at"]), hint["kind"], hint["text"]] for hint in answer["hints"]),
+            ["AGO", "TIMES", "KIND", "WHAT IT MEANS"],
+            ([ago(seen[0]), len(seen), kind, text] for (kind, text), seen in folded.items()),
             empty="none",
         )
 

@@ -10,7 +10,7 @@ burst          many suspicions at once while this node is well
 own-link       probes fail and no helper answers either, for several targets in a row
 partial        helpers reach a member again and again that this node does not
 udp-blocked    only streams reach a member
-accused        this node had to refute its own death
+accused        this node had to refute its own death, said by a member that it had never lost
 healed-split   this node and its accuser held each other dead
 view-mismatch  an exchange of tables brought news long after the view had settled
 =============  ====================================================================================
@@ -161,10 +161,8 @@ class PartitionHints:
             )
 
     def accused(self, by: str, *, mutual: bool, now: float) -> None:
-        """This node refuted its own death."""
-        self._give("accused", now, by=by)
-        if mutual:
-            self._give("healed-split", now, by=by)
+        """This node refuted its own death; ``mutual``: it held its accuser dead as well."""
+        self._give("healed-split" if mutual else "accused", now, by=by)
 
     def surprised(self, news: dict[str, float], *, settled_for: float, now: float) -> None:
         """An exchange changed what is known of some members after the view had been still.
