@@ -365,7 +365,7 @@ class Node:
         # The owner alone sees rows change, so it must be there before the first one can come.
         table = await self.store.create_table(ROUTES, replication="owned")
         return await RouteOwner.start_link(
-            self.router, table, self.distribution, name="routes", label="routes"
+            self.router, table, self.distribution, functions=self.functions, name="routes", label="routes"
         )
 
     async def _start_mqtt_cluster(self) -> Pid:

@@ -3,7 +3,8 @@
 The router itself is passive, as an ETS table is, and outlives this process. Whatever goes wrong while rows
 are taken in ends this process and not the one that wrote them; its successor first holds everything against
 its sources and repairs it, since events may have been missed, and no client notices. The same verification
-then runs in the background for ever.
+then runs in the background for ever, followed by a comparison with every peer (where ``functions``, which
+other nodes may call, are given).
 
 Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer :class:`Findings`.
 """
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import structlog
 
+from gossamer.distribution import rpc
+from gossamer.routes.peers import PeerAudit
 from gossamer.routes.ports import DataLinks, RouteTable
 from gossamer.routes.router import Router
 from gossamer.routes.verify import Findings
@@ -26,11 +30,13 @@ from gossamer.supervisor import (
     Continue,
     GenServer,
     NoReply,
+    Pid,
     Reply,
     reply,
     self_pid,
     send,
     send_after,
+    spawn_link,
 )
 
 __all__ = ["RouteOwner", "routes_child"]
@@ -39,18 +45,33 @@ log = structlog.get_logger(__name__)
 
 _STEP = "verify_step"
 _AGAIN = "verify_again"
+_COMPARED = "verify_compared"
+ASK_WAIT = 10.0
+"""Seconds a peer may take to answer."""
 
 
 class RouteOwner(GenServer):
     """See the module. ``pause`` is the time between background verifications, in seconds."""
 
     async def init(
-        self, router: Router, table: RouteTable, links: DataLinks | None = None, *, pause: float = 60.0
+        self,
+        router: Router,
+        table: RouteTable,
+        links: DataLinks | None = None,
+        *,
+        pause: float = 60.0,
+        functions: dict[str, Callable[..., Any]] | None = None,
     ) -> Continue:
         self._router = router
+        self._audit: PeerAudit | None = None
+        if functions is not None:
+            self._audit = router.peer_audit(table, _ask)
+            functions.update(self._audit.functions())
         self._pause = pause
         self._running: Any = None
+        self._comparing = False
         self._findings = Findings()
+        self._repair = True
         self._waiting: deque[tuple[Caller, bool]] = deque()
         self._asked: list[Caller] = []
         # In this process, so that an exception in it ends this process and so does the subscription.
@@ -71,24 +92,40 @@ class RouteOwner(GenServer):
         if request not in ("verify", "check"):
             return await super().handle_call(request, caller)  # type: ignore[return-value]
         self._waiting.append((caller, request == "verify"))
-        if self._running is None:
+        if self._idle:
             self._begin()
         return NoReply()
 
     async def handle_info(self, message: Any) -> None:
         if message == _STEP and self._running is not None:
-            if next(self._running, self) is self:
+            if next(self._running, self) is not self:
+                send(self_pid(), _STEP)
+                return
+            self._running = None
+            if self._audit is None:
                 self._end()
             else:
-                send(self_pid(), _STEP)
+                self._comparing = True
+                spawn_link(self._compare, self_pid(), self._audit, label="route audit")
+        elif message == _COMPARED:
+            self._comparing = False
+            self._end()
         elif message == _AGAIN:
-            if self._running is None:
+            if self._idle:
                 self._begin()
         elif message != _STEP:
             await super().handle_info(message)
 
+    @property
+    def _idle(self) -> bool:
+        return self._running is None and not self._comparing
+
+    async def _compare(self, owner: Pid, audit: PeerAudit) -> None:
+        await audit.compare(self._findings, repair=self._repair)
+        send(owner, _COMPARED)
+
     def _begin(self) -> None:
-        repair = self._waiting[0][1] if self._waiting else True
+        self._repair = repair = self._waiting[0][1] if self._waiting else True
         self._asked = [caller for caller, wanted in self._waiting if wanted is repair]
         self._waiting = deque(item for item in self._waiting if item[1] is not repair)
         self._findings = Findings()
@@ -96,7 +133,6 @@ class RouteOwner(GenServer):
         send(self_pid(), _STEP)
 
     def _end(self) -> None:
-        self._running = None
         self._report(self._findings, "asked" if self._asked else "background")
         for caller in self._asked:
             reply(caller, self._findings)
@@ -109,8 +145,17 @@ class RouteOwner(GenServer):
     def _report(self, findings: Findings, why: str) -> None:
         self._router.counts["verified"] += findings.checked
         self._router.counts["found_wrong"] += findings.wrong
+        self._router.counts["peers_compared"] += findings.peers
+        self._router.counts["peers_silent"] += findings.silent
+        if self._repair:
+            self._router.counts["repaired"] += findings.wrong
         if findings.wrong and why != "start":
             log.warning("routes_differed", why=why, findings=str(findings))
+
+
+async def _ask(peer: str, function: str, *args: Any) -> Any:
+    result = await rpc.call(peer, function, *args, timeout=ASK_WAIT)
+    return result.value if isinstance(result, rpc.Returned) else None
 
 
 def routes_child(

@@ -30,6 +30,7 @@ from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.forwarding import Forwarding
 from gossamer.routes.kernel import is_filter
 from gossamer.routes.nodes import NodeSlot
+from gossamer.routes.peers import Ask, PeerAudit
 from gossamer.routes.ports import DataLinks, RouteTable
 from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Group, Strategy, is_shared
@@ -296,6 +297,12 @@ class Router:
             repair=repair,
         )
         return verifier.steps()
+
+    def peer_audit(self, table: RouteTable, ask: Ask) -> PeerAudit:
+        """What compares this node's routes with its peers'; see :mod:`gossamer.routes.peers`."""
+        return PeerAudit(
+            self.node, index=self._index, shared=self._shared, nodes=self._nodes, table=table, ask=ask
+        )
 
     def routes(self) -> Iterator[tuple[str, list[str], int]]:
         """Every filter, the other nodes that want it, and the number of its subscribers here."""

@@ -46,11 +46,20 @@ class Findings:
     """Nodes in the index that own no such row."""
     stale_cache: int = 0
     """Cached routes that were not what the index says."""
+    peers: int = 0
+    """Peers that were compared with."""
+    silent: int = 0
+    """Peers that did not answer."""
+    unheard: int = 0
+    """Filters that a peer has subscribers for and that did not lead there."""
+    unwanted: int = 0
+    """Filters that led to a peer that has no subscribers for them."""
 
     @property
     def wrong(self) -> int:
         """All differences."""
-        differences: list[int] = [count for what, count in asdict(self).items() if what != "checked"]
+        looked_at = ("checked", "peers", "silent")
+        differences: list[int] = [count for what, count in asdict(self).items() if what not in looked_at]
         return sum(differences)
 
 
