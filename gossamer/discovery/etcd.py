@@ -11,7 +11,8 @@ the key is still there, and a node that was frozen beyond its lease cannot regis
 has.  3. Every key is on a lease: nothing that dies leaves anything behind.  4. While it holds the lock a node
 reads the register itself; afterwards it follows a watch, which goes on from the last revision seen, and loads
 the register again when that is compacted.  5. The oldest node comes first.  6. While etcd is away the last
-known register stands, and the problem is told.
+known register stands, and the problem is told; one of several endpoints that is away is none.  7. News of the
+watch wakes the loop.
 
 Rejected: one key for the lock, as EMQX has it, which leaves waiters to their timers; membership by leases,
 since gossip finds a dead node in seconds and does not need etcd to be alive.
@@ -26,7 +27,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from gossamer.discovery.etcd_client import EtcdClient, Events, Item
+from gossamer.discovery.etcd_client import EtcdClient, Events, Item, WatchBrokenError
 from gossamer.discovery.hosts import is_literal
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.gossip import Member
@@ -113,7 +114,8 @@ class Etcd(Strategy):
         self._lock_ttl = lock_ttl
         self._before = before or []
         self._register = Register()
-        self._problem: DiscoveryFailedError | None = None
+        self._problems: dict[str, DiscoveryFailedError] = {}
+        """What keeps each of the processes beside the loop from its work."""
         self._lease = 0
         self._lock_lease = 0
         self._lock_key = ""
@@ -148,8 +150,9 @@ class Etcd(Strategy):
     async def discover(self, local: Address) -> Discovered:
         if not self.registered:
             self._register.load(*await self._client.range(self._nodes))
-        problems = {} if self._problem is None else {self._problem.where: self._problem.problem}
-        return Discovered(self._register.addresses, problems)
+        # The watch last: where both are kept from their work, its word is told.
+        found = [self._problems[name] for name in ("lease", "watch") if name in self._problems]
+        return Discovered(self._register.addresses, {error.where: error.problem for error in found})
 
     async def register(self, member: Member) -> None:
         lease = await self._client.grant(self._node_ttl)
@@ -180,6 +183,9 @@ class Etcd(Strategy):
                             return
         except TimeoutError:
             pass
+        except WatchBrokenError:
+            # Another endpoint may be well; whoever waits asks again, without losing its place.
+            await asyncio.sleep(min(seconds, FIRST_WAIT))
 
     async def _revoke(self, lease: int) -> None:
         if not lease:
@@ -198,16 +204,21 @@ class Etcd(Strategy):
     async def _start_watch(self) -> Pid:
         return spawn_link(self._watch, label="etcd watch")
 
-    async def keep(self) -> None:
-        """Renew the registration; where it is gone, the loop makes a new one."""
+    async def keep(self) -> float:
+        """Renew the registration, or notice that it is gone; seconds until it is to be done again."""
         lease = self._lease
         if not lease:
-            return
+            self._problems.pop("lease", None)
+            return self._node_ttl / 3
         try:
             if not await self._keeper.keep_alive(lease) and self._lease == lease:
                 self._lease = 0
+                self._news()
         except DiscoveryFailedError as error:
-            self._problem = error
+            self._problems["lease"] = error
+            return min(self._node_ttl / 3, LONGEST_WAIT)
+        self._problems.pop("lease", None)
+        return self._node_ttl / 3
 
     async def release(self) -> None:
         """Give everything back, within bounds."""
@@ -220,20 +231,23 @@ class Etcd(Strategy):
         for client in (self._watcher, self._keeper, self._client):
             await client.close()
 
-    @property
-    def renewal(self) -> float:
-        """Seconds between renewals."""
-        return self._node_ttl / 3
+    def _news(self) -> None:
+        if self.wake is not None:
+            self.wake()
 
     def _take(self, events: Events) -> None:
         if events.lost:
             self._register.forget_place()
             return
+        before = self._register.addresses
         self._register.follow(events)
         own = self._nodes + self._node
         if any(item.key == own and item.value is None for item in events.items):
             # Somebody deleted it; the lease that is left without a key is of no use.
             self._lease = 0
+            self._news()
+        elif self._register.addresses != before:
+            self._news()
 
     async def _watch(self) -> None:
         wait = FIRST_WAIT
@@ -243,12 +257,22 @@ class Etcd(Strategy):
                     self._register.load(*await self._watcher.range(self._nodes))
                 async with aclosing(self._watcher.watch(self._nodes, self._register.revision + 1)) as watch:
                     async for events in watch:
-                        self._problem, wait = None, FIRST_WAIT
+                        self._problems.pop("watch", None)
+                        wait = FIRST_WAIT
                         self._take(events)
+            except WatchBrokenError:
+                await self._judge()
             except DiscoveryFailedError as error:
-                self._problem = error
+                self._problems["watch"] = error
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _judge(self) -> None:
+        """A watch broke: is it etcd that is away, or one endpoint of several?"""
+        try:
+            await self._watcher.reach(self._nodes)
+        except DiscoveryFailedError as error:
+            self._problems["watch"] = error
 
 
 class _Lease(GenServer):
@@ -257,12 +281,11 @@ class _Lease(GenServer):
     async def init(self, strategy: Etcd) -> None:
         trap_exit(True)
         self._strategy = strategy
-        send_after(strategy.renewal, self_pid(), "renew")
+        send_after(await strategy.keep(), self_pid(), "renew")
 
     async def handle_info(self, message: Any) -> None:
         if message == "renew":
-            await self._strategy.keep()
-            send_after(self._strategy.renewal, self_pid(), "renew")
+            send_after(await self._strategy.keep(), self_pid(), "renew")
 
     async def terminate(self, reason: Reason) -> None:
         await self._strategy.release()

@@ -3,7 +3,7 @@
 Rules: 1. No call is without a deadline, since a frozen server keeps its connections open for ever.  2. An
 endpoint that does not answer is left for the next one; the channel to it is closed, which also renews an
 expired token.  3. Ranges are read in pages, all at one revision.  4. Every failure is a
-:class:`DiscoveryFailedError` that names the endpoint.
+:class:`DiscoveryFailedError` that names all endpoints, in words that do not depend on which was asked last.
 
 It stands on the stubs of ``aetcd``. Rejected: its client, which has no TLS and no limit on a range; its
 watcher, which loses its place when the server goes; its lock, which leaves the lease of each failed try.
@@ -12,6 +12,7 @@ watcher, which loses its place when the server goes; its lock, which leaves the 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ import grpc
 from gossamer.discovery.strategy import DiscoveryFailedError
 from gossamer.network import Address
 
-__all__ = ["EtcdClient", "EtcdTls", "Events", "Item"]
+__all__ = ["EtcdClient", "EtcdTls", "Events", "Item", "WatchBrokenError"]
 
 T = TypeVar("T")
 
@@ -31,7 +32,6 @@ PAGE = 200
 MAX_ITEMS = 10_000
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # A frozen server answers no ping: this is what ends a watch on it. etcd refuses more than one in 5 s.
     ("grpc.keepalive_time_ms", 10_000),
@@ -40,6 +40,16 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
     # Two nodes in one process must not share a connection, nor a restarted client a dead one.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_SILENT = "no answer within {:g} s; is it overloaded, frozen, or without a quorum?"
+_TLS_PROBLEMS = {
+    "CERTIFICATE_VERIFY_FAILED": "has a certificate that tls.ca does not vouch for",
+    "Hostname Verification": "has a certificate for another host; tls.server_name says which to expect",
+    "_CERTIFICATE": "refuses this node's certificate; it wants one of its own authority in tls.cert",
+    "security handshaker": "cannot be asked with these files; are tls.ca, tls.cert and tls.key PEM, does the "
+    "key belong to the certificate?",
+    "handshake failed": "fails at TLS; does etcd speak it there?",
+}
+"""What gRPC's words for a lost connection mean, the more telling first."""
 _NEXT_ENDPOINT = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -47,6 +57,10 @@ _NEXT_ENDPOINT = {
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+
+
+class WatchBrokenError(DiscoveryFailedError):
+    """A watch ended with the endpoint that it was on; another may be well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +122,10 @@ class EtcdClient:
         self._username = username
         self._password = password
         self._tls = tls
+        # How long one connect may take: longer than a call, so that a server which is frozen always shows in
+        # the same way, and one that is far away can be reached at all.
+        connect = ("grpc.min_reconnect_backoff_ms", round(timeout * 1000) + 1000)
+        self._options = (*_OPTIONS, connect)
         self._current = 0
         self._session: _Session | None = None
 
@@ -139,6 +157,11 @@ class EtcdClient:
 
     async def _page(self, request: Any) -> Any:
         return await self._ask(lambda s: s.kv.Range(request, **self._with(s)))
+
+    async def reach(self, prefix: str) -> None:
+        """See whether any endpoint answers for keys below ``prefix``."""
+        key, end = prefix.encode(), _range_end(prefix)
+        await self._page(rpc.RangeRequest(key=key, range_end=end, limit=1, keys_only=True))
 
     async def predecessor(self, prefix: str, created: int) -> Item | None:
         """The youngest key below ``prefix`` that is older than revision ``created``."""
@@ -201,30 +224,34 @@ class EtcdClient:
 
     async def watch(self, prefix: str, revision: int) -> AsyncGenerator[Events, None]:
         """What happens below ``prefix`` from ``revision`` on, until it fails; first that the watch stands."""
-        session = await self._open()
         request = rpc.WatchCreateRequest(
             key=prefix.encode(), range_end=_range_end(prefix), start_revision=revision
         )
-        call = session.watches.Watch(metadata=session.metadata)
+        call: Any = None
         try:
+            session = await self._open()
+            call = session.watches.Watch(metadata=session.metadata)
             async with asyncio.timeout(self._timeout):
                 await call.write(rpc.WatchRequest(create_request=request))
                 answer = await call.read()
             while answer is not grpc.aio.EOF:
+                if answer.canceled and not answer.compact_revision:
+                    await self._leave()
+                    raise DiscoveryFailedError(self._where, f"ended the watch: {answer.cancel_reason}")
                 at = int(answer.header.revision)
                 # An etcd that was set up anew counts from 1 again, and would be silent for long.
-                lost = (
-                    bool(answer.compact_revision) or answer.canceled or (answer.created and at < revision - 1)
-                )
+                lost = bool(answer.compact_revision) or (answer.created and at < revision - 1)
                 yield Events(at, tuple(_event(event) for event in answer.events), lost)
                 if lost:
                     return
                 answer = await call.read()
         except (grpc.aio.AioRpcError, TimeoutError) as error:
-            raise await self._failed(error) from None
+            raise WatchBrokenError(self._where, await self._failed(error)) from None
         finally:
-            call.cancel()
-        raise await self._failed(None)
+            if call is not None:
+                call.cancel()
+        await self._leave()
+        raise WatchBrokenError(self._where, "ended the watch")
 
     # -- the connection
 
@@ -236,16 +263,21 @@ class EtcdClient:
     @property
     def endpoint(self) -> str:
         """The one in use."""
-        host, port = self._endpoints[self._current]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return _text(self._endpoints[self._current])
 
     def _with(self, session: _Session) -> dict[str, Any]:
         return {"timeout": self._timeout, "metadata": session.metadata}
 
+    @property
+    def _where(self) -> str:
+        return f"etcd {', '.join(map(_text, self._endpoints))}"
+
     async def _ask(self, call: Callable[[_Session], Awaitable[T]], *, missing_ok: bool = False) -> T:
         """One call, at each endpoint until one answers."""
-        failure: DiscoveryFailedError | None = None
-        for _ in self._endpoints:
+        problems: dict[str, str] = {}
+        # Once more than there are endpoints: the token of the only one may have run out.
+        for _ in range(len(self._endpoints) + bool(self._username)):
+            endpoint = self.endpoint
             try:
                 session = await self._open()
                 async with asyncio.timeout(self._timeout + 1):
@@ -253,15 +285,21 @@ class EtcdClient:
             except grpc.aio.AioRpcError as error:
                 if missing_ok and error.code() is grpc.StatusCode.NOT_FOUND:
                     return None  # type: ignore[return-value]
-                failure = await self._failed(error)
+                problems[endpoint] = await self._failed(error)
                 if error.code() not in _NEXT_ENDPOINT:
-                    raise failure from None
+                    raise DiscoveryFailedError(self._where, problems[endpoint]) from None
             except TimeoutError as error:
-                failure = await self._failed(error)
-            except DiscoveryFailedError as error:
-                failure = error
-        assert failure is not None  # noqa: S101 - there is at least one endpoint
-        raise failure
+                problems[endpoint] = await self._failed(error)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Not this task was cancelled: its channel was closed under it, which gRPC tells so.
+                problems[endpoint] = "was left by another process of this node"
+        if len(set(problems.values())) == 1:
+            raise DiscoveryFailedError(self._where, next(iter(problems.values())))
+        told = "; ".join(f"{endpoint} {problem}" for endpoint, problem in sorted(problems.items()))
+        raise DiscoveryFailedError(self._where, told)
 
     async def _open(self) -> _Session:
         if self._session is not None:
@@ -272,40 +310,38 @@ class EtcdClient:
             stub: Any = rpc.AuthStub(session.channel)
             try:
                 answer = await stub.Authenticate(request, timeout=self._timeout)
-            except grpc.aio.AioRpcError as error:
+            except grpc.aio.AioRpcError:
                 await session.channel.close()
-                raise await self._failed(error) from None
+                raise
             session.metadata = (("token", answer.token),)
         self._session = session
         return session
 
     async def _channel(self) -> Any:
         if self._tls is None:
-            return grpc.aio.insecure_channel(self.endpoint, options=_OPTIONS)
+            return grpc.aio.insecure_channel(self.endpoint, options=self._options)
         try:
             # Read anew for each channel: certificates are renewed.
-            ca, key, cert = await asyncio.to_thread(_read_all, self._tls.ca, self._tls.key, self._tls.cert)
+            ca, key, cert = await asyncio.to_thread(_read_all, self._tls)
         except OSError as error:
-            raise DiscoveryFailedError(
-                f"etcd {self.endpoint}", f"cannot read {error.filename}: {error.strerror}"
-            ) from None
+            problem = f"cannot read {error.filename}: {error.strerror}"
+            raise DiscoveryFailedError(self._where, problem) from None
         credentials = grpc.ssl_channel_credentials(ca, key, cert)
-        options = _OPTIONS
+        options = self._options
         if self._tls.server_name:
-            options = (*_OPTIONS, ("grpc.ssl_target_name_override", self._tls.server_name))
+            options = (*options, ("grpc.ssl_target_name_override", self._tls.server_name))
         return grpc.aio.secure_channel(self.endpoint, credentials, options=options)
 
-    async def _failed(self, error: BaseException | None) -> DiscoveryFailedError:
-        """Leave this endpoint; the error to raise."""
-        where = f"etcd {self.endpoint}"
-        problem = f"no answer within {self._timeout:g} s"
-        if error is None:
-            problem = "ended the watch"
-        elif isinstance(error, grpc.aio.AioRpcError):
-            problem = _problem(error, self._timeout)
+    async def _failed(self, error: grpc.aio.AioRpcError | TimeoutError) -> str:
+        """Leave this endpoint; what is wrong with it."""
+        await self._leave()
+        if isinstance(error, TimeoutError):
+            return _SILENT.format(self._timeout)
+        return _problem(error, self._timeout)
+
+    async def _leave(self) -> None:
         self._current = (self._current + 1) % len(self._endpoints)
         await self.close()
-        return DiscoveryFailedError(where, problem)
 
 
 def _problem(error: grpc.aio.AioRpcError, timeout: float) -> str:
@@ -313,9 +349,12 @@ def _problem(error: grpc.aio.AioRpcError, timeout: float) -> str:
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
             # Without the addresses and times that gRPC puts in, or each try would be news.
+            for sign, problem in _TLS_PROBLEMS.items():
+                if sign in details:
+                    return problem
             return "cannot be reached; does etcd run there, does it want TLS?"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"no answer within {timeout:g} s; is it overloaded, frozen, or without a quorum?"
+            return _SILENT.format(timeout)
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return f"refused: {details}; check username and the roles of that user"
         case grpc.StatusCode.INVALID_ARGUMENT if "auth" in details or "user name" in details:
@@ -347,5 +386,13 @@ def _range_end(prefix: str) -> bytes:
     return prefix[:-1].encode() + bytes([ord(prefix[-1]) + 1])
 
 
-def _read_all(*paths: Path | None) -> list[bytes | None]:
-    return [None if path is None else path.read_bytes() for path in paths]
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _read_all(tls: EtcdTls) -> list[bytes | None]:
+    # Left to itself, gRPC takes authorities that it brings along.
+    system = ssl.get_default_verify_paths().cafile
+    authorities = tls.ca or (Path(system) if system else None)
+    return [None if path is None else path.read_bytes() for path in (authorities, tls.key, tls.cert)]

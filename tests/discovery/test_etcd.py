@@ -5,63 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from discovery.etcds import PATIENCE, Node, Server, eventually, free_port, keys, member
 from gossamer.config import config_from
-from gossamer.discovery import Discovered, DiscoveryFailedError, Strategy, strategy_of
-from gossamer.discovery.etcd import Etcd, Register
-from gossamer.discovery.etcd_client import EtcdClient, Events, Item
-from gossamer.discovery.etcd_embedded import etcd_program
-from gossamer.gossip import Member, MemberMetadata, Status
+from gossamer.discovery import DiscoveryFailedError, Strategy, strategy_of
+from gossamer.discovery.etcd import Register
+from gossamer.discovery.etcd_client import Events, Item
 from gossamer.supervisor import Runtime, Supervisor
-
-PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Server:
-    """A real etcd, of which the test decides the fate."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.port, self.peer_port = free_port(), free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        peer, client = f"http://127.0.0.1:{self.peer_port}", f"http://127.0.0.1:{self.port}"
-        command = [
-            etcd_program(),
-            *("--name", "test", "--data-dir", str(self.directory), "--log-level", "error"),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-            *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--initial-cluster", f"test={peer}", "--heartbeat-interval", "50", "--election-timeout", "500"),
-            "--unsafe-no-fsync",
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def client(self, *others: int) -> EtcdClient:
-        ports = (*others, self.port)
-        return EtcdClient([("127.0.0.1", port) for port in ports], timeout=1.0)
 
 
 @pytest.fixture
@@ -70,71 +24,6 @@ def server(tmp_path: Path):
     server.start()
     yield server
     server.kill()
-
-
-def member(number: int) -> Member:
-    name = f"node{number}"
-    return Member("0" * 16, name, f"10.0.0.{number}", 7946, Status.ONLINE, 1, MemberMetadata(name))
-
-
-class Node:
-    """The strategy of one node with what runs beside it."""
-
-    def __init__(self, server: Server, number: int, *, ttl: float = 3.0, client: EtcdClient | None = None):
-        self.member = member(number)
-        self.client = client or server.client()
-        self.strategy = Etcd(self.client, node=self.member.name, prefix="g/test", node_ttl=ttl, lock_ttl=3.0)
-        self.runtime = Runtime(node=self.member.name)
-
-    async def start(self) -> Node:
-        await self.runtime.start(Supervisor, self.strategy.children(), intensity=0, name="top")
-        return self
-
-    async def enter(self) -> Discovered:
-        """One round of the loop, again until it goes well."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await self.strategy.lock()
-                    found = await self.strategy.discover(self.member.endpoint)
-                    await self.strategy.register(self.member)
-                except DiscoveryFailedError:
-                    await asyncio.sleep(0.1)
-                else:
-                    return found
-                finally:
-                    await self.strategy.unlock()
-
-    async def sees(self, *numbers: int) -> None:
-        wanted = {member(number).endpoint for number in numbers}
-
-        async def look() -> bool:
-            found = await self.strategy.discover(self.member.endpoint)
-            return set(found.addresses) == wanted and not found.problems
-
-        await eventually(look)
-
-    async def stop(self) -> None:
-        await self.runtime.stop()
-        await self.client.close()
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            outcome = condition()
-            if await outcome if asyncio.iscoroutine(outcome) else outcome:
-                return
-            await asyncio.sleep(0.05)
-
-
-async def keys(client: EtcdClient) -> list[str]:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                return [item.key for item in (await client.range("g/"))[1]]
-            except DiscoveryFailedError:
-                await asyncio.sleep(0.1)
 
 
 def test_the_register_is_in_order_of_age_and_passes_over_what_is_not_ours() -> None:
@@ -179,11 +68,14 @@ async def test_many_nodes_enter_one_after_another(server: Server) -> None:
 
 
 async def test_a_node_that_dies_with_the_lock_leaves_neither_lock_nor_key(server: Server) -> None:
+    """Nor does it when etcd is killed and restarted meanwhile."""
     dead, alive = await Node(server, 1).start(), await Node(server, 2).start()
     await dead.enter()
     await dead.strategy.lock()
     dead.runtime.halt()
     await dead.client.close()
+    server.kill()
+    server.start()
     assert len(await keys(alive.client)) == 2
     await alive.enter()
     await eventually(lambda: _only(alive, "g/test/nodes/node2"))
@@ -290,6 +182,82 @@ async def test_a_register_larger_than_a_page_is_read_whole_at_one_revision(serve
         await client.create(f"g/test/nodes/n{number}", b"{}", lease)
     _, items = await client.range("g/test/nodes/")
     assert len({item.key for item in items}) == 450
+    await client.close()
+
+
+async def test_news_of_the_watch_wakes_the_loop(server: Server) -> None:
+    one, two = await Node(server, 1).start(), await Node(server, 2).start()
+    news = asyncio.Event()
+    one.strategy.wake = news.set
+    await one.enter()
+    await one.sees(1)
+    news.clear()
+    await two.enter()
+    async with asyncio.timeout(PATIENCE):
+        await news.wait()
+    assert two.member.endpoint in (await one.strategy.discover(one.member.endpoint)).addresses
+    news.clear()
+    await one.client.revoke(one.strategy._lease)
+    async with asyncio.timeout(PATIENCE):
+        await news.wait()
+    assert not one.strategy.registered
+    for node in (one, two):
+        await node.stop()
+
+
+async def test_a_dead_endpoint_is_no_problem_and_all_dead_are_one(server: Server) -> None:
+    """Lease and watch each go from endpoint to endpoint; what is told does not change with that."""
+    dead = free_port(), free_port()
+    node = await Node(server, 1, client=server.client(*dead)).start()
+    await node.enter()
+    await node.sees(1)
+    # Long enough for the lease of 3 s to be renewed, too.
+    assert await told_by(node) == {()}
+    server.kill()
+    await eventually(lambda: _problem(node))
+    told = await told_by(node)
+    ports = ", ".join(f"127.0.0.1:{port}" for port in (*dead, server.port))
+    assert told == {((f"etcd {ports}", "cannot be reached; does etcd run there, does it want TLS?"),)}
+    server.start()
+    await node.sees(1)
+    await node.stop()
+
+
+async def told_by(node: Node) -> set[tuple[tuple[str, str], ...]]:
+    """Every problem that looks at one and a half seconds find."""
+    told = set()
+    for _ in range(30):
+        told.add(tuple((await node.strategy.discover(node.member.endpoint)).problems.items()))
+        await asyncio.sleep(0.05)
+    return told
+
+
+async def test_a_renewal_that_failed_once_is_forgotten_with_the_next(server: Server) -> None:
+    """Also where the watch has nothing new to tell."""
+    node = await Node(server, 1, ttl=60).start()
+    await node.enter()
+    await node.sees(1)
+    server.signal(signal.SIGSTOP)
+    soon = await node.strategy.keep()
+    assert "frozen" in next(iter((await node.strategy.discover(node.member.endpoint)).problems.values()))
+    assert soon < 10, "a renewal that failed is not left for a third of the lease"
+    server.signal(signal.SIGCONT)
+    await node.strategy.keep()
+    assert (await node.strategy.discover(node.member.endpoint)).problems == {}
+    await node.stop()
+
+
+async def test_a_call_whose_channel_is_closed_under_it_is_a_problem_and_no_cancellation(
+    server: Server,
+) -> None:
+    client = server.client()
+    await keys(client)
+    server.signal(signal.SIGSTOP)
+    asking = asyncio.create_task(client.range("g/"))
+    await asyncio.sleep(0.1)
+    await client.close()
+    with pytest.raises(DiscoveryFailedError, match="left by another process"):
+        await asking
     await client.close()
 
 

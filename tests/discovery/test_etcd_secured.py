@@ -1,0 +1,134 @@
+"""The etcd strategy against a real etcd that speaks TLS and knows its users."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from discovery.apiserver import Authority
+from discovery.etcds import Node, Server, eventually, keys
+from gossamer.config import config_from
+from gossamer.discovery import DiscoveryFailedError, strategy_of
+from gossamer.discovery.etcd import Etcd
+from gossamer.discovery.etcd_client import EtcdClient, EtcdTls
+
+
+async def problem(client: EtcdClient) -> str:
+    """What is wrong, twice in the same words; never the password."""
+    told = []
+    for _ in range(2):
+        with pytest.raises(DiscoveryFailedError) as caught:
+            await client.range("g/")
+        told.append(str(caught.value))
+    await client.close()
+    assert told[0] == told[1]
+    assert "hunter2" not in told[0]
+    return told[0]
+
+
+async def up(server: Server, client: EtcdClient) -> None:
+    """The server answers."""
+    async with asyncio.timeout(60):
+        await keys(client)
+
+
+async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Path) -> None:
+    ours, theirs = Authority("ours"), Authority("theirs")
+    server = Server(tmp_path / "etcd", ours, certificates_of_clients=True)
+    server.start()
+    try:
+        ca, other = tmp_path / "ca.crt", tmp_path / "other.crt"
+        other.write_text(theirs.pem)
+        cert, key = ours.issue(tmp_path, "node")
+        stranger, stranger_key = theirs.issue(tmp_path, "stranger")
+
+        def asking(*files: Path, name: str = "") -> EtcdClient:
+            ca, cert, key = (*files, None, None)[:3]
+            return server.client(tls=EtcdTls(ca, cert, key, name))
+
+        good = Node(server, 1, client=asking(ca, cert, key))
+        await up(server, good.client)
+        await (await good.start()).enter()
+        assert await keys(good.client) == ["g/test/nodes/node1"]
+        await good.stop()
+
+        assert "does it want TLS" in await problem(server.client())
+        assert "tls.ca does not vouch for" in await problem(asking(other, cert, key))
+        assert "refuses this node's certificate" in await problem(asking(ca))
+        assert "refuses this node's certificate" in await problem(asking(ca, stranger, stranger_key))
+        assert "for another host" in await problem(asking(ca, cert, key, name="etcd.example"))
+        assert "are tls.ca, tls.cert and tls.key PEM" in await problem(asking(ca, cert, ca))
+        missing = await problem(asking(tmp_path / "nothing.crt", cert, key))
+        assert f"cannot read {tmp_path / 'nothing.crt'}: No such file" in missing
+    finally:
+        server.kill()
+
+
+async def test_without_ca_the_authorities_of_the_system_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(tmp_path / "etcd", Authority())
+    server.start()
+    try:
+        await up(server, server.client(tls=EtcdTls(tmp_path / "ca.crt")))
+        named = {"servers": f"localhost:{server.port}", "tls": {"server_name": "localhost"}}
+        tree = {"cluster": {"discovery": {"strategy": "etcd", "etcd": named}}}
+        strategy = strategy_of(config_from(tree).cluster, node="a@b")
+        assert isinstance(strategy, Etcd)
+        assert "does not vouch for" in await problem(strategy._client)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
+        assert await keys(strategy._client) == []
+        await strategy.release()
+    finally:
+        server.kill()
+
+
+async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_tokens_are_lost(
+    tmp_path: Path,
+) -> None:
+    server = Server(tmp_path / "etcd")
+    server.start()
+    try:
+        await up(server, server.client())
+        for command in (
+            "user add root:hunter2",
+            "user grant-role root root",
+            "role add discovery",
+            "role grant-permission discovery readwrite g/ --prefix=true",
+            "user add node:hunter2",
+            "user grant-role node discovery",
+            "user add stranger:hunter2",
+            "auth enable",
+        ):
+            server.control(*command.split())
+
+        def asking(user: str, password: str = "hunter2") -> EtcdClient:
+            return server.client(username=user, password=password)
+
+        assert "check username and password" in await problem(server.client())
+        assert "check username and password" in await problem(asking("node", "wrong"))
+        assert "check username and the roles of that user" in await problem(asking("stranger"))
+
+        one, two = Node(server, 1, client=asking("node")), Node(server, 2, client=asking("node"))
+        for node in (one, two):
+            await (await node.start()).enter()
+        await one.sees(1, 2)
+        # etcd keeps its simple tokens in memory; both the only endpoint and all tokens are lost here.
+        server.kill()
+        await eventually(lambda: troubled(one))
+        server.start()
+        three = await Node(server, 3, client=asking("node")).start()
+        await three.enter()
+        await one.sees(1, 2, 3)
+        assert one.strategy.registered
+        assert len(await keys(one.client)) == 3
+        for node in (one, two, three):
+            await node.stop()
+    finally:
+        server.kill()
+
+
+async def troubled(node: Node) -> bool:
+    return bool((await node.strategy.discover(node.member.endpoint)).problems)
