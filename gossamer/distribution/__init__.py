@@ -24,6 +24,7 @@ from gossamer.distribution.names import (
 )
 from gossamer.distribution.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.resolvers import NameConflict, register_resolver
+from gossamer.distribution.rpc import pid_of
 from gossamer.distribution.services import remote_services
 from gossamer.distribution.stream_transport import StreamTransport
 from gossamer.distribution.terms import register_message
@@ -62,6 +63,7 @@ __all__ = [
     "node",
     "nodes",
     "pg",
+    "pid_of",
     "register_message",
     "register_name",
     "register_resolver",

@@ -50,6 +50,7 @@ __all__ = [
     "Unreachable",
     "call",
     "multicall",
+    "pid_of",
     "spawn_on",
 ]
 
@@ -97,7 +98,11 @@ class _Spawn(Struct, frozen=True):
     args: tuple[Any, ...]
 
 
-for _type in (Returned, Raised, Exited, Unreachable, _Run, _Spawn):
+class _Whereis(Struct, frozen=True):
+    name: str
+
+
+for _type in (Returned, Raised, Exited, Unreachable, _Run, _Spawn, _Whereis):
     register_message(_type, f"rpc.{_type.__name__.strip('_')}")
 
 
@@ -113,6 +118,8 @@ class Rpc(GenServer):
         self._running: dict[Ref, Caller] = {}
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        if isinstance(request, _Whereis):
+            return Reply(Returned(self.process.runtime.whereis(request.name)))
         if not isinstance(request, _Run | _Spawn):
             return Reply(_raised(NotAllowedError(function=repr(request)[:80], node=self._node)))
         function = self._functions.get(request.function)
@@ -197,7 +204,21 @@ async def spawn_on(node: str, function: str, /, *args: Any, timeout: float | Non
     raise NotAllowedError(function=function, node=node)
 
 
-async def _ask(runtime: Runtime, node: str, request: _Run | _Spawn, timeout: float | None) -> Result:
+async def pid_of(name: str, node: str, *, timeout: float | None = 5.0) -> Pid | None:
+    """Who is registered under ``name`` on ``node``; None where nobody is. A link needs it.
+
+    Raises:
+        CallFailed: the node is not connected, or did not answer.
+    """
+    result = await _ask(Runtime.current(), node, _Whereis(name), timeout)
+    if isinstance(result, Returned) and (result.value is None or isinstance(result.value, Pid)):
+        return result.value
+    raise CallFailed((RPC, node), result.reason if isinstance(result, Unreachable) else repr(result)[:80])
+
+
+async def _ask(
+    runtime: Runtime, node: str, request: _Run | _Spawn | _Whereis, timeout: float | None
+) -> Result:
     try:
         result = await runtime.call((RPC, node), request, timeout)
     except CallFailed as failure:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from gossamer.errors import UsageError
 from gossamer.supervisor.entry import Entry, current
 from gossamer.supervisor.errors import ExitProcess, NotInProcess
 from gossamer.supervisor.process import MAX_MAILBOX, Process
@@ -116,8 +117,15 @@ def call(destination: Destination, request: object, timeout: float | None = 5.0)
 
 
 def link(pid: Pid) -> None:
-    """Tie the running process to ``pid``."""
-    _me("link").link(pid)
+    """Tie the running process to ``pid``.
+
+    Raises:
+        UsageError: it is a name. A link holds a process, and a name may move to another.
+    """
+    me = _me("link")
+    if not isinstance(pid, Pid):
+        raise UsageError(f"link() got {pid!r}; expected a Pid, look a name up with whereis() or pid_of()")
+    me.link(pid)
 
 
 def unlink(pid: Pid) -> None:
@@ -141,19 +149,20 @@ def demonitor(ref: Ref, *, flush: bool = False) -> bool:
     return watched
 
 
-def exit(pid: Pid, reason: Reason) -> None:  # noqa: A001 - Erlang's name for it
+def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erlang's name for it
     """Send an exit signal. To itself: a process that does not trap it ends here and now.
 
     Raises:
         ExitProcess: the running process was meant; let it through.
+        BadDestination: it is no destination at all.
     """
     me = _me("exit")
-    if pid == me.pid and isinstance(me, Process) and asyncio.current_task() is me.task:
+    if me.runtime.find(destination) is me and isinstance(me, Process) and asyncio.current_task() is me.task:
         if reason == KILL:
             raise ExitProcess(KILLED)
         if not me.trapping:
             raise ExitProcess(reason)
-    me.runtime.exit(pid, reason)
+    me.runtime.exit(destination, reason)
 
 
 def trap_exit(flag: bool = True) -> bool:

@@ -390,16 +390,22 @@ class Runtime:
 
     # Signals.
 
-    def exit(self, pid: Pid, reason: Reason) -> None:
-        """Send an exit signal, from the running process or from the runtime itself."""
-        entry = self.table.get(pid)
-        source = current.get(None)
+    def exit(self, destination: Destination, reason: Reason) -> None:
+        """Send an exit signal, from the running process or from the runtime itself.
+
+        Raises:
+            BadDestination: it is no destination at all.
+        """
+        entry = self.find(destination)
+        me = current.get(None)
         if self.traced:
-            self._note("exit", pid, reason)
+            self._note("exit", destination, reason)
         if entry is not None:
-            entry.exit_signal(pid if source is None else source.pid, reason)
-        elif pid.node != self.node and source is not None:
-            self.route(ExitSignal(pid.node, pid, source.pid, reason, linked=False))
+            entry.exit_signal(entry.pid if me is None else me.pid, reason)
+        elif (remote := self.remote_address(destination)) is not None:
+            # Outside of processes the runtime speaks, as the process that nobody is.
+            source = Pid(self.node, self.creation, 0) if me is None else me.pid
+            self.route(ExitSignal(remote[0], remote[1], source, reason, linked=False))
 
     def join(self, pid: Pid) -> asyncio.Future[Reason]:
         """A future of the reason with which a local process ends; noproc when it is not there."""

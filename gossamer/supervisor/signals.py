@@ -76,7 +76,7 @@ class ExitSignal(Struct, frozen=True, tag="exit_signal"):
     """An exit signal; ``linked`` when it travels along a link and so removes it."""
 
     node: str
-    to: Pid
+    to: Pid | str
     source: Pid
     reason: Reason
     linked: bool
