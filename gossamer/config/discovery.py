@@ -7,10 +7,13 @@ and so on; a section of another strategy is an unknown key. ``discovery: dns`` s
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gossamer.config.section import Blank, Section
 from gossamer.config.units import PositiveDuration
@@ -34,6 +37,43 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Text that matches ``pattern`` as a whole; the error says so in words."""
+
+    pattern: str
+    wanted: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": f"^({self.pattern})$"}
+
+    def _check(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text):
+            return text
+        raise PydanticCustomError("wanted", self.wanted)
+
+
+_Prefix = Annotated[
+    str, _Form(r"[^\s/]([^\s]{0,198}[^\s/])?", "a path of 200 characters or less, such as gossamer/site1")
+]
+_ApiServer = Annotated[str, _Form(r"|https?://[^\s]+", "a URL such as https://10.96.0.1:443")]
+_Service = Annotated[
+    str, _Form(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of a service: a-z, 0-9, - and .")
+]
+_Namespace = Annotated[
+    str, _Form(r"|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "the name of a namespace: a-z, 0-9 and -")
+]
+_Domain = Annotated[
+    str,
+    _Form(r"|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?", "a domain name such as seeds.example"),
+]
 
 
 class DiscoveryConfig(Section):
@@ -66,7 +106,7 @@ class StaticDiscovery(DiscoveryConfig):
 class DnsConfig(Section):
     """A name whose records are the members."""
 
-    name: str = ""
+    name: _Domain = ""
     """Blank: ``cluster.domain_name``."""
     record_type: Literal["a", "aaaa", "srv"] = "a"
     """a and aaaa give addresses, on ``port``; srv gives hosts and ports."""
@@ -111,7 +151,7 @@ class EtcdConfig(Section):
 
     servers: Endpoints = ()
     """Client endpoints; tried in turn. Blank: 127.0.0.1:2379, or the embedded one."""
-    prefix: Annotated[str, Field(max_length=200, pattern=r"^[^\s/]([^\s]*[^\s/])?$")] = "gossamer"
+    prefix: _Prefix = "gossamer"
     """Keys are below ``<prefix>/<cluster.env>/``."""
     node_ttl: Annotated[PositiveDuration, Field(ge=3.0)] = 60.0
     """How long a node that dies stays registered."""
@@ -159,15 +199,15 @@ class EtcdDiscovery(DiscoveryConfig):
 class K8sConfig(Section):
     """The EndpointSlices of a service of Kubernetes."""
 
-    apiserver: Annotated[str, Field(pattern=r"^$|^https?://[^\s]+$")] = ""
+    apiserver: _ApiServer = ""
     """URL of the API server; blank: the one that runs this pod."""
-    service_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")] = "gossamer"
+    service_name: _Service = "gossamer"
     """A headless service that selects the pods, with ``publishNotReadyAddresses: true``."""
-    namespace: Annotated[str, Field(pattern=r"^$|^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = ""
+    namespace: _Namespace = ""
     """Blank: that of this pod."""
     address_type: Literal["ip", "dns", "hostname"] = "ip"
     """ip: as the slices have it; dns: 10-0-0-1.NAMESPACE.SUFFIX; hostname: HOST.SERVICE.NAMESPACE.SUFFIX."""
-    suffix: str = ""
+    suffix: _Domain = ""
     """Blank: pod.cluster.local for dns, svc.cluster.local for hostname."""
     port_name: str = "gossip"
     """Port of the service on which pods gossip; where it has none of that name, this node's own is taken."""

@@ -50,6 +50,9 @@ def _problem(details: ErrorDetails, origins: Mapping[Location, str]) -> ConfigPr
         key = f"{key} (from {origins[plain]})"
     if details["type"] == "extra_forbidden":
         return ConfigProblem(key, "an unknown key", _known_keys(location))
+    if details["type"] == "missing":
+        # pydantic shows the section around it, which may hold anything.
+        return ConfigProblem(key, "nothing", "a value")
     got = "a hidden value" if _is_secret(location) else _shown(details["input"])
     return ConfigProblem(key, got, _expected(details))
 
@@ -61,18 +64,44 @@ def _untagged(location: Location) -> Location:
     return location
 
 
+_PHRASES = {
+    "model_type": "a section with keys of its own",
+    "model_attributes_type": "a section with keys of its own",
+    "dict_type": "a section with keys of its own",
+    "union_tag_not_found": "a section with keys of its own",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "string_type": "text",
+    "path_type": "the path of a file or directory",
+    "bool_type": "on or off",
+    "bool_parsing": "on or off",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number, not as large",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is not infinite",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "{le:g} or less",
+    "string_too_short": "text of {min_length} characters or more",
+    "string_too_long": "text of {max_length} characters or less",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "literal_error": "{expected}",
+}
+"""What a value must be, by pydantic's name for what is wrong with it."""
+
+
 def _expected(details: ErrorDetails) -> str:
-    if details["type"] == "wanted":
-        return details["msg"]
     if details["type"] == "union_tag_invalid":
         return f"one of {', '.join(STRATEGIES)}"
-    if details["type"] in {"model_type", "model_attributes_type", "dict_type", "union_tag_not_found"}:
-        return "a section with keys of its own"
-    if details["type"] in {"tuple_type", "list_type"}:
-        return "a list"
-    if details["type"].startswith("bool"):
-        return "on or off"
-    return details["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    phrase = _PHRASES.get(details["type"])
+    if phrase is not None:
+        return phrase.format(**details.get("ctx", {}))
+    # What the types of this schema say of themselves.
+    return details["msg"]
 
 
 def _known_keys(location: Location) -> str:

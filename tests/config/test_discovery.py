@@ -101,6 +101,56 @@ def test_every_wrong_key_is_named_as_it_was_written():
     assert problems(["dns"])["discovery"].expected == "a section with keys of its own"
 
 
+@pytest.mark.parametrize(
+    ("value", "key", "got", "expected"),
+    [
+        ({"etcd": {"tls": {"ca": 3}}}, "etcd.tls.ca", "3", "the path of a file or directory"),
+        ({"etcd": {"data_dir": ["x"]}}, "etcd.data_dir", "a list", "the path of a file or directory"),
+        ({"etcd": {"username": 5}}, "etcd.username", "5", "text"),
+        ({"etcd": {"embedded": "maybe"}}, "etcd.embedded", "'maybe'", "on or off"),
+        ({"etcd": {"node_ttl": "1s"}}, "etcd.node_ttl", "'1s'", "3 or more"),
+        ({"etcd": {"prefix": "/a/"}}, "etcd.prefix", "'/a/'", "a path of 200 characters or less"),
+        ({"k8s": {"apiserver": "x"}}, "k8s.apiserver", "'x'", "a URL such as https://10.96.0.1:443"),
+        ({"k8s": {"service_name": "A_B"}}, "k8s.service_name", "'A_B'", "the name of a service"),
+        ({"k8s": {"namespace": "no/no"}}, "k8s.namespace", "'no/no'", "the name of a namespace"),
+        ({"k8s": {"credentials": 5}}, "k8s.credentials", "5", "the path of a file or directory"),
+        ({"dns": {"name": "no name"}}, "dns.name", "'no name'", "a domain name such as seeds.example"),
+        ({"dns": {"port": "x"}}, "dns.port", "'x'", "a port from 1 to 65535"),
+    ],
+)
+def test_a_wrong_value_is_told_in_words_of_ours(value, key, got, expected):
+    (strategy,) = value
+    (problem,) = problems({"strategy": strategy, **value}).values()
+    assert (problem.key, problem.got) == (f"cluster.discovery.{key}", got)
+    assert problem.expected.startswith(expected)
+
+
+def test_no_key_of_the_whole_schema_answers_in_the_words_of_a_library():
+    """Every key in turn is given values of kinds that it cannot take."""
+    schema = json_schema()
+
+    def paths(node, path):
+        while "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        for name, inner in node.get("properties", {}).items():
+            yield (*path, name)
+            yield from paths(inner, (*path, name))
+
+    told = []
+    for path in paths(schema, ()):
+        for wrong in (object(), {"no": "such"}, -1.5, "\0", [[]]):
+            tree = wrong
+            for part in reversed(path):
+                tree = {part: tree}
+            try:
+                config_from(tree)
+            except ConfigError as error:
+                told.append(str(error))
+    assert len(told) > 200
+    raw = ("Input", "String should", "pathlib", "Field required", "valid ")
+    assert [error for error in told if any(word in error for word in raw)] == []
+
+
 def test_a_secret_of_a_strategy_is_never_shown():
     assert set(problems({"strategy": "etcd", "etcd": {"password": ["hunter2"]}})) == {
         "discovery.etcd.password"
