@@ -24,7 +24,14 @@ from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.intensity import RestartWindow
 from gossamer.supervisor.policy import Failed
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
-from gossamer.supervisor.supervisor import expected_end, flush_exit, killed_late, reap, start_unless_told
+from gossamer.supervisor.supervisor import (
+    expected_end,
+    flush_exit,
+    killed_late,
+    offender,
+    reap,
+    start_unless_told,
+)
 from gossamer.supervisor.values import (
     KILL,
     SHUTDOWN,
@@ -217,17 +224,17 @@ class DynamicSupervisor(GenServer):
         clean = is_clean(reason)
         again = spec.restart == "permanent" or (spec.restart == "transient" and not clean)
         if again or not clean:
-            self._report("child_terminated", reason, spec, pid)
+            self._report("child_terminated", reason, spec, pid, restarts)
         return await self._restart(spec, restarts) if again else None
 
     async def _restart(self, spec: ChildSpec, restarts: int) -> Stop | None:
         self.restarts += 1
         if not self._window.admit(self._otp_process.loop.time()):
-            self._report("shutdown", "reached_max_restart_intensity", spec, None)
+            self._report("shutdown", "reached_max_restart_intensity", spec, None, restarts + 1)
             return Stop(SHUTDOWN)
         outcome = await start_unless_told(self._otp_process, spec)
         if isinstance(outcome, Failed):
-            self._report("start_error", outcome.reason, spec, None)
+            self._report("start_error", outcome.reason, spec, None, restarts + 1)
             self._next += 1
             self._pending[self._next] = (spec, restarts + 1)
             self._otp_process.runtime.cast(self._otp_process.pid, _TryAgain(self._next))
@@ -275,19 +282,15 @@ class DynamicSupervisor(GenServer):
         supervisors = sum(spec.type == "supervisor" for spec in specs)
         return ChildCounts(len(specs), len(self._children), supervisors, len(specs) - supervisors)
 
-    def _report(self, context: str, reason: Reason, spec: ChildSpec, pid: Pid | None) -> None:
+    def _report(
+        self, context: str, reason: Reason, spec: ChildSpec, pid: Pid | None, restarts: int = 0
+    ) -> None:
         log.error(
             context,
             supervisor=self._name(),
             reason=describe(reason),
             **killed_late(context, reason, spec),
-            offender={
-                "pid": None if pid is None else str(pid),
-                "id": spec.id,
-                "restart": spec.restart,
-                "shutdown": spec.shutdown,
-                "type": spec.type,
-            },
+            offender=offender(spec, pid, restarts),
         )
 
     def _name(self) -> str:

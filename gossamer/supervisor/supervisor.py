@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -291,15 +292,7 @@ class Supervisor(GenServer):
             supervisor=self._name(),
             reason=describe(report.reason),
             **killed_late(report.context, report.reason, spec),
-            offender={
-                "pid": None if report.pid is None else str(report.pid),
-                "id": spec.id,
-                "restart": spec.restart,
-                "significant": spec.significant,
-                "shutdown": spec.shutdown,
-                "type": spec.type,
-                "restarts": report.child.restarts,
-            },
+            offender=offender(spec, report.pid, report.child.restarts),
         )
 
     def _name(self) -> str:
@@ -383,16 +376,29 @@ def flush_exit(process: Any, pid: Pid) -> None:
             return
 
 
+def offender(spec: ChildSpec, pid: object, restarts: int) -> dict[str, object]:
+    """A child as reports show it."""
+    start = spec.start.func if isinstance(spec.start, partial) else spec.start
+    return {
+        "pid": None if pid is None else str(pid),
+        "id": spec.id,
+        "start": getattr(start, "__qualname__", type(start).__qualname__),
+        "restart": spec.restart,
+        "significant": spec.significant,
+        "shutdown": spec.shutdown,
+        "type": spec.type,
+        "restarts": restarts,
+    }
+
+
 def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
     """What to say of a child that had to be killed."""
     if context != "shutdown_error" or reason != KILLED:
         return {}
-    return {
-        "advice": f"it did not end within its shutdown time of {spec.shutdown:g} s and was killed; see what its "
-        "terminate() waits for, or give it more"
-        if isinstance(spec.shutdown, int | float)
-        else "somebody killed it while it was stopping"
-    }
+    if not isinstance(spec.shutdown, int | float):
+        return {"advice": "somebody killed it while it was stopping"}
+    late = f"it did not end within its shutdown time of {spec.shutdown:g} s and was killed"
+    return {"advice": f"{late}; see what its terminate() waits for, or give it more"}
 
 
 def expected_end(reason: Reason, spec: ChildSpec) -> bool:
