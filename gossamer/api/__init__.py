@@ -1,6 +1,17 @@
 """The HTTP API of a node: ``ApiServer`` serves whatever implements ``NodeView``."""
 
 from gossamer.api.app import make_app
+from gossamer.api.healing import (
+    AlarmInfo,
+    HealEpisode,
+    HealPlanInfo,
+    HealRows,
+    HealSettings,
+    HealStatusInfo,
+    HealingView,
+    PartitionInfo,
+    QuarantinedRow,
+)
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -27,11 +38,18 @@ from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.view import NodeView
 
 __all__ = [
+    "AlarmInfo",
     "ApiServer",
     "ClientInfo",
     "ClusterInfo",
     "ClusterNode",
     "FoldedInfo",
+    "HealEpisode",
+    "HealPlanInfo",
+    "HealRows",
+    "HealSettings",
+    "HealStatusInfo",
+    "HealingView",
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
@@ -40,8 +58,10 @@ __all__ = [
     "NodeInfo",
     "NodeStatus",
     "NodeView",
+    "PartitionInfo",
     "PortTakenError",
     "ProcessInfo",
+    "QuarantinedRow",
     "Readiness",
     "RouteInfo",
     "Sample",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Protocol
 
+from gossamer.api.healing import HealingView
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -39,6 +40,10 @@ class NodeView(Protocol):
     @property
     def name(self) -> str:
         """The node's name."""
+
+    @property
+    def healing(self) -> HealingView:
+        """Splits seen and healed."""
 
     def cluster(self) -> ClusterInfo:
         """The members that are not down, as ``GET /cluster`` shows them."""

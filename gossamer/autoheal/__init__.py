@@ -6,7 +6,7 @@ from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
 from gossamer.autoheal.requests import DryRun, Replay, SetAutoclean, SetAutoheal, Subscribe
 from gossamer.autoheal.server import AUTOHEAL, Autoheal
 from gossamer.autoheal.splitview import SplitView, build_split_view
-from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, Partition
+from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, Partition, describe
 from gossamer.autoheal.storage import FileStorage, MemoryStorage, Saved, Storage
 from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, NodeView, Restart, SortedOut
 
@@ -41,5 +41,6 @@ __all__ = [
     "Subscribe",
     "UnknownTableError",
     "build_split_view",
+    "describe",
     "register_merge",
 ]

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from gossamer.supervisor import Pid
 
-__all__ = ["DryRun", "Replay", "SetAutoclean", "SetAutoheal", "Settings", "Subscribe"]
+__all__ = ["DryRun", "Replay", "Replayed", "SetAutoclean", "SetAutoheal", "Settings", "Subscribe"]
 
 
 class Subscribe(Struct, frozen=True):
@@ -36,6 +36,12 @@ class DryRun(Struct, frozen=True):
 
 class Replay(Struct, frozen=True):
     """A call: write a row of the quarantine again. Answered with the row, or with the error."""
+
+    id: str
+
+
+class Replayed(Struct, frozen=True):
+    """From healer to healer: this row of the quarantine was written again, nobody need keep it."""
 
     id: str
 

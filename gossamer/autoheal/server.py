@@ -16,7 +16,15 @@ from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.discards import Discards
 from gossamer.autoheal.dryrun import Rehearsals
 from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
-from gossamer.autoheal.requests import DryRun, Replay, SetAutoclean, SetAutoheal, Settings, Subscribe
+from gossamer.autoheal.requests import (
+    DryRun,
+    Replay,
+    Replayed,
+    SetAutoclean,
+    SetAutoheal,
+    Settings,
+    Subscribe,
+)
 from gossamer.autoheal.status import Cleaned, HealStatus, Partition
 from gossamer.autoheal.storage import Saved, Storage
 from gossamer.autoheal.values import (
@@ -53,7 +61,7 @@ log = structlog.get_logger(__name__)
 AUTOHEAL = "autoheal"
 """The registered name of the process on every node."""
 
-for _type in (*MESSAGES, Settings):
+for _type in (*MESSAGES, Replayed, Settings):
     register_message(_type, f"autoheal.{_type.__name__}")
 
 _TICK = 0.5
@@ -138,6 +146,8 @@ class Autoheal(GenServer):
                 await self._do(healer.up(name, creation))
             case ViewTold(round=number) if number < 0:
                 self._rehearse(self._rehearsals.view(message, self._cluster(), wall))
+            case Replayed(id):
+                self._discards.quarantine.take(id)
             case Settings():
                 self._adopt(message)
             case _ if isinstance(message, Message):
@@ -162,6 +172,8 @@ class Autoheal(GenServer):
                 except GossamerError as error:
                     return Reply(error)
                 log.warning("quarantine_replayed", id=id, table=kept.table, author=kept.version[1])
+                for name in self._distribution.nodes():
+                    send((AUTOHEAL, name), Replayed(id))
                 return Reply(kept)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
 
+from gossamer.autoheal.leader import Phase
 from gossamer.autoheal.quarantine import Quarantine
 from gossamer.autoheal.values import Episode, HealPlan
 
-__all__ = ["Alarm", "Cleaned", "HealStatus", "Partition"]
+__all__ = ["Alarm", "Cleaned", "HealStatus", "Partition", "describe"]
 
 _EVENTS = 64
+
+AlarmName = Literal["partition", "healed"]
 
 
 class Partition(Struct, frozen=True):
@@ -42,7 +46,7 @@ class Cleaned(Struct, frozen=True):
 class Alarm(Struct, frozen=True):
     """Something an operator has to know. ``until`` is 0 while it lasts; wall-clock seconds."""
 
-    name: str
+    name: AlarmName
     active: bool
     since: float
     until: float
@@ -60,7 +64,7 @@ class HealStatus:
         """The alarm ``partition``: pairs of this node that are not healed."""
         self.history: tuple[Episode, ...] = ()
         """The alarms ``healed``, latest last."""
-        self.phase = "idle"
+        self.phase: Phase = "idle"
         self.leader = ""
         self.plan: HealPlan | None = None
         """The plan that this node leads or coordinates."""

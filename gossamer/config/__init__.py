@@ -42,13 +42,14 @@ from gossamer.config.model import (
     TlsHostConfig,
 )
 from gossamer.config.schema import json_schema, to_plain, to_yaml
-from gossamer.config.units import format_duration, format_size, parse_duration, parse_size
-from gossamer.config.values import Endpoint, parse_endpoint
+from gossamer.config.units import OptionalDuration, format_duration, format_size, parse_duration, parse_size
+from gossamer.config.values import Autoheal, Endpoint, parse_endpoint
 
 __all__ = [
     "COOKIE_FILE",
     "ApiConfig",
     "AuditConfig",
+    "Autoheal",
     "ClusterConfig",
     "Config",
     "DiscoveryConfig",
@@ -74,6 +75,7 @@ __all__ = [
     "MqttServerConfig",
     "MqttSessionsConfig",
     "NodeConfig",
+    "OptionalDuration",
     "SingletonDiscovery",
     "StaticDiscovery",
     "TlsConfig",

@@ -24,6 +24,7 @@ def metrics_of(node: Node) -> Iterator[Metric]:
     yield from _cluster(node)
     yield from _links(node)
     yield from _tables(node)
+    yield from _healing(node)
     yield from _loop(node)
 
 
@@ -143,6 +144,35 @@ def _tables(node: Node) -> Iterator[Metric]:
             Sample(value=count, labels={"event": event})
             for event, count in sorted(node.store.system_info()["counts"].items())
         ),
+    )
+
+
+def _healing(node: Node) -> Iterator[Metric]:
+    healing = node.healing
+    yield Metric(
+        name="gossamer_alarm_active",
+        help="Alarms that last, by name.",
+        kind="gauge",
+        samples=(Sample(value=len(healing.open), labels={"alarm": "partition"}),),
+    )
+    for count, text in (
+        ("partitions", "Pairs of this node that were found to have been apart (inconsistent_database)."),
+        ("heals", "Heals that this node took part in."),
+        ("reloads", "Heals for which this node reloaded."),
+        ("cleaned", "Members that this node removed for being down too long."),
+    ):
+        yield _one(f"gossamer_autoheal_{count}_total", text, "counter", healing.counts[count])
+    yield _one(
+        "gossamer_autoheal_quarantine_rows",
+        "Rows that lost in a heal and are kept.",
+        "gauge",
+        len(healing.quarantine),
+    )
+    yield _one(
+        "gossamer_autoheal_quarantine_dropped_total",
+        "Rows for which the quarantine had no room.",
+        "counter",
+        healing.quarantine.dropped,
     )
 
 

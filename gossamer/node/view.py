@@ -30,6 +30,7 @@ from gossamer.errors import GossamerError, UsageError
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
+from gossamer.node.healview import Healing
 from gossamer.node.metrics import metrics_of
 from gossamer.routes import matches
 from gossamer.supervisor import TraceLine, follow, locate
@@ -69,12 +70,18 @@ class View:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._healing = Healing(node)
         self._commands = ClusterCommands(
             self._ask_gossip,
             node.members,
             singleton=node.config.cluster.discovery.strategy == "singleton",
             aloof=node.aloof,
         )
+
+    @property
+    def healing(self) -> Healing:
+        """Splits seen and healed."""
+        return self._healing
 
     @property
     def name(self) -> str:

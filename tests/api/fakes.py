@@ -4,10 +4,16 @@ import asyncio
 from collections.abc import Sequence
 
 from gossamer.api import (
+    AlarmInfo,
     ClientInfo,
     ClusterInfo,
     ClusterNode,
     FoldedInfo,
+    HealEpisode,
+    HealPlanInfo,
+    HealRows,
+    HealSettings,
+    HealStatusInfo,
     HintInfo,
     KeyRequest,
     KeysInfo,
@@ -15,7 +21,9 @@ from gossamer.api import (
     Metric,
     NodeInfo,
     NodeStatus,
+    PartitionInfo,
     ProcessInfo,
+    QuarantinedRow,
     Readiness,
     Sample,
     SubscriptionInfo,
@@ -43,6 +51,92 @@ def member(number: int, status: str = "online", api_port: int = 8091) -> MemberI
     )
 
 
+class FakeHealing:
+    """A node that healed one split, and has one row in quarantine."""
+
+    def __init__(self) -> None:
+        self.settings = {"autoheal": 15.0, "autoclean": 300.0}
+        self.replayed: list[str] = []
+        self.split = False
+        self.row = QuarantinedRow(
+            id="0123456789ab",
+            table="config",
+            key="limit",
+            value="7",
+            deleted=False,
+            author="node2@127.0.0.1",
+            written_at=1000.0,
+            lost_to="node1@127.0.0.1",
+            lost_to_at=1001.0,
+            policy="lww",
+            plan="p1",
+            at=1002.0,
+        )
+
+    def status(self) -> HealStatusInfo:
+        return HealStatusInfo(
+            name="node1@127.0.0.1",
+            phase="idle",
+            leader="node1@127.0.0.1",
+            open=(PartitionInfo(peer="node2@127.0.0.1", context="", down_at=990.0, met_at=1010.0),),
+            plan=None,
+            down={"node3@127.0.0.1": 90.0},
+            cleaned={},
+            heals=1,
+            quarantined=1,
+            quarantine_dropped=0,
+            **self.settings,
+        )
+
+    def history(self) -> list[HealEpisode]:
+        return [
+            HealEpisode(
+                plan="p1",
+                coordinator="node1@127.0.0.1",
+                survivors=("node1@127.0.0.1",),
+                reloaded=("node2@127.0.0.1",),
+                skipped=(),
+                saw_down={"node1@127.0.0.1": ("node2@127.0.0.1",)},
+                split_at=990.0,
+                healed_at=1030.0,
+                rows=HealRows(restored=0, merged=0, quarantined=1, left=0),
+                text="apart and healed within 40.0 s",
+            )
+        ]
+
+    def alarms(self) -> list[AlarmInfo]:
+        return [
+            AlarmInfo(name="partition", active=True, since=990.0, until=0.0, text="apart"),
+            AlarmInfo(name="healed", active=False, since=990.0, until=1030.0, text="healed", plan="p1"),
+        ]
+
+    def quarantine(self) -> list[QuarantinedRow]:
+        return [self.row]
+
+    async def rehearse(self) -> HealPlanInfo:
+        if not self.split:
+            return HealPlanInfo(id="dry run", split=False)
+        return HealPlanInfo(
+            id="dry run",
+            split=True,
+            leader="node1@127.0.0.1",
+            coordinator="node1@127.0.0.1",
+            groups=(("node1@127.0.0.1",), ("node2@127.0.0.1",)),
+            survivors=("node1@127.0.0.1",),
+            victims=("node2@127.0.0.1",),
+        )
+
+    async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002
+        if id != self.row.id:
+            raise UsageError(f"{id}: no such row")
+        self.replayed.append(id)
+        return self.row
+
+    async def configure(self, settings: HealSettings) -> HealStatusInfo:
+        self.settings |= settings.model_dump(exclude_unset=True)
+        return self.status()
+
+
 class FakeView:
     """Node 1 of three."""
 
@@ -54,6 +148,7 @@ class FakeView:
         self.busy = self.hangs = False
         self.traces_over = 0
         self.trace_over = asyncio.Event()
+        self.healing = FakeHealing()
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)

@@ -1,0 +1,168 @@
+"""What a node tells of its splits and heals, and what may be ordered of its healer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gossamer.api import (
+    AlarmInfo,
+    HealEpisode,
+    HealPlanInfo,
+    HealRows,
+    HealSettings,
+    HealStatusInfo,
+    PartitionInfo,
+    QuarantinedRow,
+)
+from gossamer.autoheal import (
+    AUTOHEAL,
+    DryRun,
+    Episode,
+    HealPlan,
+    Kept,
+    Replay,
+    SetAutoclean,
+    SetAutoheal,
+    describe,
+)
+from gossamer.clock import HybridLogicalClock
+from gossamer.errors import GossamerError
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["Healing"]
+
+_PATIENCE = 10.0
+_SHOWN = 80
+
+
+class Healing:
+    """Implements :class:`gossamer.api.HealingView`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def status(self) -> HealStatusInfo:
+        """What this node knows of splits."""
+        status = self._node.healing
+        return HealStatusInfo(
+            name=self._node.name,
+            autoheal=status.autoheal,
+            autoclean=status.autoclean,
+            phase=status.phase,
+            leader=status.leader,
+            open=tuple(
+                PartitionInfo(peer=p.peer, context=p.context, down_at=p.down_at, met_at=p.met_at)
+                for p in status.open
+            ),
+            plan=None if status.plan is None else _plan(status.plan),
+            down={name: round(seconds, 1) for name, seconds in status.down.items()},
+            cleaned={cleaned.member: cleaned.at for cleaned in status.cleaned},
+            heals=len(status.history),
+            quarantined=len(status.quarantine),
+            quarantine_dropped=status.quarantine.dropped,
+        )
+
+    def history(self) -> Sequence[HealEpisode]:
+        """Splits that were healed, latest last."""
+        return [_episode(episode) for episode in self._node.healing.history]
+
+    def alarms(self) -> Sequence[AlarmInfo]:
+        """Those that last first, then what was healed, latest first."""
+        return [
+            AlarmInfo(
+                name=alarm.name,
+                active=alarm.active,
+                since=alarm.since,
+                until=alarm.until,
+                text=alarm.text,
+                plan=alarm.plan,
+                saw_down=alarm.saw_down,
+            )
+            for alarm in self._node.healing.alarms()
+        ]
+
+    def quarantine(self) -> Iterator[QuarantinedRow]:
+        """The rows of this node's quarantine."""
+        return (_row(kept) for kept in list(self._node.healing.quarantine) if kept.real)
+
+    async def rehearse(self) -> HealPlanInfo:
+        """What would be healed now."""
+        plan: HealPlan | None = await self._ask(DryRun())
+        return HealPlanInfo(id="dry run", split=False) if plan is None else _plan(plan)
+
+    async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002 - the operator's word
+        """Write a row of the quarantine again."""
+        answer = await self._ask(Replay(id))
+        if isinstance(answer, GossamerError):
+            raise answer
+        return _row(answer)
+
+    async def configure(self, settings: HealSettings) -> HealStatusInfo:
+        """Change what ``settings`` names."""
+        if "autoheal" in settings.model_fields_set:
+            await self._ask(SetAutoheal(settings.autoheal))
+        if "autoclean" in settings.model_fields_set:
+            await self._ask(SetAutoclean(settings.autoclean))
+        return self.status()
+
+    async def _ask(self, request: object) -> Any:
+        return await self._node.runtime.call(AUTOHEAL, request, timeout=_PATIENCE)
+
+
+def _plan(plan: HealPlan) -> HealPlanInfo:
+    return HealPlanInfo(
+        id=plan.id,
+        split=True,
+        leader=plan.leader,
+        coordinator=plan.coordinator,
+        groups=plan.groups,
+        survivors=plan.survivors,
+        victims=plan.victims,
+        saw_down={name: tuple(sorted(marks)) for name, marks in sorted(plan.marks.items()) if marks},
+        missing=plan.missing,
+        restart=plan.restart,
+    )
+
+
+def _episode(episode: Episode) -> HealEpisode:
+    rows = episode.rows
+    return HealEpisode(
+        plan=episode.plan,
+        coordinator=episode.coordinator,
+        survivors=episode.survivors,
+        reloaded=episode.reloaded,
+        skipped=episode.skipped,
+        saw_down=episode.saw_down,
+        split_at=episode.split_at,
+        healed_at=episode.healed_at,
+        rows=HealRows(
+            restored=rows.restored, merged=rows.merged, quarantined=rows.quarantined, left=rows.left
+        ),
+        text=describe(episode),
+    )
+
+
+def _row(kept: Kept) -> QuarantinedRow:
+    wall = HybridLogicalClock.wall_of
+    return QuarantinedRow(
+        id=kept.id,
+        table=kept.table,
+        key=_short(kept.key),
+        value=_short(kept.value[0]) if kept.value else "",
+        deleted=not kept.value,
+        author=kept.version[1],
+        written_at=wall(kept.version[0]),
+        lost_to=kept.winner[1],
+        lost_to_at=wall(kept.winner[0]),
+        policy=kept.policy,
+        plan=kept.plan,
+        at=kept.at,
+    )
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
