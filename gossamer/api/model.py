@@ -33,7 +33,9 @@ __all__ = [
     "Problem",
     "ProcessInfo",
     "Readiness",
+    "RouteFindings",
     "RouteInfo",
+    "RouteVerification",
     "Sample",
     "SubscriptionInfo",
     "TableInfo",
@@ -170,6 +172,31 @@ class TopicMatch(Value):
     """The nodes it goes to, each once."""
     subscribers: int
     """Subscribers on this node that get it."""
+
+
+class RouteVerification(Value):
+    """Order a node to hold its routes against their sources and its peers."""
+
+    repair: bool = True
+    """Put right what is wrong; otherwise only report it."""
+
+
+class RouteFindings(Value):
+    """What a verification of one node's routes looked at, and what was wrong."""
+
+    node: str
+    repaired: bool
+    """Whether what was wrong was put right."""
+    checked: int
+    """Things looked at."""
+    peers: int
+    """Peers compared with."""
+    silent: int
+    """Peers that did not answer."""
+    wrong: int
+    """Differences, all together."""
+    differences: dict[str, int]
+    """How many of each kind; kinds without any are left out."""
 
 
 class SubscriptionInfo(Value):

@@ -170,6 +170,30 @@ class ApiClient:
                 gathered.items += [{**item, "node": name} for item in items]
         return gathered
 
+    def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
+        """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
+        gathered = Gathered()
+        rows = self.get("/api/v1/nodes")
+        if node is not None:
+            rows = [row for row in rows if row["name"] == node]
+            if not rows:
+                raise UnknownNodeError(name=node, known=[row["name"] for row in self.get("/api/v1/nodes")])
+        for row in rows:
+            if row["status"] == "left":
+                continue
+            if row["status"] == "offline":
+                gathered.missing[row["name"]] = "it is offline"
+                continue
+            try:
+                if row["link"] == "self":
+                    gathered.items.append(self.post(path, body))
+                else:
+                    with self._of(row) as peer:
+                        gathered.items.append(peer.post(path, body))
+            except GossamerError as error:
+                gathered.missing[row["name"]] = str(error)
+        return gathered
+
     def _of(self, row: Mapping[str, Any]) -> ApiClient:
         port = row["ports"].get("api")
         if not port:

@@ -1,4 +1,4 @@
-"""Commands that look: nodes, routes, topics, subscriptions, clients, tables.
+"""Commands that look: nodes, topics, subscriptions, clients, tables.
 
 Rules: 1. What is replicated is asked of one node; what each node keeps for itself (clients, subscriptions) is
 asked of all, and who does not answer is named.  2. ``--json`` prints ``{"items": […]}`` with the API's keys.
@@ -18,14 +18,18 @@ from gossamer.cli.options import Api, Json, Limit, OnNode
 from gossamer.cli.output import ago, emit_json, note, ports_text, print_table
 from gossamer.config import format_duration
 
-__all__ = ["register"]
+__all__ = ["ask", "given", "register"]
 
 Items = Iterable[dict[str, Any]]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (nodes, routes, topics, subscriptions, clients, tables):
+    # It stands on this module.
+    from gossamer.cli import routes
+
+    app.add_typer(routes.app, name="routes")
+    for command in (nodes, topics, subscriptions, clients, tables):
         app.command()(command)
 
 
@@ -54,27 +58,6 @@ def nodes(api: Api = DEFAULT_API, json: Json = False) -> None:
     )
 
 
-def routes(
-    api: Api = DEFAULT_API,
-    node: OnNode = None,
-    json: Json = False,
-    limit: Limit = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="Only routes to this node.")] = None,
-    filter: Annotated[str | None, typer.Option("--filter", help="Only routes of this filter.")] = None,
-) -> None:
-    """List the route table: which node has subscribers to which filter."""
-    with _ask(api, node) as client:
-        items = list(islice(client.pages("/api/v1/routes", _given(node=to, filter=filter)), limit))
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["FILTER", "NODE"],
-        ([row["filter"], row["node"]] for row in items),
-        empty="no routes: nobody subscribes",
-    )
-
-
 def topics(
     topic: Annotated[str | None, typer.Argument(help="Tell where a message to this topic would go.")] = None,
     api: Api = DEFAULT_API,
@@ -83,7 +66,7 @@ def topics(
     limit: Limit = None,
 ) -> None:
     """List the filters that have subscribers, or tell where a message to TOPIC would go, and why."""
-    with _ask(api, node) as client:
+    with ask(api, node) as client:
         if topic is not None:
             _print_match(client.get("/api/v1/topics/match", {"topic": topic}), as_json=json)
             return
@@ -118,7 +101,7 @@ def subscriptions(
     filter: Annotated[str | None, typer.Option("--filter", help="Only those to this filter.")] = None,
 ) -> None:
     """List subscriptions on all nodes."""
-    gathered = _gather(api, node, "/api/v1/subscriptions", _given(client=client, filter=filter), limit)
+    gathered = _gather(api, node, "/api/v1/subscriptions", given(client=client, filter=filter), limit)
     if json:
         _emit_gathered(gathered)
         return
@@ -141,7 +124,7 @@ def clients(
     ] = None,
 ) -> None:
     """List clients and their sessions on all nodes."""
-    gathered = _gather(api, node, "/api/v1/clients", _given(client=client, connected=connected), limit)
+    gathered = _gather(api, node, "/api/v1/clients", given(client=client, connected=connected), limit)
     if json:
         _emit_gathered(gathered)
         return
@@ -168,7 +151,7 @@ def clients(
 
 def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
     """List the tables a node holds, and who owns the rows."""
-    with _ask(api, node) as client:
+    with ask(api, node) as client:
         items = client.get("/api/v1/tables")
     if json:
         emit_json({"items": items})
@@ -191,21 +174,23 @@ def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> N
     )
 
 
-def _ask(api: str, node: str | None) -> ApiClient:
+def ask(api: str, node: str | None) -> ApiClient:
+    """The API of ``node``, or that at ``api``."""
     if node is None:
         return ApiClient(api)
     with ApiClient(api) as client:
         return client.node(node)
 
 
-def _given(**params: str | bool | None) -> dict[str, str | int | bool]:
+def given(**params: str | bool | None) -> dict[str, str | int | bool]:
+    """The parameters that have a value."""
     return {name: value for name, value in params.items() if value is not None}
 
 
 def _gather(
     api: str, node: str | None, path: str, params: Mapping[str, str | int | bool], limit: int | None
 ) -> Gathered:
-    with _ask(api, node) as client:
+    with ask(api, node) as client:
         if node is None:
             gathered = client.gather(path, params)
         else:

@@ -56,11 +56,15 @@ class Findings:
     """Filters that led to a peer that has no subscribers for them."""
 
     @property
+    def differences(self) -> dict[str, int]:
+        """What was wrong, by kind."""
+        looked_at = ("checked", "peers", "silent")
+        return {what: count for what, count in asdict(self).items() if count and what not in looked_at}
+
+    @property
     def wrong(self) -> int:
         """All differences."""
-        looked_at = ("checked", "peers", "silent")
-        differences: list[int] = [count for what, count in asdict(self).items() if what not in looked_at]
-        return sum(differences)
+        return sum(self.differences.values())
 
 
 class Verifier:
