@@ -1,4 +1,4 @@
-"""Rows that both sides of a split wrote: each table heals as it says; what loses is kept, and can be replayed."""
+"""Rows that both sides of a split wrote: each table heals as it says; what loses is kept, to be replayed."""
 
 import asyncio
 
