@@ -9,8 +9,9 @@ Rules:
    went back, the new life hears of the old one's number and outbids it.
 3. A new life of a live name at *another* address is not believed. The holder is probed: if it is dead its
    name becomes free, if not there are two nodes with one name and the younger has to go.
-4. A death told in an exchange of tables is hearsay when we hold the member alive: it is probed, not accused.
-   After a split heals, each side would otherwise accuse every member of the other.
+4. A death is hearsay when it is told in an exchange of tables, or said by one that we held dead ourselves
+   until a moment ago: a member that we hold alive is then probed, not accused. After a split heals, each side
+   would otherwise accuse every member of the other, and bury its own on the word of the other.
 5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
 it is of members that are down, and one that lives comes back by saying so.
 """
@@ -119,6 +120,9 @@ class Verdicts:
             return True
         if entry.state != ALIVE:
             return False
+        if self._was_apart(said.by, now):
+            self.doubt(entry, now)
+            return False
         self._begin_suspicion(entry, said, now)
         return True
 
@@ -137,6 +141,9 @@ class Verdicts:
                 self.doubt(entry, now)
                 return False
         elif entry.state == REMOVED and not said.left:
+            return False
+        elif entry.state <= SUSPECT and not said.left and self._was_apart(said.by, now):
+            self.doubt(entry, now)
             return False
         self._bury(entry, REMOVED if said.removed else LEFT if said.left else DOWN, reason, now)
         self._outbox.broadcast(said.name, said)
@@ -360,9 +367,12 @@ class Verdicts:
         return True
 
     def _note_accuser(self, by: str, now: float) -> None:
-        accuser = self._table.get(by)
-        mutual = accuser is not None and (accuser.state == DOWN or now - accuser.returned < _RETURN_MEMORY)
-        self._hints.accused(by, mutual=mutual, now=now)
+        self._hints.accused(by, mutual=self._was_apart(by, now), now=now)
+
+    def _was_apart(self, name: str, now: float) -> bool:
+        """Did we hold this member dead, now or a moment ago?"""
+        entry = self._table.get(name)
+        return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
 
 
 def _nothing(_what: object, _now: float) -> None:

@@ -204,6 +204,24 @@ def test_a_leave_is_no_failure_and_is_final() -> None:
     assert swarm.run(5, until=swarm.complete)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sizes", [(4, 1), (3, 2)])
+def test_a_split_that_heals_at_once_makes_nobody_bury_its_own_side(seed: int, sizes: tuple[int, int]) -> None:
+    """What the other side has just declared dead still waits to spread when the paths come back."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, sum(sizes))
+    swarm.run(15)
+    left, right = hosts[: sizes[0]], hosts[sizes[0] :]
+    swarm.split(left, right)
+    assert swarm.run(40, until=lambda: all(len(h.swim.table.live) == sizes[1] - 1 for h in right), step=0.01)
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete), f"seed {seed}"
+    for side in (left, right):
+        names = {host.name for host in side}
+        buried = {event.member.name for host in side for _, event in host.saw(MemberDown)}  # type: ignore[union-attr]
+        assert not buried & names, f"seed {seed}"
+
+
 def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
     swarm = Swarm(seed=4)
     hosts = grow(swarm, 5)
