@@ -69,7 +69,7 @@ def _etcd(config: EtcdConfig, *, node: str, cluster: ClusterConfig, data_dir: Pa
         before = [embedded_spec(config, node=node, host=cluster.host, data_dir=data_dir)]
     tls = config.tls
     client = EtcdClient(
-        servers or [("127.0.0.1", 2379)],
+        list(dict.fromkeys(servers)) or [("127.0.0.1", 2379)],
         timeout=config.timeout,
         username=config.username,
         password=config.password.get_secret_value() if config.password else "",
