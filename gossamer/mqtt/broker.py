@@ -239,8 +239,7 @@ class Broker:
             elif hasattr(chosen, "append"):
                 peers += (chosen,)
             else:
-                self.hub.sent += 1
-                chosen.subscriber.deliver(message, chosen)
+                self.hub.member(chosen, message)
         return peers
 
     def retain(self, message: Message) -> ForwarderLike | None:
@@ -344,7 +343,7 @@ class Broker:
         if verdict.expires_at is not None:
             left = max(0.0, verdict.expires_at - self.clock.wall())
             self.wheel.at(self.hub.now() + left, partial(_expired, channel))
-        if self.takeovers is not None and self.takeovers.elsewhere(client_id):
+        if self.takeovers is not None and self.takeovers.elsewhere(client_id, clean=packet.clean_start):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
             self.runtime.spawn(self._bring, channel, packet, client_id, username, label="mqtt_takeover")
             return
@@ -355,7 +354,7 @@ class Broker:
         assert self.takeovers is not None  # noqa: S101 - it said that it is there
         before = self._bringing.get(client_id)
         if before is not None:
-            before.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+            before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
         self._bringing[client_id] = channel
         try:
             await self.takeovers.fetch(client_id, clean=packet.clean_start)
@@ -367,7 +366,6 @@ class Broker:
             return
         session = self.sessions.get(client_id)
         if session is not None and session.channel is None and session.deadline is None:
-            self.takeovers.own(client_id)
             self.table.rest(session)
 
     def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
@@ -390,8 +388,8 @@ class Broker:
         else:
             expiry = 0 if packet.clean_start else self.table.max_expiry
         session, present = self.table.open(client_id, clean=packet.clean_start, expiry=expiry)
-        if self.takeovers is not None:
-            session.epoch = self.takeovers.own(client_id)
+        if not present:
+            session.clean = packet.clean_start
         shape = session.shape
         session.username = username
         session.attach(
@@ -404,6 +402,8 @@ class Broker:
         if present and session.shape != shape:
             self.table.forget_plans()
         channel.will = packet.will
+        if self.takeovers is not None:
+            self.takeovers.own(session)
         session.save()
         self.table.leave_will(client_id, packet.will, session.expiry)
         channel.keep_alive = keep_alive

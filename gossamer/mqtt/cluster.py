@@ -105,7 +105,7 @@ class MqttCluster(GenServer):
         if disc and broker.config.sessions.persistent:
             await self._restore(store)
         for session in list(broker.sessions.values()):
-            takeovers.announce(session)
+            takeovers.claim(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = takeovers
         broker.table.on_end = takeovers.disown
@@ -147,6 +147,8 @@ class MqttCluster(GenServer):
         elif isinstance(message, NodeUp):
             wills.node_up(message.name, message.creation)
         elif isinstance(message, NodeDown):
+            if self._broker.takeovers is not None:
+                self._broker.takeovers.node_down(message.name)
             wills.node_down(
                 message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
             )

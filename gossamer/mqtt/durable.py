@@ -165,6 +165,9 @@ class DurableSession(Session):
                 self.epoch,
                 None if will is None else _encode(will),
                 None if channel is not None else self.store.time_of_day(self.will_at),
+                self.clean,
+                self.born,
+                None if self.given is None else self._first + self.given,
             ),
         )
 
@@ -178,6 +181,10 @@ class DurableSession(Session):
         self._ended = True
 
     # The queue.
+
+    @property
+    def _first(self) -> int:
+        return 0 if self._kept_queue is None else self._kept_queue.first
 
     def _new_queue(self) -> deque[Item]:
         self._kept_queue = _KeptQueue(self._note_queued)
@@ -237,6 +244,8 @@ class DurableSession(Session):
         self.username = facts.username
         self.expiry = facts.expiry
         self.epoch = facts.epoch
+        self.clean = facts.clean
+        self.born = facts.born
         for wanted, identifier in stored.subscriptions:
             dict.__setitem__(self.subscriptions, wanted.filter, (wanted, identifier))
         for number, packet_id, packet in stored.inflight:
@@ -250,3 +259,5 @@ class DurableSession(Session):
             kept = self._kept_queue = _KeptQueue(self._note_queued, first)
             deque.extend(kept, (item for _, item in stored.queue))
             self.queue = kept
+        if facts.given is not None:
+            self.given = max(0, facts.given - self._first)

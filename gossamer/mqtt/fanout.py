@@ -264,6 +264,15 @@ class Fanout:
         if not (deliveries or route.peers or route.groups):
             self.drops["no_subscribers"] += 1
 
+    def member(self, delivery: Any, message: Message) -> None:
+        """To the one member of a share group whose turn it is; nobody else will get it."""
+        self.sent += 1
+        origin, self.origin = self.origin, None
+        try:
+            delivery.subscriber.deliver(message, delivery)
+        finally:
+            self.origin = origin
+
 
 def _count_qos0(data: bytes) -> int:
     """QoS 0 publishes in a piece of output; pieces of anything else hold none."""

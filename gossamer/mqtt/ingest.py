@@ -162,23 +162,36 @@ class Ingest:
         broker = self._broker
         before = broker.notes
         pos = 0
-        broker.hub.origin = None
+        broker.hub.origin = peer
         try:
             while pos < len(data):
                 message, pos = read_record(data, pos, len(data), broker.hub.now())
                 broker.hub.received += 1
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is None:
-                    broker.hub.dropped("no_group_member")
+                    self._pass_on(group, peer, message)
                 else:
-                    broker.hub.sent += 1
-                    delivery.subscriber.deliver(message, delivery)
+                    broker.hub.member(delivery, message)
         except (MqttProtocolError, IndexError) as error:
             broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             broker.hub.origin = ""
         return self._held(before)
+
+    def _pass_on(self, group: Any, peer: str, message: Message) -> None:
+        """The members that a message was meant for have left this node while it was on its way."""
+        broker = self._broker
+        chosen = broker.router.pick(group, peer, message.topic.decode())
+        # Not back to whoever sent it here: two nodes that each think the other has members would play on.
+        if chosen is None or getattr(chosen, "peer", peer) == peer:
+            broker.hub.dropped("no_group_member")
+            return
+        record = record_of(message, broker.hub.now())
+        if message.qos:
+            chosen.append_acked(record, _ignore)
+        else:
+            chosen.append(record)
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
@@ -194,6 +207,10 @@ class Ingest:
         broker.hub.received += 1
         broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
         return stop
+
+
+def _ignore(_safe: bool) -> None:
+    pass
 
 
 def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:

@@ -19,7 +19,7 @@ limits the packet size or uses topic aliases is served message by message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from gossamer.mqtt.decode import decode_publish
@@ -74,13 +74,17 @@ class Session:
         "_next_id",
         "alias_maximum",
         "behind",
+        "born",
         "channel",
+        "clean",
         "client_id",
         "deadline",
         "delivered",
         "epoch",
         "expires_at",
         "expiry",
+        "gate",
+        "given",
         "hub",
         "incoming",
         "inflight",
@@ -108,6 +112,14 @@ class Session:
         self.max_queued = max_queued
         self.keep_oldest = keep_oldest
         self.epoch = 0
+        self.born = 0
+        """Its first epoch; it keeps that wherever it goes."""
+        self.clean = True
+        """It began with nothing because its client wanted that."""
+        self.gate: Callable[[Item], bool] | None = None
+        """While it moves: whether a message is this node's to queue."""
+        self.given: int | None = None
+        """How many of the queued messages another node has been given that was to take the session."""
         self.version = V4
         self.username: str | None = None
         self.channel: Any = None
@@ -170,6 +182,7 @@ class Session:
         self.alias_maximum = alias_maximum
         self._aliases = {} if alias_maximum else None
         self.expires_at = None
+        self.given = None
         self.out.clear()
 
     def resume(self) -> None:
@@ -265,6 +278,9 @@ class Session:
 
     def enqueue(self, head: bytes, tail: bytes, message: Message | None = None) -> None:
         """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
+        gate = self.gate
+        if gate is not None and not gate((head, tail, message)):
+            return
         queue = self.queue
         if queue is _EMPTY:
             queue = self.queue = self._new_queue()
@@ -279,8 +295,10 @@ class Session:
             limit *= 2 * FAR_BEHIND
         if length > limit:
             self.hub.dropped("queue_full")
-            if not queue or self.keep_oldest:
+            if not queue or self.keep_oldest or gate is not None:
                 return
+            if self.given:
+                self.given -= 1
             queue.popleft()
         queue.append((head, tail, message))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import structlog
@@ -36,12 +36,22 @@ from gossamer.mqtt.wills import Wills
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
 
-__all__ = ["SessionTable"]
+__all__ = ["Pending", "SessionTable"]
 
 log = structlog.get_logger(__name__)
 
 NEVER = 0xFFFFFFFF
 """Session expiry interval of MQTT 5.0 that means: not at all."""
+
+
+class Pending(NamedTuple):
+    """What is to happen to a session that nobody is connected to, in seconds from now."""
+
+    left: float | None
+    """Until it ends."""
+    will: Will | None
+    will_left: float | None
+    """Until its will is sent."""
 
 
 class SessionTable:
@@ -139,6 +149,40 @@ class SessionTable:
         delayed = will is not None and will.properties.will_delay and not clean
         channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
 
+    def suspend(self, session: Session) -> Pending:
+        """End the connection of a session that is to move; nothing falls due until it is revived."""
+        now = self._hub.now()
+        channel = session.channel
+        will, will_at = session.will_due, session.will_at
+        if channel is not None:
+            own: Will | None = channel.will
+            delay = 0 if own is None else own.properties.will_delay or 0
+            if delay:
+                # It waits for the client, which is expected on the other node.
+                will, will_at = own, now + min(delay, session.expiry)
+            self.take_over(session, clean=False)
+        left = None if session.expires_at is None else session.expires_at - now
+        session.expires_at = session.will_at = None
+        session.will_due = will
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        self._wills.release(session.client_id)
+        return Pending(left, will, None if will_at is None else will_at - now)
+
+    def revive(self, session: Session, pending: Pending) -> None:
+        """Nobody is connected to it, and what was to fall due is to fall due again."""
+        now = self._hub.now()
+        if pending.left is not None:
+            self._expire_at(session, now + pending.left)
+        if pending.will is not None and pending.will_left is not None:
+            session.will_due = pending.will
+            session.will_at = now + pending.will_left
+            self._wheel.at(session.will_at, partial(self._will_due, session, pending.will))
+            record = record_of(self._message(pending.will), now)
+            self._wills.hold(session.client_id, record, pending.will_left)
+        session.save()
+
     def forget_plans(self) -> None:
         """A session changed version or limits: what was compiled with the old ones is void."""
         for route in list(self._router.cache.values()):
@@ -176,8 +220,8 @@ class SessionTable:
         session.expires_at = when
         session.deadline = self._wheel.at(when, partial(self._expire, session))
 
-    def _will_due(self, session: Session, will: Will, _now: float) -> None:
-        if session.will_due is will:
+    def _will_due(self, session: Session, will: Will, now: float) -> None:
+        if session.will_due is will and session.will_at is not None and session.will_at <= now:
             session.will_due = session.will_at = None
             self._send_will(will)
             self._wills.release(session.client_id)

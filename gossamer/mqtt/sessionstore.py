@@ -34,6 +34,7 @@ __all__ = [
     "JournalLike",
     "SessionStore",
     "Stored",
+    "decode_will",
 ]
 
 SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
@@ -45,7 +46,7 @@ _NODES = ""
 Item = tuple[bytes, bytes, Message | None]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_will = msgspec.msgpack.Decoder(Will).decode
+decode_will = msgspec.msgpack.Decoder(Will).decode
 
 
 class JournalLike(Protocol):
@@ -71,6 +72,11 @@ class Facts(msgspec.Struct, array_like=True):
     will: Will | None
     will_due: float | None
     """When its will is due; None: when its connection ends."""
+    clean: bool
+    """It began with a clean start."""
+    born: int
+    given: int | None
+    """The number of the first queued message that no other node has been given; None: nothing was given."""
 
 
 class Stored:
@@ -228,7 +234,7 @@ class SessionStore:
 
 
 def _facts(row: list[Any]) -> Facts:
-    version, username, expiry, expires, epoch, will, will_due = row
+    version, username, expiry, expires, epoch, will, *rest = row
     return Facts(
-        version, username, expiry, expires, epoch, None if will is None else _decode_will(will), will_due
+        version, username, expiry, expires, epoch, None if will is None else decode_will(will), *rest
     )

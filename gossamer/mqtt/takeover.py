@@ -1,28 +1,20 @@
-"""Sessions that follow their client from node to node: who has which, and how one moves.
+"""Sessions that follow their client from node to node: who claims which, and the giving side of a move.
 
-Each node says in the *owned* table ``sessions`` which clients' sessions it has, with an epoch; the highest
-``(epoch, node)`` has the client, and whoever sees a higher one than its own ends its own session.
+Each node says in the *owned* table ``sessions`` whose sessions it has, with an epoch; the highest ``(epoch,
+node)`` has the client. How a session moves is decided by ``handover``; the taking side is ``taking``. Here is
+what is left when there was no move: a node was down, or cut off, while its client went elsewhere.
 
-A client connects to B while its session is on A::
-
-    B → A      freeze    A ends its connection (0x8E), gives the state away, and goes on queueing
-    B          subscribe and wait until every node knows it: now publishers send to A *and* B
-    B → all    mark      each sends a mark to A and to B, in the stream of its messages
-    A          queues of each node what comes before its mark; B takes what comes after it
-    B → A      release   what A queued, once all marks are there: it goes before what B took
-    B          writes its row with the next epoch, says CONNACK; A sees the row and ends its session
-
-So every message is taken by one of the two, whatever is on its way. Rules: 1. Until B's row is there, the
-session is A's: whatever goes wrong before, A thaws it after :data:`FROZEN`, whole.  2. Every wait is
-bounded. If A dies after it gave the state away, B goes on with that; before, the session is lost with it.
+Rules: 1. A node that sees a higher claim than its own stops serving the client at once.  2. What such a
+session still has queued (and the packets of QoS 1 in flight) is offered to the node with the higher claim,
+which takes what its session subscribes to, unless that is a later one that began with a clean start. Only
+then the old session ends; what nobody took is counted (``session_superseded``).  3. What was given in a move
+that came to nothing is not offered again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -30,10 +22,31 @@ import structlog
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable
+from gossamer.mqtt.handover import (
+    FROZEN,
+    MARKS_WITHIN,
+    Asked,
+    Done,
+    Event,
+    Freeze,
+    Give,
+    Giver,
+    Marked,
+    NodeDown,
+    Refuse,
+    ReleaseAsked,
+    Superseded,
+    Thaw,
+    Tick,
+    rightful,
+)
 from gossamer.mqtt.ingest import MOVE_MARK, read_record, record_of
-from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.reasons import ReasonCode
-from gossamer.mqtt.session import Session
+from gossamer.mqtt.session import Item, Session
+from gossamer.mqtt.sessions import Pending
+from gossamer.mqtt.taking import Taking
+from gossamer.mqtt.transfer import describe, in_parts, items_of, message_of
+from gossamer.routes import matches
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -42,257 +55,251 @@ __all__ = ["Takeovers"]
 
 log = structlog.get_logger(__name__)
 
-FROZEN = 15.0
-MARKS_WITHIN = 3.0
 CALL_WITHIN = 5.0
-TRIES = 80
-"""Looks at a session that somebody else is taking, five a second: for longer than :data:`FROZEN`."""
+OFFER_AGAIN = 0.5
+OFFERED = 100
+"""Messages in one offer."""
 
 
-class _Gate(deque[Any]):
-    """A queue that takes messages by the node they come from; None: to a share group, always taken."""
+class _Giving:
+    """One session that is being given away: its machine, and what goes with it."""
 
-    def __init__(self, origin: Callable[[], str | None], *, opens: bool) -> None:
-        super().__init__()
-        self.marked: set[str] = set()
-        self.changed = asyncio.Event()
-        self._origin = origin
-        self._opens = opens
-
-    def append(self, item: Any) -> None:
-        origin = self._origin()
-        if origin is None or (origin in self.marked) == self._opens:
-            super().append(item)
-
-    async def until(self, origins: set[str]) -> bool:
-        """Wait for the marks of ``origins``, a bounded time."""
-        try:
-            async with asyncio.timeout(MARKS_WITHIN):
-                while not origins <= self.marked:
-                    self.changed.clear()
-                    await self.changed.wait()
-        except TimeoutError:
-            return False
-        return True
+    def __init__(self, session: Session, pending: Pending) -> None:
+        self.machine = Giver()
+        self.session = session
+        self.pending = pending
+        self.aside: list[Item] = []
+        """Messages that are the taker's to queue; ours again if it does not make it."""
+        self.parts: list[list[Any]] = []
+        self.answer: Any = None
+        self.released: asyncio.Future[int | None] | None = None
 
 
 class Takeovers:
     """See the module."""
 
     def __init__(self, broker: Broker, distribution: Distribution, table: OwnedTable) -> None:
-        self._broker = broker
-        self._distribution = distribution
+        self.broker = broker
+        self.distribution = distribution
+        self.node = distribution.runtime.node
         self._table = table
-        self._node = distribution.runtime.node
-        self._gates: dict[str, _Gate] = {}
-        self._frozen: dict[str, str] = {}
-        self._thaws: dict[str, Callable[[], None]] = {}
+        self._giving: dict[str, _Giving] = {}
+        self._taking: dict[str, Taking] = {}
+        """By client."""
+        self._offering: set[str] = set()
         self._number = 0
 
     def offer(self, functions: dict[str, Callable[..., Any]]) -> None:
         """What other nodes call."""
         functions["mqtt.freeze"] = self._freeze
+        functions["mqtt.part"] = self._part
         functions["mqtt.release"] = self._release
-        functions["mqtt.mark"] = self._mark
+        functions["mqtt.mark"] = self.mark
         functions["mqtt.end"] = self._end
+        functions["mqtt.kick"] = self.broker.kick
+        functions["mqtt.remains"] = self._remains
 
     # -- who has it
 
-    def elsewhere(self, client_id: str) -> list[str]:
-        """Other nodes that have a session of this client and can be reached, the rightful one first."""
-        found = self._table.read(client_id)
-        up = self._distribution.nodes()
-        return sorted((n for n in found if n in up), key=lambda n: (found[n], n), reverse=True)
+    def rows(self, client_id: str) -> dict[str, int]:
+        """The claims of other nodes that can be reached."""
+        up = self.distribution.nodes()
+        return {node: epoch for node, epoch in self._table.read(client_id).items() if node in up}
 
-    def own(self, client_id: str) -> int:
-        """This node has the session now, before everybody else; the epoch."""
-        found = self._table.read(client_id)
-        others = [epoch for node, epoch in found.items() if node != self._node]
-        if self._node not in found or (others and max(others) >= found[self._node]):
-            epoch = max(found.values(), default=0) + 1
-            self._table.write(client_id, epoch)
-            return int(epoch)
-        return int(found[self._node])
+    def better(self, client_id: str) -> dict[str, int]:
+        """Those of them that are higher than this node's own."""
+        rows = self.rows(client_id)
+        session = self.broker.sessions.get(client_id)
+        if session is None or not rows:
+            return rows
+        return {node: epoch for node, epoch in rows.items() if (epoch, node) > (session.epoch, self.node)}
 
-    def announce(self, session: Session) -> None:
-        """Say that a session is here, with the epoch that it has had; it ends if there is a newer one."""
+    def elsewhere(self, client_id: str, *, clean: bool) -> bool:
+        """Whether another node has something of this client's, or something is on its way here."""
+        if client_id in self._taking:
+            return True
+        return bool(self.rows(client_id) if clean else self.better(client_id))
+
+    def next_epoch(self, client_id: str) -> int:
+        """An epoch above all that are known."""
+        return int(max(self._table.read(client_id).values(), default=0)) + 1
+
+    def own(self, session: Session) -> None:
+        """Claim a session for this node; where it is kept on disc, once the disc has it."""
+        found = self._table.read(session.client_id)
+        mine = found.get(self.node)
+        if mine is None or mine != session.epoch or rightful(found) != self.node:
+            session.epoch = self.next_epoch(session.client_id)
+        session.born = session.born or session.epoch
+        if session.store is None:
+            self.claim(session)
+        else:
+            session.save()
+            session.store.append_acked(b"", lambda _: self.claim(session))
+
+    def claim(self, session: Session) -> None:
+        """Say that the session is here, with the epoch that it has; a higher claim of others ends it."""
         client_id = session.client_id
-        if not session.epoch:
-            session.epoch = self.own(client_id)
+        if self.broker.sessions.get(client_id) is not session:
             return
-        self._table.write(client_id, session.epoch)
-        found = self._table.read(client_id)
-        if max((epoch, node) for node, epoch in found.items()) > (session.epoch, self._node):
-            self._give_up(session)
+        if not session.epoch:
+            session.epoch = self.next_epoch(client_id)
+        if self._table.read(client_id).get(self.node) != session.epoch:
+            self._table.write(client_id, session.epoch)
+        self._check(client_id)
 
     def disown(self, client_id: str) -> None:
         """The session is over."""
+        self._giving.pop(client_id, None)
         self._table.delete(client_id)
 
     def changed(self, change: Change) -> None:
-        """Another node has sessions; those of this node that are older end."""
-        if change.owner == self._node:
-            return
-        sessions = self._broker.sessions
-        for client_id, epoch in change.written.items():
-            if client_id in sessions:
-                mine = self._table.rows_of(self._node).get(client_id)
-                if mine is not None and (epoch, change.owner) > (mine, self._node):
-                    self._give_up(sessions[client_id])
+        """Another node claims sessions; those of this node with a lower epoch are not its own any more."""
+        if change.owner != self.node:
+            for client_id in change.written:
+                self._check(client_id)
 
-    def _give_up(self, session: Session) -> None:
-        session.will_due = None
+    def _check(self, client_id: str) -> None:
+        found = self._table.read(client_id)
+        mine = found.get(self.node)
+        owner = rightful(found)
+        if mine is not None and owner is not None and owner != self.node:
+            session = self.broker.sessions.get(client_id)
+            # One that is being put together here has no claim yet, whatever an older row says.
+            if session is not None and client_id not in self._taking:
+                self._feed(self._giver(session), Superseded(owner))
+
+    # -- giving
+
+    def _giver(self, session: Session) -> _Giving:
+        giving = self._giving.get(session.client_id)
+        if giving is None or giving.session is not session:
+            giving = self._giving[session.client_id] = _Giving(session, Pending(None, None, None))
+        return giving
+
+    def _feed(self, giving: _Giving, event: Event) -> None:
+        now = self.broker.hub.now()
+        for action in giving.machine.handle(event, now, self.distribution.nodes()):
+            match action:
+                case Freeze():
+                    self._do_freeze(giving)
+                case Refuse(answer):
+                    giving.answer = answer
+                case Give():
+                    self._do_give(giving)
+                case Thaw(doubtful):
+                    self._do_thaw(giving, doubtful=doubtful)
+                case Done():
+                    self._do_done(giving, rightful(self._table.read(giving.session.client_id)) or "")
+                case _:  # pragma: no cover - the others are the taker's
+                    pass
+
+    def _do_freeze(self, giving: _Giving) -> None:
+        session, now = giving.session, self.broker.hub.now()
+        giving.pending = self.broker.table.suspend(session)
+        where = self.broker.hub.where
+
+        def admit(item: Item) -> bool:
+            if giving.machine.admits(where()):
+                return True
+            giving.aside.append(item)
+            return False
+
+        session.gate = admit
+        session.given = len(session.queue)
+        session.save()
+        giving.aside = []
+        giving.parts = in_parts(session, now)
+        giving.answer = describe(session, giving.pending) | {"parts": len(giving.parts)}
+        self.broker.runtime.loop.call_later(FROZEN, self._tick, giving)
+
+    def _do_give(self, giving: _Giving) -> None:
+        session = giving.session
+        since = list(session.queue)[session.given or 0 :]
+        session.given = len(session.queue)
+        giving.parts = items_of(since, self.broker.hub.now())
+        if giving.released is not None and not giving.released.done():
+            giving.released.set_result(len(giving.parts))
+
+    def _do_thaw(self, giving: _Giving, *, doubtful: bool) -> None:
+        session = giving.session
+        session.gate = None
+        if not doubtful:
+            session.given = None
+        for item in giving.aside:
+            session.enqueue(*item)
+        giving.aside = []
+        giving.parts = []
+        if giving.released is not None and not giving.released.done():
+            giving.released.set_result(None)
+        self.broker.table.revive(session, giving.pending)
+
+    def _do_done(self, giving: _Giving, node: str) -> None:
+        session = giving.session
         if session.channel is not None:
-            session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
-        self._frozen.pop(session.client_id, None)
-        self._thaws.pop(session.client_id, None)
-        self._broker.table.end(session)
+            self.broker.table.suspend(session)
+        session.will_due = session.will_at = None
+        # The other side subscribes for itself; a share group must not choose this one any more.
+        self.broker.router.unsubscribe_all(session)
+        messages = self._left(session)
+        if not messages:
+            self.broker.table.end(session)
+        elif session.client_id not in self._offering:
+            self._offering.add(session.client_id)
+            self.broker.runtime.spawn(self._offer, session, node, messages, label="mqtt_remains")
 
-    # -- the new node
+    def _tick(self, giving: _Giving) -> None:
+        if self._giving.get(giving.session.client_id) is giving:
+            self._feed(giving, Tick())
 
-    async def fetch(self, client_id: str, *, clean: bool) -> None:
-        """Bring the session of a client here, or end it where it is; the rows of others decide from whom."""
-        for _ in range(TRIES):
-            nodes = self.elsewhere(client_id)
-            if not nodes:
-                return
-            if clean:
-                await remote.multicall(nodes, "mqtt.end", client_id, timeout=CALL_WITHIN)
-                return
-            self._number += 1
-            token = f"{self._node}/{self._distribution.runtime.creation}/{self._number}"
-            answer = await remote.call(
-                nodes[0], "mqtt.freeze", client_id, token, self._node, timeout=CALL_WITHIN
-            )
-            if isinstance(answer, remote.Returned) and isinstance(answer.value, dict):
-                await self._move(client_id, token, nodes[0], answer.value)
-                return
-            if not isinstance(answer, remote.Returned) or answer.value is None:
-                return
-            # Somebody else is taking it: it will be theirs in a moment.
-            await asyncio.sleep(0.2)
+    def node_down(self, node: str) -> None:
+        """A node is gone: moves from and to it end."""
+        for giving in list(self._giving.values()):
+            self._feed(giving, NodeDown(node))
+        for taking in list(self._taking.values()):
+            taking.feed(NodeDown(node))
 
-    async def _move(self, client_id: str, token: str, source: str, state: dict[str, Any]) -> None:
-        broker = self._broker
-        known = broker.sessions.get(client_id)
-        if known is not None:
-            broker.table.end(known)
-        session = broker.table.create(client_id, state["expiry"])
-        gate = session.queue = self._gates[token] = _Gate(broker.hub.where, opens=True)
-        try:
-            waiting = self._import(session, state)
-            seq = broker.restore_subscriptions(session)
-            if seq is not None:
-                await broker.router.visible(seq)
-            nodes = self._distribution.nodes()
-            self._mark(token, source, self._node)
-            await remote.multicall(nodes, "mqtt.mark", token, source, self._node, timeout=MARKS_WITHIN)
-            answer = await remote.call(source, "mqtt.release", client_id, token, timeout=CALL_WITHIN)
-            if isinstance(answer, remote.Returned) and isinstance(answer.value, list):
-                waiting += [self._item(item) for item in answer.value]
-            else:
-                log.warning(
-                    "takeover_incomplete", client_id=client_id, source=source, answer=repr(answer)[:120]
-                )
-            await gate.until({"", *nodes} & {"", *self._distribution.nodes()})
-        finally:
-            del self._gates[token]
-            session.refill([*waiting, *gate])
+    # -- what the taker calls
 
-    def _import(self, session: Session, state: dict[str, Any]) -> list[Any]:
-        session.version = state["version"]
-        session.username = state["username"]
-        session.expiry = state["expiry"]
-        session.inflight.update(state["inflight"])
-        session.incoming.update(dict.fromkeys(state["incoming"], True))
-        for item, identifier in state["subscriptions"]:
-            wanted = Subscription(*item)
-            session.subscriptions[wanted.filter] = (wanted, identifier)
-        return [self._item(item) for item in state["queue"]]
-
-    def _item(self, item: Any) -> tuple[bytes, bytes, Any]:
-        head, tail, record = item
-        if record is None:
-            return head, tail, None
-        return head, tail, read_record(record, 0, len(record), self._broker.hub.now())[0]
-
-    # -- the old node
-
-    def _freeze(self, client_id: str, token: str, _to: str) -> dict[str, Any] | str | None:
-        broker = self._broker
-        session = broker.sessions.get(client_id)
-        if session is None:
+    def _freeze(self, client_id: str, token: str, taker: str) -> dict[str, Any] | str | None:
+        session = self.broker.sessions.get(client_id)
+        if session is None or client_id in self._taking:
+            return None if session is None else "busy"
+        if not session.expiry:
+            # It ends with its connection, and that ends now ([MQTT-3.1.4-3]).
+            if session.channel is not None:
+                session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+            self.broker.table.end(session)
             return None
-        taker = self._frozen.get(client_id, "").partition("/")[0]
-        if taker:
-            if taker in self._distribution.nodes():
-                return "busy"
-            # Who was taking it is gone.
-            self._thaws[client_id]()
-            session = broker.sessions.get(client_id)
-            if session is None:
-                return None
-        expiry = session.expiry
-        # It is to outlive its connection until it has moved.
-        session.expiry = max(expiry, int(FROZEN) * 2)
-        if session.channel is not None:
-            broker.table.take_over(session, clean=False)
-        session.will_due = None
-        broker.wills.release(client_id)
-        self._frozen[client_id] = token
-        state = {
-            "version": session.version,
-            "username": session.username,
-            "expiry": expiry,
-            "inflight": [[packet_id, packet] for packet_id, packet in session.inflight.items()],
-            "incoming": list(session.incoming),
-            "subscriptions": [
-                [[w.filter, w.qos, w.no_local, w.retain_as_published, w.retain_handling], identifier]
-                for w, identifier in session.subscriptions.values()
-            ],
-            "queue": [self._packed(item) for item in session.queue],
-        }
-        before = list(session.queue)
-        gate = session.queue = self._gates[token] = _Gate(broker.hub.where, opens=False)
-        thaw = self._thaws[client_id] = partial(self._thaw, session, token, before, gate, expiry)
-        broker.runtime.loop.call_later(FROZEN, thaw)
-        return state
+        giving = self._giver(session)
+        giving.answer = None
+        self._feed(giving, Asked(token, taker))
+        answer: dict[str, Any] | str = giving.answer
+        return None if answer == "none" else answer
 
-    def _thaw(self, session: Session, token: str, before: list[Any], gate: _Gate, expiry: int) -> None:
-        """Nobody took it: it is as it was, and what came since waits in it."""
-        self._gates.pop(token, None)
-        if self._frozen.get(session.client_id) != token:
-            return
-        del self._frozen[session.client_id], self._thaws[session.client_id]
-        session.refill([*before, *gate])
-        session.expiry = expiry
-        if not expiry and session.channel is None:
-            self._broker.table.end(session)
-
-    async def _release(self, client_id: str, token: str) -> list[Any] | None:
-        gate = self._gates.get(token)
-        if gate is None or self._frozen.get(client_id) != token:
+    def _part(self, client_id: str, token: str, number: int) -> list[Any] | None:
+        giving = self._giving.get(client_id)
+        if giving is None or giving.machine.token != token or number >= len(giving.parts):
             return None
-        await gate.until({"", *self._distribution.nodes()})
-        return [self._packed(item) for item in gate]
+        return list(giving.parts[number])
 
-    def _packed(self, item: Any) -> list[Any]:
-        head, tail, message = item
-        return [head, tail, None if message is None else record_of(message, self._broker.hub.now())]
+    async def _release(self, client_id: str, token: str) -> int | None:
+        giving = self._giving.get(client_id)
+        if giving is None or giving.machine.token != token:
+            return None
+        loop = asyncio.get_running_loop()
+        released: asyncio.Future[int | None] = loop.create_future()
+        giving.released = released
+        loop.call_later(MARKS_WITHIN, self._tick, giving)
+        self._feed(giving, ReleaseAsked(token))
+        return await released
 
-    def _end(self, client_id: str) -> bool:
-        session = self._broker.sessions.get(client_id)
-        if session is not None:
-            self._give_up(session)
-        return session is not None
-
-    # -- every node
-
-    def _mark(self, token: str, source: str, target: str) -> bool:
-        forwarders = self._broker.router.forwarders()
+    def mark(self, token: str, source: str, target: str) -> bool:
+        """Send marks to both sides of a move, in the streams of messages to them."""
+        forwarders = self.broker.router.forwarders()
         mark = MOVE_MARK + bytes((len(token.encode()),)) + token.encode()
         for node in (source, target):
-            if node == self._node:
+            if node == self.node:
                 self.marked("", token)
             elif node in forwarders:
                 forwarders[node].append_acked(mark, _ignore)
@@ -300,10 +307,120 @@ class Takeovers:
 
     def marked(self, origin: str, token: str) -> None:
         """Everything ``origin`` sent before this is here."""
-        gate = self._gates.get(token)
-        if gate is not None:
-            gate.marked.add(origin)
-            gate.changed.set()
+        for giving in list(self._giving.values()):
+            if giving.machine.token == token:
+                self._feed(giving, Marked(origin, token))
+        for taking in list(self._taking.values()):
+            if taking.token == token:
+                taking.feed(Marked(origin, token))
+
+    # -- clean starts, and kicks
+
+    def _end(self, client_id: str) -> bool:
+        session = self.broker.sessions.get(client_id)
+        if session is None:
+            return False
+        if session.channel is not None:
+            session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+        self.broker.table.end(session)
+        return True
+
+    async def kick(self, client_id: str) -> bool:
+        """End a client's connection and session, on whichever nodes they are."""
+        kicked = self.broker.kick(client_id)
+        answers = await remote.multicall(self.rows(client_id), "mqtt.kick", client_id, timeout=CALL_WITHIN)
+        return kicked or any(isinstance(a, remote.Returned) and a.value is True for a in answers.values())
+
+    # -- taking
+
+    async def fetch(self, client_id: str, *, clean: bool) -> None:
+        """Have the session of a client here, or ended where it is."""
+        taking = self._taking.get(client_id)
+        if taking is not None:
+            await taking.over.wait()
+        if clean:
+            await remote.multicall(self.rows(client_id), "mqtt.end", client_id, timeout=CALL_WITHIN)
+            return
+        if not self.better(client_id):
+            return
+        self._number += 1
+        token = f"{self.node}/{self.distribution.runtime.creation}/{self._number}"
+        taking = self._taking[client_id] = Taking(self, client_id, token)
+        try:
+            await taking.run()
+        finally:
+            if self._taking.get(client_id) is taking:
+                del self._taking[client_id]
+            taking.over.set()
+
+    # -- what is left
+
+    def _left(self, session: Session) -> list[bytes]:
+        """What a session has that no other node was given, as records."""
+        now = self.broker.hub.now
+        packets = [head + b"\0\1" + tail for head, tail, _ in list(session.queue)[session.given or 0 :]]
+        if session.given is None:
+            packets = [p for p in session.inflight.values() if p[0] & 0x06 == 2 and p[0] != 0x62] + packets
+        return [record_of(message_of(packet, session.version, now), now()) for packet in packets]
+
+    async def _offer(self, session: Session, node: str, records: list[bytes]) -> None:
+        client_id = session.client_id
+        count, lost = len(records), 0
+        try:
+            while self.broker.sessions.get(client_id) is session:
+                owner = rightful(self._table.read(client_id))
+                if owner == self.node or owner is None:
+                    # Whoever claimed it is gone for good.
+                    session.gate = None
+                    self._giving.pop(client_id, None)
+                    self.broker.restore_subscriptions(session)
+                    self.broker.table.rest(session)
+                    return
+                lost += await self._offer_to(owner, session, records)
+                if not records:
+                    self.broker.hub.dropped("session_superseded", lost)
+                    log.info("session_superseded", client_id=client_id, by=owner, left=count, lost=lost)
+                    self.broker.table.end(session)
+                    return
+                await asyncio.sleep(OFFER_AGAIN)
+        finally:
+            self._offering.discard(client_id)
+
+    async def _offer_to(self, node: str, session: Session, records: list[bytes]) -> int:
+        """Offer ``records``; what was answered for leaves the list. How many were not taken."""
+        lost = 0
+        while records:
+            offered = records[:OFFERED]
+            answer = await remote.call(
+                node, "mqtt.remains", session.client_id, session.born, offered, timeout=CALL_WITHIN
+            )
+            if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
+                break
+            lost += len(offered) - answer.value
+            del records[: len(offered)]
+        return lost
+
+    def _remains(self, client_id: str, born: int, records: list[bytes]) -> int | None:
+        """What another node still had for a client of this one; how many were taken. None: not now."""
+        session = self.broker.sessions.get(client_id)
+        if client_id in self._taking:
+            return None
+        if session is None or (session.clean and session.born > born):
+            return 0
+        levels = [(_without_group(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
+        taken = 0
+        for record in records:
+            message, _ = read_record(record, 0, len(record), self.broker.hub.now())
+            topic = message.topic.decode()
+            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
+            if qos:
+                session.take(message, qos=min(message.qos, qos), retain=False)
+                taken += 1
+        return taken
+
+
+def _without_group(topic_filter: str) -> str:
+    return topic_filter.split("/", 2)[2] if topic_filter.startswith("$share/") else topic_filter
 
 
 def _ignore(_safe: bool) -> None:

@@ -220,12 +220,13 @@ class Router:
     def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
         """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
 
-        Each record is for one member: ``group.pick_here(publisher, topic)``.
+        Each record is for one member: ``group.pick_here(publisher, topic)``. There may be none left, since
+        members come and go while a frame is on its way: then it is for :meth:`pick` again.
         """
 
         def take(peer: str, name: str, records: bytes) -> Any:
             group = self._shared.get(name)
-            if group is None or not group.members:
+            if group is None or not (group.members or group.others):
                 self.counts["group_frames_dropped"] += 1
                 return None
             return callback(peer, group, records)

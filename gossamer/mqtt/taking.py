@@ -1,0 +1,218 @@
+"""The taking side of a move: carries out what ``handover.Taker`` decides, one action after the other.
+
+Marks and losses of nodes are told to the machine the moment they happen, since what it admits depends on
+them; everything else waits its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.handover import (
+    MARKS_WITHIN,
+    Action,
+    Answered,
+    AskFreeze,
+    AskRelease,
+    Commit,
+    Committed,
+    Done,
+    Event,
+    Install,
+    Installed,
+    MarksSent,
+    Own,
+    Released,
+    SendMarks,
+    Taker,
+    Tick,
+    Wait,
+)
+from gossamer.mqtt.session import Item, Session
+from gossamer.mqtt.sessions import Pending
+from gossamer.mqtt.transfer import install, item_of, pending_of
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.takeover import Takeovers
+
+__all__ = ["Taking"]
+
+log = structlog.get_logger(__name__)
+
+CALL_WITHIN = 5.0
+LOOK = 0.2
+
+
+class Taking:
+    """One move. ``over`` is set when it has ended, however it did."""
+
+    def __init__(self, home: Takeovers, client_id: str, token: str) -> None:
+        self.token = token
+        self.over = asyncio.Event()
+        self._home = home
+        self._broker = home.broker
+        self._client_id = client_id
+        self._machine = Taker(token, now=home.broker.hub.now())
+        self._actions: deque[Action] = deque()
+        self._awake = asyncio.Event()
+        self._session: Session | None = None
+        self._pending = Pending(None, None, None)
+        self._before: list[Item] = []
+        """What was queued at the giver."""
+        self._aside: list[Item] = []
+        """Messages that are the giver's to queue; ours if it does not make it."""
+
+    def feed(self, event: Event) -> None:
+        """Something happened."""
+        self._actions += self._machine.handle(event, self._broker.hub.now(), self._rows())
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Move the session here, or find that there is none to be had."""
+        self._actions += self._machine.begin(self._broker.hub.now(), self._rows())
+        done = False
+        try:
+            while self._machine.state != Taker.DONE or self._actions:
+                if not self._actions:
+                    await self._something()
+                    continue
+                action = self._actions.popleft()
+                done = done or isinstance(action, Own)
+                event = await self._perform(action)
+                if event is not None:
+                    self.feed(event)
+        finally:
+            session = self._session
+            if session is not None and not done:
+                # The giver still has it.
+                self._broker.table.end(session)
+
+    async def _something(self) -> None:
+        """Wait for an event, or for time to pass."""
+        self._awake.clear()
+        try:
+            async with asyncio.timeout(LOOK):
+                await self._awake.wait()
+        except TimeoutError:
+            self.feed(Tick())
+
+    def _rows(self) -> dict[str, int]:
+        return self._home.better(self._client_id)
+
+    async def _perform(self, action: Action) -> Event | None:
+        match action:
+            case AskFreeze(node):
+                return await self._ask(node)
+            case Wait(until):
+                await asyncio.sleep(max(0.0, until - self._broker.hub.now()))
+                return Tick()
+            case Install(state):
+                return await self._install(*state)
+            case SendMarks():
+                return await self._send_marks()
+            case AskRelease(node):
+                return Released(await self._ask_release(node))
+            case Commit(rest):
+                return await self._commit(rest)
+            case Own():
+                assert self._session is not None  # noqa: S101 - it was put together
+                self._home.claim(self._session)
+            case Done(complete):
+                if not complete:
+                    log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
+            case _:  # pragma: no cover - the others are the giver's
+                pass
+        return None
+
+    async def _ask(self, node: str) -> Event:
+        answer = await self._call(node, "mqtt.freeze", self._home.node)
+        if answer == "busy":
+            return Answered("busy")
+        if not isinstance(answer, dict):
+            return Answered("none" if answer is None else "unreachable")
+        entries = await self._pull(node, answer["parts"])
+        if entries is None:
+            return Answered("unreachable")
+        return Answered("state", (answer, entries))
+
+    async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
+        broker = self._broker
+        known = broker.sessions.get(self._client_id)
+        if known is not None:
+            broker.hub.dropped("session_superseded", len(known.queue))
+            broker.table.end(known)
+        session = self._session = broker.table.create(self._client_id, state["expiry"])
+        session.version = state["version"]
+        session.username = state["username"]
+        session.clean = state["clean"]
+        session.born = state["born"]
+        session.gate = self._admit
+        self._before = install(session, entries, broker.hub.now())
+        self._pending = pending_of(state)
+        seq = broker.restore_subscriptions(session)
+        if seq is not None:
+            await broker.router.visible(seq)
+        return Installed()
+
+    def _admit(self, item: Item) -> bool:
+        if self._machine.admits(self._broker.hub.where()):
+            return True
+        self._aside.append(item)
+        return False
+
+    async def _send_marks(self) -> Event:
+        home, giver = self._home, self._machine.giver
+        home.mark(self.token, giver, home.node)
+        nodes = home.distribution.nodes()
+        answers = await remote.multicall(
+            nodes, "mqtt.mark", self.token, giver, home.node, timeout=MARKS_WITHIN
+        )
+        return MarksSent(frozenset(n for n, a in answers.items() if isinstance(a, remote.Returned)))
+
+    async def _ask_release(self, node: str) -> list[Item] | None:
+        parts = await self._call(node, "mqtt.release")
+        if not isinstance(parts, int):
+            return None
+        entries = await self._pull(node, parts)
+        now = self._broker.hub.now()
+        return None if entries is None else [item_of(fields, now) for _, *fields in entries]
+
+    async def _commit(self, rest: list[Item] | None) -> Event:
+        session = self._session
+        assert session is not None  # noqa: S101 - it was installed
+        session.gate = None
+        # What the giver did not get to say may be among what was put aside for it.
+        between = self._aside if rest is None else rest
+        session.refill([*self._before, *between, *session.queue])
+        session.epoch = self._home.next_epoch(self._client_id)
+        self._broker.table.revive(session, self._pending)
+        if session.store is not None:
+            committed = asyncio.get_running_loop().create_future()
+            session.store.append_acked(b"", partial(_settle, committed))
+            await committed
+        return Committed()
+
+    async def _call(self, node: str, function: str, *args: Any) -> Any:
+        """What a function of the giver returned; False where it did not answer."""
+        answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
+        return answer.value if isinstance(answer, remote.Returned) else False
+
+    async def _pull(self, node: str, parts: int) -> list[Any] | None:
+        entries: list[Any] = []
+        for number in range(parts):
+            part = await self._call(node, "mqtt.part", number)
+            if not isinstance(part, list):
+                return None
+            entries += part
+        return entries
+
+
+def _settle(future: asyncio.Future[bool], safe: bool) -> None:
+    if not future.done():
+        future.set_result(safe)

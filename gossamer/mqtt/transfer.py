@@ -1,0 +1,129 @@
+"""A session as plain data that travels between nodes, in parts that fit a frame.
+
+Everything moves: version, user, expiry and what is left of it, the will and when it is due, subscriptions
+with options and identifiers, packets in flight under their identifiers and in their order, identifiers of QoS
+2 that the publisher has not released, and the queue, whose messages keep the time they have left.
+
+Messages that are offered rather than moved (see ``takeover``) travel as records, for a session that may speak
+another version and have other subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.ingest import read_record, record_of
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import Subscription
+from gossamer.mqtt.session import Item, Session
+from gossamer.mqtt.sessions import Pending
+from gossamer.mqtt.sessionstore import decode_will
+from gossamer.mqtt.wire import MAX_VARINT
+
+__all__ = ["describe", "in_parts", "install", "item_of", "items_of", "message_of", "pending_of"]
+
+PART = 512 * 1024
+"""A part is about so large, or one packet."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def describe(session: Session, pending: Pending) -> dict[str, Any]:
+    """The session itself."""
+    return {
+        "version": session.version,
+        "username": session.username,
+        "expiry": session.expiry,
+        "clean": session.clean,
+        "born": session.born,
+        "left": pending.left,
+        "will": None if pending.will is None else _encode(pending.will),
+        "will_left": pending.will_left,
+    }
+
+
+def pending_of(state: dict[str, Any]) -> Pending:
+    """What is to happen to it."""
+    will = state["will"]
+    return Pending(state["left"], None if will is None else decode_will(will), state["will_left"])
+
+
+def in_parts(session: Session, now: float) -> list[list[Any]]:
+    """Everything in the session, in parts."""
+    return _parts(_entries(session, now))
+
+
+def items_of(items: Iterable[Item], now: float) -> list[list[Any]]:
+    """Queued messages, in parts."""
+    return _parts(["q", *_packed(item, now)] for item in items)
+
+
+def _entries(session: Session, now: float) -> Iterator[list[Any]]:
+    for wanted, identifier in session.subscriptions.values():
+        yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
+    for packet_id, packet in session.inflight.items():
+        yield ["i", packet_id, packet]
+    for packet_id in session.incoming:
+        yield ["r", packet_id]
+    for item in session.queue:
+        yield ["q", *_packed(item, now)]
+
+
+def _packed(item: Item, now: float) -> tuple[Any, ...]:
+    head, tail, message = item
+    if message is None or message.expires_at is None:
+        return head, tail
+    # The record rounds up, so the time that is left goes beside it.
+    return head, tail, record_of(message, now), message.expires_at - now
+
+
+def _parts(entries: Iterable[list[Any]]) -> list[list[Any]]:
+    parts: list[list[Any]] = []
+    size = PART
+    for entry in entries:
+        if size >= PART:
+            parts.append([])
+            size = 0
+        parts[-1].append(entry)
+        size += 16 + sum(len(field) for field in entry if isinstance(field, bytes))
+    return parts
+
+
+def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[Item]:
+    """Put what moved into a new session, but for its queue, which is returned."""
+    queue: list[Item] = []
+    for kind, *fields in entries:
+        match kind:
+            case "s":
+                wanted = Subscription(*fields[0])
+                session.subscriptions[wanted.filter] = (wanted, fields[1])
+            case "i":
+                session.inflight[fields[0]] = fields[1]
+            case "r":
+                session.incoming[fields[0]] = True
+            case _:
+                queue.append(item_of(fields, now))
+    return queue
+
+
+def item_of(fields: list[Any], now: float) -> Item:
+    """A queued message that travelled."""
+    head, tail, *rest = fields
+    if not rest:
+        return head, tail, None
+    record, left = rest
+    message, _ = read_record(record, 0, len(record), now)
+    message.expires_at = now + left
+    return head, tail, message
+
+
+def message_of(packet: bytes, version: int, now: Callable[[], float]) -> Message:
+    """The message of a PUBLISH that was on its way to a client."""
+    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
+    publish = decode_publish(packet[0] & 0x07, packet[start:stop], version)
+    return Message.of(publish, topic=publish.topic, publisher=None, now=now())
