@@ -189,7 +189,13 @@ class Copies:
         if definition.replication == "owned":
             self.tables[name] = OwnedTable(definition, state, **common)
         else:
-            core = Shared(state, node=owner.node, clock=owner.hlc, horizon=definition.tombstone_horizon)
+            core = Shared(
+                state,
+                node=owner.node,
+                clock=owner.hlc,
+                horizon=definition.tombstone_horizon,
+                creation=owner.replication.creation,
+            )
             owner.replication.transactions.shared[name] = core
             kind: Callable[..., SharedTable] = SchemaTable if name == SCHEMA else SharedTable
             reach = functools.partial(owner.replication.reach, name)

@@ -83,7 +83,7 @@ Action = Send | Change | Confirmed | Report | Wake | Installed | Rostered
 class OwnedState:
     """One owned table on this node: what it owns, what it holds of others, whom it feeds."""
 
-    __slots__ = ("definition", "feeds", "log", "marked_at", "replicas")
+    __slots__ = ("definition", "epoch", "feeds", "log", "marked_at", "replicas")
 
     def __init__(self, definition: TableDef, log: OwnLog) -> None:
         self.definition = definition
@@ -91,6 +91,13 @@ class OwnedState:
         self.replicas: dict[str, Replica] = {}
         self.feeds: dict[str, Feed] = {}
         self.marked_at = 0.0
+        # Of a shared table, since when its members are who they are; see ``burial``.
+        self.epoch = ""
+
+    @property
+    def pact(self) -> str:
+        """What peers must agree on to exchange rows."""
+        return f"{self.definition.pact}, epoch {self.epoch}" if self.epoch else self.definition.pact
 
 
 @dataclass(slots=True)
@@ -127,8 +134,9 @@ class Exchange:
 
     def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
         """Follow a peer's rows from where we are, or take all of them."""
-        definition = replica.definition
-        peer.outbox.append(encode(Follow(definition.name, definition.pact, replica.position, snapshot)))
+        table = replica.definition.name
+        follow = Follow(table, self.tables[table].pact, replica.position, snapshot)
+        peer.outbox.append(encode(follow))
 
     def pump(self, state: OwnedState) -> None:
         """Send followers what they may have now."""

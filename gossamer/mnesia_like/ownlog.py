@@ -138,6 +138,16 @@ class OwnLog:
         self._trim()
         return True
 
+    def clear(self) -> None:
+        """Own nothing any more; followers get that as a snapshot, and never what was before."""
+        self.seal()
+        self.rows.clear()
+        self.sweep = None
+        self._log.clear()
+        self._log_size = 0
+        self.last += 1
+        self.first = self.last + 1
+
     def delta(self, number: int) -> bytes | None:
         """The encoded delta ``number``, or None where the log no longer holds it."""
         return self._log.get(number)

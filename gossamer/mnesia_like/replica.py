@@ -108,6 +108,12 @@ class Replica:
         if not self.purging:
             self.on_refused("")
 
+    def restart(self) -> None:
+        """Hold nothing of the owner's any more, and follow it from the beginning."""
+        self.rows.clear()
+        self.purging = self.loaded = False
+        self._reset()
+
     def expire(self, now: float) -> None:
         """Begin the purge of a peer that has been down past the grace time."""
         if (

@@ -17,6 +17,7 @@ peer does makes an exception leave this module, but :class:`BadFrameError` for w
 
 from __future__ import annotations
 
+from gossamer.mnesia_like.epochs import Epochs, Observed
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.exchange import (
     Action,
@@ -47,8 +48,10 @@ from gossamer.mnesia_like.wire import (
     Head,
     Lapsed,
     Mark,
+    Members,
     Refused,
     Roster,
+    Seen,
     TableMessage,
     decode_frame,
 )
@@ -87,6 +90,7 @@ class Replication:
         self.tables = self._x.tables
         self.counts = self._x.counts
         self.transactions = Transactions(self._x, node=node, reach=self.reach, retry=retry)
+        self._epochs = Epochs(self._x, self.transactions.shared, self._follow)
         self._upkeep = Upkeep(self._x, retry=retry, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._retry = retry
@@ -116,6 +120,7 @@ class Replication:
         """No longer have ``table``; peers hear of it and let our rows go."""
         self.tables.pop(table, None)
         self.transactions.drop(table)
+        self._epochs.forget(table)
         for peer in self._x.peers.values():
             peer.acks.pop(table, None)
             peer.roster_due = True
@@ -200,7 +205,17 @@ class Replication:
     def tick(self, now: float) -> list[Action]:
         """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
         self._upkeep.tick(now)
+        self._epochs.tick(now)
         self.transactions.tick(now)
+        return self._x.done(now)
+
+    def observe(self, table: str) -> Observed:
+        """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
+        return self._epochs.observe(table)
+
+    def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
+        """What was observed is safe: peers may count on it."""
+        self._epochs.testify(table, observed, now)
         return self._x.done(now)
 
     def work(self, now: float) -> list[Action]:
@@ -279,6 +294,12 @@ class Replication:
         if isinstance(message, Follow):
             self._on_follow(name, peer, state, message, now)
             return
+        if isinstance(message, Seen):
+            self._epochs.on_seen(name, message)
+            return
+        if isinstance(message, Members):
+            self._epochs.on_members(name, peer, state, message, now)
+            return
         if isinstance(message, Ack):
             self._on_ack(name, state, message, now)
             return
@@ -306,7 +327,7 @@ class Replication:
             case Refused(pact=pact):
                 replica.on_refused(pact)
                 if pact:
-                    here = replica.definition.pact
+                    here = self.tables[table].pact
                     self._x.report("table_refused", table=table, peer=name, here=here, there=pact)
             case Lapsed():
                 # Once: every Ack on its way is answered so.
@@ -338,14 +359,16 @@ class Replication:
             if table in known and table not in peer.tables:
                 state.feeds.pop(name, None)
                 self._x.repin(state)
+                self._epochs.dropped(name, table)
                 if name in state.replicas:
                     state.replicas[name].dropped()
             self._x.actions.append(Confirmed(table))
 
     def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow, now: float) -> None:
         table = state.definition.name
-        if message.pact != state.definition.pact:
-            peer.outbox.append(encode(Refused(table, state.definition.pact)))
+        if message.pact != state.pact:
+            peer.outbox.append(encode(Refused(table, state.pact)))
+            self._epochs.tell(peer, table)
             if state.feeds.pop(name, None) is not None:
                 # It had our rows under a definition that it has given up.
                 self._x.repin(state)
@@ -364,7 +387,10 @@ class Replication:
         feed = state.feeds.get(name)
         if feed is None:
             feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window, now=now)
-        feed.follow(message.position, snapshot=message.snapshot, now=now)
+        # The log from its beginning would show rows of a shared table that others have deleted since.
+        anew = message.snapshot or (not message.position and state.definition.replication == "shared")
+        feed.follow(message.position, snapshot=anew and bool(state.log.last), now=now)
+        self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
         self._x.pump_one(state, name, feed)
         self._x.actions.append(Confirmed(table))

@@ -11,8 +11,8 @@ version, so that joiners get them too. Two survivors that do so at once agree af
 
 Rules: 1. Pure: ``now`` (interval time) and ``wall`` are passed in.  2. A version is never reused for another
 value.  3. A write is later than whatever it replaces here, however wrong the clocks are; timestamps too far
-ahead do not drag our clock along, and are counted.  4. A tombstone goes after ``horizon`` seconds: a node
-that was away for longer must come back empty.
+ahead do not drag our clock along, and are counted.  4. A tombstone goes when all members have seen
+it, or the horizon has passed (see ``burial``).
 
 Rejected: one replicated log for all writers, which needs an election before anyone may write, and stops on
 the smaller side of a split.
@@ -21,40 +21,28 @@ the smaller side of a split.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
+from gossamer.mnesia_like.burial import Burial, Epoch, Vector, vector_of
+from gossamer.mnesia_like.exchange import OwnedState
 from gossamer.mnesia_like.replica import Change
-from gossamer.mnesia_like.replication import OwnedState
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.versions import (
+    NEVER,
+    Discarded,
+    Version,
+    answered,
+    first,
+    held,
+    value_of,
+    version_of,
+)
 
 __all__ = ["Discarded", "Shared", "Version"]
 
 
-@dataclass(frozen=True, slots=True)
-class Discarded:
-    """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
-
-    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was
-    simply written over by somebody who had seen it is discarded too: who looks for what a split cost compares
-    both versions with the time of the split.
-    """
-
-    table: str
-    key: Key
-    version: Version
-    value: list[Value]
-    winner: Version
-    peer: str
-    ours: bool = False
-
-
-Version = tuple[int, str]
-"""Hybrid timestamp, and the node that issued it."""
-
 _MISSING: Any = object()
-_NEVER: Version = (0, "")
 
 
 class Shared:
@@ -67,6 +55,7 @@ class Shared:
         node: str,
         clock: HybridLogicalClock | None = None,
         horizon: float = 86_400.0,
+        creation: int = 0,
         adopt_after: float = 2.0,
     ) -> None:
         self.node = node
@@ -77,19 +66,21 @@ class Shared:
         self.discarded: list[Discarded] | None = None
         self.seen: dict[str, int] = {}
         """The highest timestamp that came from each holder."""
-        self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0, "superseded": 0}
+        self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0}
+        self.counts |= {"started_over": 0, "superseded": 0}
         self._state = state
         self._log = state.log
         self._definition = state.definition
         self._clock = clock or HybridLogicalClock()
-        self._horizon = horizon
+        self.burial = Burial(node, state, horizon, creation)
+        # Tombstones whose holder says that all have seen them: whose word it is, and what must be here first.
+        self._condemned: dict[Key, tuple[str, Vector]] = {}
         self._adopt_after = adopt_after
         # Keys whose latest version nobody is known to hold, and since when.
         self._orphans: dict[Key, float] = {}
         # Rows of our disc that count for nothing until a master has answered.
         self._provisional: set[Key] = set()
         self._masters: tuple[str, ...] = ()
-        self._next_sweep = 0.0
 
     # -- writing
 
@@ -133,7 +124,7 @@ class Shared:
         written: dict[Key, Value] = {}
         deleted: list[Key] = []
         for key, new in changes.items():
-            if self.versions.get(key, _NEVER) >= version:
+            if self.versions.get(key, NEVER) >= version:
                 continue
             was = key in self.rows
             if author == self.node:
@@ -159,7 +150,7 @@ class Shared:
         latest = 0
         highest = self.seen.get(change.owner, 0)
         for key, row in change.written.items():
-            version = _version_of(row)
+            version = version_of(row)
             if version is None:
                 self.counts["malformed"] += 1
                 continue
@@ -169,13 +160,19 @@ class Shared:
             if key in self._provisional:
                 self._provisional.discard(key)
                 mine = None
+            if len(row) == 4:
+                vector = vector_of(row)
+                if vector is None or mine is None:
+                    self.counts["malformed"] += vector is None
+                    continue
+                self._condemned[key] = change.owner, vector
             if self.discarded is not None and version != mine:
                 self.discarded.append(self._loser(change.owner, key, mine, version, row))
             if mine is None or version > mine:
                 latest = max(latest, version[0])
                 was = key in self.rows
                 self._orphans.pop(key, None)
-                self._take(key, version, row[2:])
+                self._take(key, version, value_of(row))
                 if len(row) == 3:
                     written[key] = row[2]
                 elif was:
@@ -199,10 +196,10 @@ class Shared:
     def adopt_from(self, peer: str) -> None:
         """``peer`` has lost what it held: take it over, if that falls to this node."""
         replica = self._state.replicas.get(peer)
-        if replica is None or not self._first(besides=peer):
+        if replica is None or not first(self._state, self.node, besides=peer):
             return
         for key, row in replica.rows.items():
-            version = _version_of(row)
+            version = version_of(row)
             if (
                 version is not None
                 and version == self.versions.get(key)
@@ -210,35 +207,65 @@ class Shared:
             ):
                 self._adopt(key)
 
-    def tick(self, now: float, wall: float) -> list[Key]:
-        """Take over what stayed without a holder; collect old tombstones, and name them. About 1/s."""
-        forgotten: list[Key] = []
+    def tick(self, now: float) -> list[Key]:
+        """Take over what stayed without a holder; forget deletions that all have seen, and name them."""
+        alone = first(self._state, self.node)
         if self._orphans:
             # The first node alive does it; the others only if it did not.
-            patience = self._adopt_after if self._first() else 3 * self._adopt_after
+            patience = self._adopt_after if alone else 3 * self._adopt_after
             due = [key for key, since in self._orphans.items() if now - since >= patience]
             for key in due:
                 del self._orphans[key]
-                if self._is_spent(key, wall):
-                    forgotten.append(key)
-                elif not self._held(key):
+                if not self._held(key):
                     self._adopt(key)
-        if now >= self._next_sweep:
-            self._next_sweep = now + max(1.0, self._horizon / 20)
-            forgotten += [key for key in self.versions if self._is_spent(key, wall)]
+        mark, forgotten = self.burial.tick(now, first=alone)
+        vector = self.burial.vector()
+        for key in mark:
+            self._log.write(key, [*self.versions[key], None, vector])
+            self.burial.marked(key, self._log.position)
+        for key, (_, needed) in list(self._condemned.items()):
+            if self.burial.reached(needed):
+                del self._condemned[key]
+                if key not in self.rows and key not in self._log.rows:
+                    forgotten.append(key)
         for key in forgotten:
             self._forget(key)
         return forgotten
 
-    def restore(self, rows: dict[Key, Value], now: float, wall: float, masters: tuple[str, ...] = ()) -> None:
-        """What the disc held. Rows whose fate may have been forgotten since are left out.
+    @property
+    def testified(self) -> set[str]:
+        """Peers whose word that a deletion is collected waits to be followed."""
+        return {owner for owner, _ in self._condemned.values()}
+
+    def start_over(self, peer: str) -> tuple[list[Key], Change]:
+        """Forget everything: it may have been deleted since; the keys, and what readers see."""
+        keys, gone = list(self.versions), list(self.rows)
+        if self.discarded is not None:
+            name = self._definition.name
+            for key in gone:
+                version, value = self.versions[key], [self.rows[key]]
+                self.discarded.append(Discarded(name, key, version, value, NEVER, peer, ours=True))
+        for everything in (self.rows, self.versions, self._orphans, self._condemned):
+            everything.clear()
+        self._provisional.clear()
+        self._log.clear()
+        self.burial.clear()
+        self.changes += 1
+        self.counts["started_over"] += 1
+        return keys, Change(self._definition.name, self.node, {}, gone)
+
+    def restore(self, rows: dict[Key, Value], now: float, masters: tuple[str, ...] = ()) -> None:
+        """What the disc held: rows, and under None who the members were.
 
         ``masters``: whose rows count; ours are read until one of them has answered, and not offered to peers.
         """
         self._masters = masters
         for key, row in rows.items():
-            version = _version_of(row)
-            if version is None or (len(row) == 2 and self._is_old(version, wall)):
+            version = version_of(row)
+            if key is None or version is None:
+                epoch = Epoch.unpacked(row)
+                if key is None and epoch is not None:
+                    self.burial.hear(epoch)
                 continue
             self.versions[key] = version
             if len(row) == 3:
@@ -250,7 +277,7 @@ class Shared:
 
     def obey(self) -> tuple[list[Key], Change] | None:
         """Where a master has answered: forget what our disc alone held; the keys, and what readers see."""
-        if not self._provisional or not any(self._answered(name) for name in self._masters):
+        if not self._provisional or not any(answered(self._state, name) for name in self._masters):
             return None
         stale = list(self._provisional)
         self._provisional.clear()
@@ -303,8 +330,8 @@ class Shared:
         table = self._definition.name
         if mine is None or theirs > mine:
             value = [self.rows[key]] if key in self.rows else []
-            return Discarded(table, key, mine or _NEVER, value, theirs, peer, ours=True)
-        return Discarded(table, key, theirs, row[2:], mine, peer)
+            return Discarded(table, key, mine or NEVER, value, theirs, peer, ours=True)
+        return Discarded(table, key, theirs, value_of(row), mine, peer)
 
     def _next_version(self, key: Key, wall: float) -> Version:
         stamp = self._clock.tick(wall)
@@ -318,6 +345,8 @@ class Shared:
         self.changes += 1
         self.versions[key] = version
         self._let_go(key)
+        if value:
+            self._condemned.pop(key, None)
         if value:
             self.rows[key] = value[0]
         else:
@@ -333,63 +362,44 @@ class Shared:
         else:
             self.rows[key] = value
         self._log.write(key, self.packed(key))
+        self._buried(key)
 
     def _adopt(self, key: Key) -> None:
         row = self.packed(key)
         if row is not None:
             self._log.write(key, row)
+            self._buried(key)
             self.counts["adopted"] += 1
+
+    def _buried(self, key: Key) -> None:
+        """This node holds a row: is it a deletion?"""
+        self._condemned.pop(key, None)
+        if key in self.rows:
+            self.burial.release(key)
+        else:
+            self.burial.hold(key, self._log.position)
 
     def _let_go(self, key: Key) -> None:
         if key in self._log.rows:
             self._log.delete(key)
+            self.burial.release(key)
             self.counts["superseded"] += 1
 
     def _held(self, key: Key, *, besides: str | None = None) -> bool:
         """Whether someone holds the latest version we know of."""
-        version = self.versions.get(key)
-        if key in self._log.rows:
-            return True
-        return any(
-            key in replica.rows and _version_of(replica.rows[key]) == version
-            for owner, replica in self._state.replicas.items()
-            if owner != besides
-        )
+        return held(self._state, key, self.versions.get(key), besides=besides)
 
     def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
         for key in keys:
+            self._condemned.pop(key, None)
             if key in self.versions and key not in self._orphans and not self._held(key):
                 self._orphans[key] = now
-
-    def _answered(self, name: str) -> bool:
-        replica = self._state.replicas.get(name)
-        return replica is not None and replica.up and replica.refused is None and replica.level
-
-    def _first(self, *, besides: str | None = None) -> bool:
-        """Whether this node's name comes before those of all others that are up."""
-        others = [o for o, r in self._state.replicas.items() if r.up and r.refused is None and o != besides]
-        return all(self.node < other for other in others)
 
     def _forget(self, key: Key) -> None:
         if self.versions.pop(key, None) is None:
             return
         self._orphans.pop(key, None)
+        self.burial.release(key)
         if key in self._log.rows:
             self._log.delete(key)
         self.counts["collected"] += 1
-
-    def _is_spent(self, key: Key, wall: float) -> bool:
-        """Whether it is a tombstone that nobody needs any more."""
-        if key in self.rows:
-            return False
-        version = self.versions.get(key)
-        return version is not None and self._is_old(version, wall)
-
-    def _is_old(self, version: Version, wall: float) -> bool:
-        return wall - HybridLogicalClock.wall_of(version[0]) > self._horizon
-
-
-def _version_of(row: Value) -> Version | None:
-    if type(row) is list and len(row) in (2, 3) and type(row[0]) is int and type(row[1]) is str:
-        return row[0], row[1]
-    return None

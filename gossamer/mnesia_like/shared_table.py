@@ -168,13 +168,21 @@ class SharedTable(ReplicatedTable, Queries):
         if obeyed is not None:
             self._stored(obeyed[0])
             self._tell(obeyed[1])
-        forgotten = self.core.tick(self._clock.monotonic(), self._clock.wall())
+        forgotten = self.core.tick(self._clock.monotonic())
         self._stored(forgotten)
+        if self.core.burial.changed and self._disc is not None:
+            self.core.burial.changed = False
+            self._disc.put(self.name, encode(None), encode(self.core.burial.epoch.packed()))
         self._owner.written(self)
+
+    @property
+    def safe_at(self) -> int:
+        """The ticket after whose commit all that is here now is on disc; 0: at once."""
+        return 0 if self._disc is None else self._disc.ticket
 
     def restore(self, rows: dict[Key, Value], masters: tuple[str, ...] = ()) -> None:
         """Take over what the disc held; before anyone else uses the table."""
-        self.core.restore(rows, self._clock.monotonic(), self._clock.wall(), masters)
+        self.core.restore(rows, self._clock.monotonic(), masters)
 
     # -- inside
 

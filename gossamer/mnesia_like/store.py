@@ -25,6 +25,7 @@ from gossamer.mnesia_like import copying, info
 from gossamer.mnesia_like.copies import AnyTable, Copies
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.epochs import Observed
 from gossamer.mnesia_like.errors import BadTableError, DiscError, TablesNotLoadedError
 from gossamer.mnesia_like.events import (
     CopyAdded,
@@ -104,6 +105,8 @@ class Store(TableOwner):
         self.replication.transactions.refuses = self._refuses
         self._events = SystemEvents(guard)
         self._overloaded = False
+        # Of shared tables on disc what is here, and the ticket under which that gets there.
+        self._seen: dict[str, tuple[int, Observed]] = {}
         self._copies = Copies(self, self, self._disc)
         self._tables = self._copies.tables
         self._keeper = SchemaKeeper(self, self._copies, has_disc=disc is not None)
@@ -456,6 +459,7 @@ class Store(TableOwner):
         self._overloaded = busy
         for table in self._shared():
             table.tick()
+            self._testify(table)
 
     # -- inside
 
@@ -464,6 +468,22 @@ class Store(TableOwner):
         log.info(report.event, **fields)
         if report.event == "table_snapshot" and fields["behind"]:
             self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
+
+    def _testify(self, table: SharedTable) -> None:
+        """Let peers know what of their rows is here for good, once it is."""
+        now = self.clock.monotonic()
+        name = table.name
+        seen = self._seen.pop(name, None)
+        if seen is not None and self.queue.committed < seen[0]:
+            self._seen[name] = seen
+            return
+        if seen is not None:
+            self.perform(self.replication.testify(name, seen[1], now))
+        observed = self.replication.observe(name)
+        if table.safe_at > self.queue.committed:
+            self._seen[name] = table.safe_at, observed
+        else:
+            self.perform(self.replication.testify(name, observed, now))
 
     def _shared(self) -> list[SharedTable]:
         return [table for table in self._tables.values() if isinstance(table, SharedTable)]

@@ -29,9 +29,11 @@ __all__ = [
     "Head",
     "Lapsed",
     "Mark",
+    "Members",
     "Message",
     "Refused",
     "Roster",
+    "Seen",
     "TableMessage",
     "decode_frame",
     "encode_chunk",
@@ -128,7 +130,24 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     total: int
 
 
-TableMessage = Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
+class Seen(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """Of a shared table: your rows up to ``number`` are here for good; mine stood at ``mine`` then."""
+
+    table: str
+    number: int
+    mine: int
+
+
+class Members(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+    """Of a shared table: who must have seen a deletion before it is forgotten; see ``burial.Epoch``."""
+
+    table: str
+    epoch: list[Any]
+
+
+TableMessage = (
+    Seen | Members | Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
+)
 Message = TableMessage | Pipe
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode

@@ -299,7 +299,7 @@ async def test_a_node_with_masters_starts_with_their_rows(tmp_path: Path) -> Non
         master = await b.store.create_table("t", replication="shared")
         for key in ("both", "theirs"):
             master.core.install("b", (1 << 16, "b"), {key: ["b"]}, 0.0)
-        await until(lambda: master.core.tick(1e9, 1.0) == [] and len(master.core.held) == 2)
+        await until(lambda: master.core.tick(1e9) == [] and len(master.core.held) == 2)
         async with host("a", hub, disc=disc, **FAST) as a:
             events: list[Any] = []
             table = await a.store.create_table("t", **options)

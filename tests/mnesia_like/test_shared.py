@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gossamer.clock import HybridLogicalClock
 from gossamer.mnesia_like import BadTableError, Change, Disc, NoMajorityError, Store
-from gossamer.mnesia_like.replication import Action
+from gossamer.mnesia_like.replication import Action, Installed
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.shared import Shared
 from gossamer.testing import SimNetwork, seeds
@@ -28,7 +28,16 @@ EPOCH = 1_700_000_000.0
 class Sharing(Lossy):
     """Machines with a shared table each, whose wall clocks are hours apart."""
 
-    def __init__(self, seed: int, names: list[str], *, skew: float = 3600.0, **options: Any) -> None:
+    def __init__(
+        self,
+        seed: int,
+        names: list[str],
+        *,
+        skew: float = 3600.0,
+        horizon: float = 86_400.0,
+        **options: Any,
+    ) -> None:
+        self.horizon = horizon
         self.skews = {name: i * skew for i, name in enumerate(names)}
         self.shared: dict[str, Shared] = {}
         self.seen: dict[str, dict[Any, Any]] = {}
@@ -43,7 +52,10 @@ class Sharing(Lossy):
     def core(self, machine: Machine) -> Shared:
         core = self.shared.get(machine.name)
         if core is None:
-            core = Shared(machine.state, node=machine.name)
+            core = Shared(
+                machine.state, node=machine.name, horizon=self.horizon, creation=machine.core.creation
+            )
+            machine.core.transactions.shared["routes"] = core
             self.shared[machine.name] = core
             self.seen[machine.name] = {}
         return core
@@ -69,7 +81,11 @@ class Sharing(Lossy):
         core = self.core(machine)
         merged = False
         for action in actions:
-            if isinstance(action, Change):
+            if isinstance(action, Installed):
+                assert action.change is not None
+                for key in action.change.deleted:
+                    del self.seen[machine.name][key]
+            elif isinstance(action, Change):
                 merged = True
                 change = core.merge(action, self.now, self.wall(machine.name))
                 if change is not None:
@@ -80,8 +96,9 @@ class Sharing(Lossy):
             self.run(machine, machine.core.flush(self.now))
 
     def ticked(self, machine: Machine) -> None:
-        self.core(machine).tick(self.now, self.wall(machine.name))
+        self.core(machine).tick(self.now)
         self.run(machine, machine.core.flush(self.now))
+        self.run(machine, machine.core.testify("routes", machine.core.observe("routes"), self.now))
 
     def _up(self, machine: Machine, peer: Machine) -> None:
         replica = machine.state.replicas.get(peer.name)
@@ -97,9 +114,16 @@ class Sharing(Lossy):
             assert self.seen[core.node] == core.rows
             for key, version in core.versions.items():
                 assert self.history[key, version] == core.rows.get(key)
+        versions = cores[0].versions
         for key, version in self.history:
-            if version[1] not in self.crashed:
-                assert cores[0].versions[key] >= version
+            if version[1] in self.crashed:
+                continue
+            if key in versions:
+                assert versions[key] >= version
+            else:
+                # It is forgotten, so a deletion was the last of it.
+                later = [v for k, v in self.history if k == key and v >= version]
+                assert any(self.history[key, v] is None for v in later)
         holders = [k for m in self.machines.values() for k in m.state.log.rows]
         assert sorted(holders) == sorted(cores[0].versions)
 
@@ -198,19 +222,6 @@ def test_a_holder_that_restarts_at_once_is_given_its_rows_back() -> None:
         if not machine.core.not_loaded("routes"):
             break
     assert net.shared["b"].rows == {"k": 1}
-
-
-def test_tombstones_are_collected_after_the_horizon() -> None:
-    """And not before."""
-    store = Shared(
-        Machine("a", 1, 0.0, DEFINITION).state, node="a", horizon=100.0, clock=HybridLogicalClock()
-    )
-    store.write("k", 1, EPOCH)
-    store.delete("k", EPOCH)
-    assert store.tick(0.0, EPOCH + 99.0) == []
-    assert store.tombstones == 1
-    assert store.tick(10.0, EPOCH + 101.0) == ["k"]
-    assert store.tombstones == 0
 
 
 def test_a_clock_set_back_an_hour_still_writes() -> None:

@@ -1,0 +1,252 @@
+"""Deletions are forgotten once nobody can bring the row back, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from gossamer.mnesia_like import Disc
+from gossamer.mnesia_like.burial import Epoch
+from gossamer.testing import SimNetwork, seeds
+
+from .hub import Hub, host
+from .test_shared import Sharing
+
+NAMES = ["a", "b", "c"]
+
+
+def net_of(seed: int = 1, *, horizon: float = 86_400.0, loss: float = 0.0) -> Sharing:
+    net = Sharing(seed, NAMES, loss=loss, horizon=horizon, retry=0.5)
+    net.advance(1.0)
+    return net
+
+
+def tombstones(net: Sharing) -> list[int]:
+    return [net.shared[name].tombstones for name in net.machines]
+
+
+def put(net: Sharing, name: str, key: Any, value: Any) -> None:
+    net.put(name, key, value)
+    net.flush(name)
+
+
+def isolate(net: Sharing, name: str) -> None:
+    for other in NAMES:
+        net.partition(name, other)
+
+
+def test_a_deletion_that_all_have_seen_is_forgotten_everywhere() -> None:
+    """Within seconds; with clocks that are hours apart; and no row or mark is left of it."""
+    net = net_of()
+    for key in range(10):
+        put(net, "a", key, 1)
+    net.advance(1.0)
+    for key in range(10):
+        put(net, NAMES[key % 3], key, None)
+    net.advance(1.0)
+    assert tombstones(net) == [10, 10, 10]
+    net.advance(30.0)
+    assert tombstones(net) == [0, 0, 0]
+    assert [m.state.log.rows for m in net.machines.values()] == [{}, {}, {}]
+    assert sum(net.shared[name].counts["collected"] for name in NAMES) == 30
+
+
+def test_a_member_that_is_away_holds_it_up() -> None:
+    """When it returns with the old row, the deletion is there to meet it."""
+    net = net_of()
+    put(net, "a", "k", 1)
+    net.advance(1.0)
+    isolate(net, "c")
+    put(net, "b", "k", None)
+    net.advance(3600.0)
+    assert [net.shared[name].tombstones for name in "ab"] == [1, 1]
+    assert net.shared["c"].rows == {"k": 1}
+    net.settle()
+    net.check()
+    assert tombstones(net) == [0, 0, 0]
+    assert net.shared["c"].rows == {}
+
+
+def test_who_was_away_past_the_horizon_starts_from_a_snapshot() -> None:
+    """Its old row does not come back; what it wrote meanwhile is handed over; then it is a member."""
+    net = net_of(horizon=100.0)
+    put(net, "a", "k", 1)
+    put(net, "a", "kept", 1)
+    net.advance(1.0)
+    isolate(net, "c")
+    put(net, "b", "k", None)
+    put(net, "c", "alone", 2)
+    net.advance(200.0)
+    assert [net.shared[name].tombstones for name in "ab"] == [0, 0]
+    net.shared["c"].discarded = []
+    net.settle()
+    assert [net.shared[name].rows for name in NAMES] == [{"kept": 1}] * 3
+    assert net.seen["c"] == {"kept": 1}
+    lost = net.shared["c"].discarded
+    assert lost is not None
+    assert {(d.key, *d.value) for d in lost if d.winner == (0, "")} == {("k", 1), ("kept", 1), ("alone", 2)}
+    assert net.shared["c"].counts["started_over"] == 1
+    assert {net.shared[name].burial.epoch.members for name in NAMES} == {frozenset(NAMES)}
+    put(net, "c", "kept", None)
+    net.advance(30.0)
+    assert [net.shared[name].versions for name in NAMES] == [{}, {}, {}]
+
+
+def test_of_two_sides_that_both_forgot_the_larger_one_stands() -> None:
+    """Whichever of them struck the other first."""
+    for first, second in (("ab", "c"), ("c", "ab")):
+        net = net_of(horizon=100.0)
+        for key in "xyz":
+            put(net, "a", key, 1)
+        net.advance(1.0)
+        isolate(net, "c")
+        put(net, first[0], "x", None)
+        net.advance(60.0)
+        put(net, second[0], "y", None)
+        net.advance(200.0)
+        net.settle()
+        gone = "x" if first == "ab" else "y"
+        assert [net.shared[name].rows for name in NAMES] == [dict.fromkeys(set("xyz") - {gone}, 1)] * 3
+
+
+def test_a_member_that_left_is_waited_for_no_longer() -> None:
+    """And starts over when it comes back with what it had."""
+    net = net_of()
+    put(net, "a", "k", 1)
+    net.advance(1.0)
+    net.leave("c")
+    put(net, "a", "k", None)
+    net.advance(30.0)
+    assert tombstones(net) == [0, 0]
+
+
+def test_one_old_row_that_is_on_its_way_does_not_come_back() -> None:
+    """``c`` wrote it before it saw the deletion; ``b`` hears of the deletion first, and of it last."""
+    net = net_of()
+    net.partition("b", "c")
+    put(net, "c", "k", 1)
+    put(net, "a", "k", 2)
+    net.advance(1.0)
+    put(net, "a", "k", None)
+    net.advance(60.0)
+    net.settle()
+    net.check()
+    assert [net.shared[name].rows for name in NAMES] == [{}, {}, {}]
+    assert tombstones(net) == [0, 0, 0]
+
+
+def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
+    """``a`` wrote, ``b`` deleted, both have forgotten; the log of ``a`` still begins with the row."""
+    net = Sharing(1, ["a", "b"], loss=0.0, retry=0.5)
+    net.advance(1.0)
+    put(net, "a", "k", 1)
+    net.advance(1.0)
+    put(net, "b", "k", None)
+    net.advance(30.0)
+    assert tombstones(net) == [0, 0]
+    net.machines["b"].state.log._log.clear()
+    seen: list[Any] = []
+    net.boot("c")
+    for _ in range(100):
+        net.advance(0.1)
+        seen.append(dict(net.shared["c"].rows))
+    assert seen == [{}] * 100
+    assert tombstones(net) == [0, 0, 0]
+
+
+away = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, 1])),
+    st.tuples(st.just("flush"), st.sampled_from(NAMES)),
+    st.tuples(st.just("isolate")),
+    st.tuples(st.just("heal")),
+    st.tuples(st.just("advance"), st.sampled_from([0.05, 1.0, 8.0, 60.0])),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.3]), script=st.lists(away, max_size=40))
+def test_no_deleted_row_comes_back(seed: int, loss: float, script: list[tuple[Any, ...]]) -> None:
+    """Whoever is away, for less or for more than the horizon: two that stay together lose nothing."""
+    note(f"seed={seed}")
+    net = net_of(seed, horizon=30.0, loss=loss)
+    apart = False
+    # What a and b know to be so; what c did alone counts if it was not away for too long.
+    for step in script:
+        match step:
+            case ("put", name, key, value):
+                if name != "c" or not apart:
+                    net.put(name, key, value)
+            case ("flush", name):
+                net.flush(name)
+            case ("isolate",):
+                # c's own last words have arrived.
+                net.flush("c")
+                net.advance(10.0)
+                isolate(net, "c")
+                apart = True
+            case ("heal",):
+                for other in ("a", "b"):
+                    net.heal("c", other)
+                apart = False
+            case ("advance", seconds):
+                net.advance(seconds)
+    net.settle()
+    net.advance(60.0)
+    net.check()
+    assert tombstones(net) == [0, 0, 0]
+
+
+@seeds(1)
+async def test_what_is_safe_on_disc_is_what_counts(
+    sim: SimNetwork, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A peer's disc is full: the deletion is kept until it is there too; members are remembered on disc."""
+    hub = Hub()
+    path: Path = tmp_path_factory.mktemp("sim")
+    options: dict[str, Any] = {"replication": "shared", "storage": "disc_copies"}
+    async with host("a", hub, disc=Disc(path / "a")) as a, host("b", hub, disc=Disc(path / "b")) as b:
+        ta, tb = [await h.store.create_table("t", **options) for h in (a, b)]
+        ta.write("k", 1)
+        await asyncio.sleep(1.0)
+        await tb.durable()
+        handle = b.store._disc
+        assert handle is not None
+        assert handle.file is not None
+        handle.file._conn.execute("PRAGMA query_only = 1")
+        ta.delete("k")
+        await asyncio.sleep(60.0)
+        assert (ta.core.tombstones, tb.core.tombstones) == (1, 1)
+        handle.file._conn.execute("PRAGMA query_only = 0")
+        await asyncio.sleep(60.0)
+        assert (ta.core.tombstones, tb.core.tombstones) == (0, 0)
+        await ta.durable()
+    async with host("a", Hub(), disc=Disc(path / "a")) as a:
+        ta = await a.store.create_table("t", **options)
+        assert ta.core.burial.epoch.members == {"a", "b"}
+        ta.write("k", 1)
+        ta.delete("k")
+        await asyncio.sleep(60.0)
+        assert ta.core.tombstones == 1
+
+
+def test_an_epoch_beats_those_it_descends_from_and_smaller_ones() -> None:
+    """And of two that are alike one, wherever they meet."""
+    first = Epoch("1.2.a", 1, 2, frozenset("ab"), ("",))
+    second = Epoch("2.1.b", 2, 1, frozenset("b"), ("", "1.2.a"))
+    other = Epoch("1.1.c", 1, 1, frozenset("c"), ("",))
+    twin = Epoch("1.2.d", 1, 2, frozenset("de"), ("",))
+    assert first.beats(Epoch())
+    assert not Epoch().beats(first)
+    assert second.beats(first)
+    assert not first.beats(second)
+    assert first.beats(other)
+    assert not other.beats(first)
+    assert twin.beats(first) != first.beats(twin)
+    assert Epoch.unpacked(second.packed()) == second
+    for wrong in (None, [], ["1", 2, 3, [4], []], ["1", "2", 3, [], []], [1, 2, 3, [], []]):
+        assert Epoch.unpacked(wrong) is None
