@@ -109,20 +109,32 @@ def describe(episode: Episode) -> str:
     """A heal in words."""
     rows = episode.rows
     parts = [
-        f"apart and healed within {_seconds(episode.healed_at - episode.split_at)}",
+        f"{_sight(episode.saw_down)}; healed {_seconds(episode.healed_at - episode.split_at)} after that",
         f"survivors {_names(episode.survivors)}",
         f"reloaded {_names(episode.reloaded)}",
     ]
     if episode.skipped:
         parts.append(f"stayed away {_names(episode.skipped)}")
     if rows.restored:
-        parts.append(f"{rows.restored} rows set back to the survivors'")
+        parts.append(f"{_rows(rows.restored)} set back to the survivors'")
     if rows.merged:
-        parts.append(f"{rows.merged} rows merged")
-    parts.append(f"{rows.quarantined or 'no'} rows in quarantine")
+        parts.append(f"{_rows(rows.merged)} merged")
+    parts.append(f"{_rows(rows.quarantined)} in quarantine")
     if rows.left:
-        parts.append(f"{rows.left} rows left to the latest write, since the quarantine was full")
+        parts.append(f"{_rows(rows.left)} left to the latest write; the log says why")
     return "; ".join(parts)
+
+
+def _sight(saw_down: dict[str, tuple[str, ...]]) -> str:
+    """Who held whom for dead, those of one opinion together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, peers in saw_down.items():
+        alike.setdefault(peers, []).append(name)
+    return "; ".join(f"{_names(tuple(names))} saw {_names(peers)} down" for peers, names in alike.items())
+
+
+def _rows(count: int) -> str:
+    return f"{count or 'no'} row{'' if count == 1 else 's'}"
 
 
 def _names(names: tuple[str, ...]) -> str:
