@@ -1,8 +1,15 @@
 """A Thespian program under gossamer's supervisors: its actors unchanged, each in a process of its own.
 
-Run ``python examples/thespian_port.py`` (needs ``gossamer[thespian]``). A thermostat takes readings from the
-broker and publishes orders to a heater; a nonsense reading kills it, the supervisor starts it again, and the
-program ends with no process left. It prints what happened and ``done``.
+    $ python examples/thespian_port.py
+    listening
+    house/kitchen/heater on
+    crashed: ValueError: could not convert string to float: b'warm'
+    restarted, listening
+    house/cellar/heater off
+    done
+
+Needs ``gossamer[thespian]``. A thermostat takes readings from the broker and publishes orders to a heater; a
+nonsense reading kills it, the supervisor starts it again, and the program ends with no process left.
 """
 
 from __future__ import annotations
