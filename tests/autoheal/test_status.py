@@ -17,8 +17,8 @@ EPISODE = Episode(
 
 def test_a_heal_says_who_saw_whom_how_long_and_what_became_of_rows():
     assert describe(EPISODE) == (
-        "n1, n2 saw n3, n4 down; n3 saw n1, n2 down; healed 31.2 s after that; survivors n1, n2; reloaded n3; "
-        "stayed away n4; 1 row set back to the survivors'; 2 rows merged; no rows in quarantine"
+        "n1, n2 saw n3, n4 down; n3 saw n1, n2 down; healed 31.2 s after that; survivors n1, n2; "
+        "reloaded n3; stayed away n4; 1 row set back to the survivors'; 2 rows merged; no rows in quarantine"
     )
 
 
