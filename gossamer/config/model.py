@@ -287,6 +287,8 @@ class MqttLimitsConfig(Section):
     """Subscriptions of one session."""
     max_topic_levels: Positive = 128
     """Levels of a topic name or filter."""
+    max_topic_bytes: Annotated[PositiveSize, Field(le=65_535)] = 65_535
+    """Length of a topic name or filter."""
     topic_alias_maximum: Annotated[int, Field(ge=0, le=65535)] = 64
     """Topic aliases a version 5 client may use."""
     subscribe_wait: Duration = 2.0
@@ -315,6 +317,11 @@ class MqttSessionsConfig(Section):
     """Which message goes where a session has ``limits.max_queued`` queued; it is counted."""
 
 
+SharedStrategy = Literal[
+    "random", "round_robin", "round_robin_per_group", "sticky", "local", "hash_clientid", "hash_topic"
+]
+
+
 class MqttConfig(Section):
     """MQTT: where, for whom, and how much."""
 
@@ -325,6 +332,12 @@ class MqttConfig(Section):
     """How often ``$SYS/broker/…`` topics are published while somebody subscribes to them; off: never."""
     sessions: Annotated[MqttSessionsConfig, Blank] = MqttSessionsConfig()
     retained: Annotated[MqttRetainedConfig, Blank] = MqttRetainedConfig()
+    shared_subscription_strategy: SharedStrategy = "round_robin"
+    """Which member of a ``$share`` group gets a message; chosen once, by the node where it is published,
+    among the members of all nodes."""
+    forwarding: Literal["sync", "async"] = "sync"
+    """When a message of QoS 1 or 2 for other nodes is acknowledged: once they have dispatched it (sync), or
+    once it is accepted here and on its way (async: sooner, and a node that fails may lose it)."""
 
 
 class ApiConfig(Section):

@@ -177,8 +177,13 @@ class Node:
         self._on_disc = data_dir is not None
         self.router = Router(
             self.name,
-            limits=TopicLimits(max_levels=config.mqtt.limits.max_topic_levels),
+            limits=TopicLimits(
+                max_levels=config.mqtt.limits.max_topic_levels, max_bytes=config.mqtt.limits.max_topic_bytes
+            ),
             visible_timeout=config.mqtt.limits.subscribe_wait,
+            sync=config.mqtt.forwarding == "sync",
+            shared_strategy=config.mqtt.shared_subscription_strategy,
+            rng=self.rng,
         )
         self._retained = ClusterRetained(
             node=self.name,

@@ -10,6 +10,10 @@ subscribers are gone with it, so nothing more can be done for the record and it 
 ``lost_is_safe`` is False. Where frames are lost while the peer lives (the link's retention overflowed),
 False. Every record that does not arrive is counted with its reason.
 
+That is ``sync`` forwarding. ``async`` answers True once the record is on its way, at the end of the turn: the
+link still keeps it until the peer has it, so only a peer or a node that fails loses it, counted but too late
+to tell the publisher. It saves publishers a round trip between nodes.
+
 A peer that falls behind by ``high_water`` unacknowledged bytes is ``congested`` until it is down to half of
 that: QoS 0 records are dropped, acknowledged ones still go, and whoever publishes them is told to slow
 down.
@@ -50,6 +54,7 @@ class Forwarder:
         "_scheduled",
         "_send",
         "_size",
+        "_sync",
         "_unacked",
         "congested",
         "counts",
@@ -70,6 +75,7 @@ class Forwarder:
         frame_bytes: int = 256 * 1024,
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
+        sync: bool = True,
     ) -> None:
         self.peer = peer
         self.prefix = prefix
@@ -85,12 +91,14 @@ class Forwarder:
         self._frame_bytes = frame_bytes
         self._high_water = high_water
         self._lost_is_safe = lost_is_safe
+        self._sync = sync
         self._scheduled = False
         self._ready: list[tuple[list[bytes], list[OnSafe]]] = []
         self._records: list[bytes] = []
         self._size = 0
         self._callbacks: list[OnSafe] = []
-        self._unacked: deque[tuple[int, int, list[OnSafe]]] = deque()
+        # Frames: number, size, who waits, how many acknowledged records.
+        self._unacked: deque[tuple[int, int, list[OnSafe], int]] = deque()
 
     def append(self, record: bytes) -> None:
         """Forward a record, or several in a row, of QoS 0."""
@@ -132,7 +140,7 @@ class Forwarder:
         """The peer has dispatched all frames up to this number."""
         unacked = self._unacked
         while unacked and unacked[0][0] <= number:
-            _, size, callbacks = unacked.popleft()
+            _, size, callbacks, _ = unacked.popleft()
             self.unacked_bytes -= size
             self.counts["acked"] += 1
             self._resolve(callbacks, True)
@@ -141,9 +149,9 @@ class Forwarder:
     def lost(self, last: int) -> None:
         """The link gave up all frames up to this number, though the peer lives."""
         while self._unacked and self._unacked[0][0] <= last:
-            _, size, callbacks = self._unacked.popleft()
+            _, size, callbacks, records = self._unacked.popleft()
             self.unacked_bytes -= size
-            self.counts["dropped_gap"] += len(callbacks)
+            self.counts["dropped_gap"] += records
             self._resolve(callbacks, False)
         self._weigh()
 
@@ -151,9 +159,9 @@ class Forwarder:
         """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
         self.up = False
         while self._unacked:
-            _, size, callbacks = self._unacked.popleft()
+            _, size, callbacks, records = self._unacked.popleft()
             self.unacked_bytes -= size
-            self.counts["dropped_peer_down"] += len(callbacks)
+            self.counts["dropped_peer_down"] += records
             self._resolve(callbacks, self._lost_is_safe)
         self._weigh()
 
@@ -161,7 +169,7 @@ class Forwarder:
     def pending(self) -> int:
         """Records that wait for the peer's acknowledgement, sent or not."""
         waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks in self._ready)
-        return waiting + sum(len(callbacks) for _, _, callbacks in self._unacked)
+        return waiting + sum(records for _, _, _, records in self._unacked)
 
     @property
     def idle(self) -> bool:
@@ -194,9 +202,11 @@ class Forwarder:
         self.counts["frames"] += 1
         self.counts["bytes"] += len(frame)
         if callbacks:
-            self._unacked.append((number, len(frame), callbacks))
+            self._unacked.append((number, len(frame), callbacks if self._sync else [], len(callbacks)))
             self.unacked_bytes += len(frame)
             self._weigh()
+            if not self._sync:
+                self._resolve(callbacks, True)
 
     def _weigh(self) -> None:
         limit = self._high_water // 2 if self.congested else self._high_water

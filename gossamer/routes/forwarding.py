@@ -48,6 +48,7 @@ class Forwarding:
         frame_bytes: int,
         high_water: int,
         lost_is_safe: bool,
+        sync: bool,
     ) -> None:
         self.nodes = NodeTable(self._make)
         self.links: DataLinks | None = None
@@ -57,6 +58,7 @@ class Forwarding:
         self._frame_bytes = frame_bytes
         self._high_water = high_water
         self._lost_is_safe = lost_is_safe
+        self._sync = sync
         self._everybody: Callable[[str, bytes], Any] | None = None
         self._group: Callable[[str, str, bytes], Any] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
@@ -133,6 +135,7 @@ class Forwarding:
             frame_bytes=self._frame_bytes,
             high_water=self._high_water,
             lost_is_safe=self._lost_is_safe,
+            sync=self._sync,
         )
         # Rows may come before the link is up.
         forwarder.up = False

@@ -81,6 +81,7 @@ class Router:
         frame_bytes: int = 256 * 1024,
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
+        sync: bool = True,
         shared_strategy: Strategy = "round_robin",
         rng: random.Random | None = None,
     ) -> None:
@@ -96,6 +97,7 @@ class Router:
             frame_bytes=frame_bytes,
             high_water=high_water,
             lost_is_safe=lost_is_safe,
+            sync=sync,
         )
         self._nodes = self._forwarding.nodes
         self._resolver = Resolver(

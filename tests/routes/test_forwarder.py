@@ -259,3 +259,32 @@ def test_what_a_forgotten_node_lost_stays_counted():
     table.put("b", {}, ["t"])
     stats = router.stats()
     assert (stats["nodes"], stats["forward_frames"], stats["forward_dropped_peer_down"]) == (0, 1, 1)
+
+
+def test_async_forwarding_answers_once_the_record_is_on_its_way_and_still_counts_what_is_lost():
+    router, table, links, turn = make(sync=False, high_water=10)
+    safe: list[bool] = []
+    told: list[Any] = []
+    router.on_congestion(lambda peer, congested: told.append(congested))
+    links.up("b")
+    table.put("b", {"t": 1})
+    peer = router.resolve(b"t").peers[0]
+    peer.append_acked(b"m" * 20, safe.append)
+    assert safe == [], "never within the call"
+    turn.end()
+    assert safe == [True]
+    assert [reliable for _, _, reliable in links.sent] == [True], "the link keeps it all the same"
+    assert (peer.pending, told) == (1, [True])
+    links.ack("b", 1)
+    assert (peer.pending, safe, told) == (0, [True], [True, False])
+    peer.append_acked(b"2", safe.append)
+    turn.end()
+    links.gap(Gap("b", "data", 2, 2, "send"))
+    peer.append_acked(b"3", safe.append)
+    turn.end()
+    links.down("b")
+    assert safe == [True] * 3
+    assert (peer.counts["dropped_gap"], peer.counts["dropped_peer_down"]) == (1, 1)
+    peer.append_acked(b"4", safe.append)
+    turn.end()
+    assert safe == [True] * 4, "a peer that is gone has no subscribers: answered by the same rule as ever"
