@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import autoheal, cluster, configuration, inside, look
+from gossamer.cli import audit, autoheal, cluster, configuration, inside, look
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command()(start)
 app.command()(up)
 app.command()(passwd)
+app.add_typer(audit.app, name="audit")
 app.add_typer(autoheal.app, name="autoheal")
 app.command()(autoheal.alarms)
 app.add_typer(cluster.app, name="cluster")

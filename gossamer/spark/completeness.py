@@ -20,12 +20,14 @@ Rules: 1. Whoever subscribes, unsubscribes, connects or leaves within ``settle``
 message or not: if it came it is judged, if not it was not owed.  2. QoS 0 is owed to those who are
 connected; higher ones also to persistent sessions.  3. A message acknowledged by a share group's member was
 delivered to the group.  4. The verdict of a message that was lost, or that nobody seems to have published,
-is undecidable where a hole of the recording covers its time at a node on its way.  5. The numbers add up:
+is undecidable where a hole of the recording may hide what became of it, or that somebody subscribed or
+left (``_hidden``).  5. The numbers add up:
 owed = delivered + late + doubled + lost + queued, and the undecidable beside them.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +77,8 @@ def verdicts(recording: Recording, terms: Terms = Terms()) -> Any:
     judged = _judge(both, terms)
     sound = judged.where(~f.col("verdict").isin(LOST, MISROUTED))
     doubtful = judged.where(f.col("verdict").isin(LOST, MISROUTED))
-    return sound.unionByName(_explain(doubtful, published, events, recording, terms))
+    explained = _explain(doubtful, events, recording, terms)
+    return sound.unionByName(explained).drop("held_since")
 
 
 def _published(events: Any) -> Any:
@@ -111,6 +114,7 @@ def _owed(published: Any, events: Any, recording: Recording, terms: Terms) -> An
         published.join(takers, "topic")
         .where((at >= f.col("begin") - settle) & (at < f.col("end") + settle))
         .where(~(f.col("no_local") & (f.col("publisher") == f.col("client"))))
+        .withColumn("held", f.col("begin"))
         .withColumn("standing", (at >= f.col("begin") + settle) & (at < f.col("end") - settle))
         .drop("begin", "end", "no_local", "filter")
     )
@@ -145,6 +149,7 @@ def _owed(published: Any, events: Any, recording: Recording, terms: Terms) -> An
             f.first("published_at").alias("published_at"),
             f.max("certain").alias("certain"),
             f.max("chance").alias("chance"),
+            f.min("held").alias("held_since"),
             f.min("can").alias("can"),
             # Where the client was; of a group, any of its members' nodes.
             f.max(f.when(f.col("certain"), f.coalesce("had.node", "earlier.node"))).alias("node"),
@@ -198,6 +203,7 @@ def _judge(both: Any, terms: Terms) -> Any:
             "published_at",
             "delivered_at",
             "can",
+            "held_since",
             copies.alias("copies"),
             "verdict",
             f.lit(None).cast("string").alias("hop"),
@@ -205,7 +211,7 @@ def _judge(both: Any, terms: Terms) -> Any:
     )
 
 
-def _explain(doubtful: Any, published: Any, events: Any, recording: Recording, terms: Terms) -> Any:
+def _explain(doubtful: Any, events: Any, recording: Recording, terms: Terms) -> Any:
     """Say where a message was lost, and take back what a hole in the recording may hide."""
     from pyspark.sql import functions as f
 
@@ -254,16 +260,9 @@ def _explain(doubtful: Any, published: Any, events: Any, recording: Recording, t
     )
     unknown = (f.col("verdict") == MISROUTED) & ~f.coalesce(f.col("known"), f.lit(False))
     row = row.withColumn("moment", f.coalesce("published_at", "true_time", "delivered_at"))
-    row = _beside_holes(row, events, recording)
     until = f.greatest("moment", f.coalesce("can", f.col("moment"))) + terms.late_after
-    hidden = f.when(
-        f.col("verdict") == LOST,
-        _covered("holes_here", f.col("moment") - terms.settle, until)
-        | _covered("holes_there", f.col("moment") - terms.settle, until),
-    ).otherwise(
-        # The subscription that allowed it may have been made in any hole since the client came.
-        _covered("holes_here", f.coalesce("since", f.lit(0)), f.col("moment"))
-    )
+    hidden = _hidden(recording, terms, until)
+    row = _with_stay(row, events)
     fresh = (f.col("verdict") == LOST) & (
         f.greatest("published_at", f.coalesce("can", f.col("published_at"))) + terms.late_after
         > recording.last
@@ -289,34 +288,50 @@ def _explain(doubtful: Any, published: Any, events: Any, recording: Recording, t
     )
 
 
-def _beside_holes(row: Any, events: Any, recording: Recording) -> Any:
-    """Adds the holes at the receiver's node and at the origin, and since when the receiver was connected."""
+def _with_stay(row: Any, events: Any) -> Any:
+    """Adds ``stay``: the last connection of the receiver that began before the moment."""
     from pyspark.sql import functions as f
 
-    by_node: dict[str, list[tuple[int, int]]] = {}
-    for hole in recording.holes:
-        by_node.setdefault(hole.node, []).append((hole.begin, hole.end))
-    holes = row.sparkSession.createDataFrame(
-        list(by_node.items()), "at_node string, holes array<struct<begin: bigint, end: bigint>>"
-    )
-    here = holes.select(f.col("at_node").alias("node"), f.col("holes").alias("holes_here"))
-    there = holes.select(f.col("at_node").alias("origin"), f.col("holes").alias("holes_there"))
     came = (
         connections(events)
         .groupBy(f.col("client").alias("receiver"))
-        .agg(f.collect_list("begin").alias("comings"))
+        .agg(f.collect_list(f.struct("begin", "end", "node", "persistent")).alias("stays"))
     )
-    return (
-        row.join(f.broadcast(here), "node", "left")
-        .join(f.broadcast(there), "origin", "left")
-        .join(came, "receiver", "left")
-        .withColumn("since", f.expr("array_max(filter(comings, c -> c <= moment))"))
-    )
+    last = f.expr("array_max(filter(stays, s -> s.begin <= moment))")
+    return row.join(came, "receiver", "left").withColumn("stay", last).drop("stays")
 
 
-def _covered(holes: str, begin: Any, end: Any) -> Any:
+def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
+    """Whether a hole may hide what would change the verdict.
+
+    At the origin, that it was dropped or forwarded. Where the receiver was: the delivery, and any change of
+    its subscriptions since it came. Anywhere, while it was not known to be somewhere else: that it came
+    there, and what it did. So a client that is connected at a node whose recording is whole is judged
+    whatever is missing of others.
+    """
     from pyspark.sql import functions as f
 
+    holes = json.dumps([{"node": h.node, "begin": h.begin, "end": h.end} for h in recording.holes])
+    every = f.from_json(f.lit(holes), "array<struct<node: string, begin: bigint, end: bigint>>")
+    moment, stay = f.col("moment"), f.col("stay")
+    known_from = f.coalesce("held_since", f.lit(0))
+    came, kept = f.coalesce(stay["begin"], f.lit(0)), f.coalesce(stay["persistent"], f.lit(True))
+    # What a session keeps may have been changed wherever the client was before.
+    before = f.when(kept, f.least(known_from, came)).otherwise(came)
+    away = stay.isNull() | (stay["end"] <= moment)
+
+    def met(hole: Any, begin: Any, end: Any) -> Any:
+        return (hole["begin"] <= end) & (hole["end"] >= begin)
+
     return f.coalesce(
-        f.exists(holes, lambda hole: (hole["begin"] <= end) & (hole["end"] >= begin)), f.lit(False)
+        f.exists(
+            every,
+            lambda hole: (
+                ((hole["node"] == f.col("origin")) & met(hole, moment - terms.settle, until))
+                | ((hole["node"] == f.coalesce(stay["node"], f.col("node"))) & met(hole, before, until))
+                | (kept & met(hole, before, came))
+                | (away & met(hole, before, until))
+            ),
+        ),
+        f.lit(False),
     )

@@ -51,8 +51,10 @@ def subscriptions(events: Any) -> Any:
         *keys, "qos", f.coalesce("no_local", f.lit(False)).alias("no_local"), "event", "t", "hlc"
     )
     held = changes.select(*keys).distinct()
+    # Whoever finds no session has lost what the last one held, whether its end was recorded or not.
+    anew = (f.col("event") == schema.CONNECTED) & ~f.coalesce("present", f.lit(True))
     ended = (
-        events.where(f.col("event") == schema.ENDED)
+        events.where((f.col("event") == schema.ENDED) | anew)
         .select("client", "t", "hlc")
         .join(held, "client")
         .select(

@@ -82,7 +82,10 @@ def _local_settings(memory: str, cores: int) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.files.maxPartitionBytes": "64m",
         "spark.sql.autoBroadcastJoinThreshold": "32m",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
+        "spark.driver.extraJavaOptions": (
+            "-XX:+UseParallelGC -Xss4m"
+            f" -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+        ),
     }
 
 

@@ -25,6 +25,7 @@ class Client:
     node: str | None = None
     persistent: bool = False
     since: int = 0
+    known: bool = False
     filters: dict = field(default_factory=dict)
     waiting: list = field(default_factory=list)
 
@@ -70,7 +71,8 @@ class World:
 
     def come(self, client, node):
         client.node, client.since = node, self.now
-        self.emit(node, schema.CONNECTED, client=client.name, persistent=client.persistent)
+        present, client.known = client.known, client.persistent
+        self.emit(node, schema.CONNECTED, client=client.name, persistent=client.persistent, present=present)
         # What waited arrives now, in time for somebody who was away.
         for key in client.waiting:
             self.emit(node, schema.DELIVERED, after=1000, client=client.name, qos=1, **key)
@@ -199,3 +201,13 @@ class World:
                 file.add({name: [row.get(name) for row in chunk] for name in names})
                 file.finish(closed=chunk[-1]["event"] == schema.CLOSED)
         return root
+
+
+def write_rows(root, node, rows, *, creation=1, closed=True, first=None):
+    """One file of rows that are given as they are."""
+    file = EventFile(
+        root, node=node, creation=creation, first=first or rows[0]["seq"], wall=rows[0]["at"] / 1e6
+    )
+    names = {name for row in rows for name in row}
+    file.add({name: [row.get(name) for row in rows] for name in names})
+    return file.finish(closed=closed)

@@ -1,0 +1,167 @@
+"""Every job over one history in which each finds what was put there, and the page that tells of it."""
+
+import json
+
+import pytest
+
+import gossamer.audit.schema as schema
+from gossamer.spark.jobs import JOBS
+from gossamer.spark.report import render, verdict_in_words
+from gossamer.spark.run import broken_promises, run_jobs
+from gossamer.spark.source import load
+from tests.spark.world import World
+
+pytestmark = pytest.mark.real
+
+A, B, C = "n1@host", "n2@host", "n3@host"
+
+
+@pytest.fixture(scope="module")
+def outcome(spark, tmp_path_factory):
+    """A quiet half hour with a burst; then wrong forwards of each kind, a split, a client that flaps."""
+    world = World(7, nodes=3, clients=3, faults=0)
+    one, two, three = world.clients
+    for client, node in ((one, A), (two, B), (three, C)):
+        world.come(client, node)
+    world.subscribe(two, "site/#")
+    world.subscribe(three, "other/x")
+    for minute in range(30):
+        world.pass_time(60)
+        world.publish(one, "site/1/dev", count=200 if minute != 20 else 9000)
+    world.pass_time(60)
+    # B subscribes to nothing like it; then C had until a moment ago; then C should have got it.
+    forward(world, "nobody/asked", B)
+    world.unsubscribe(three, "other/x")
+    world.pass_time(5)
+    forward(world, "other/x", C)
+    world.pass_time(5)
+    world.subscribe(three, "other/x")
+    world.pass_time(60)
+    forward(world, "other/x", None)
+    world.pass_time(60)
+    # A and B lose each other for two minutes, in which something for B is lost.
+    for here, there in ((A, B), (B, A)):
+        world.emit(here, schema.NODE_DOWN, peer=there, reason="noconnection")
+    world.pass_time(60)
+    world.faults = 1.0
+    world.random.random = lambda: 0.0
+    world.publish(one, "site/1/dev")
+    world.faults = 0
+    world.pass_time(60)
+    for here, there in ((A, B), (B, A)):
+        world.emit(here, schema.NODE_UP, peer=there)
+        world.emit(here, schema.PARTITION, peer=there, reason="running_partitioned_network")
+    world.pass_time(5)
+    world.emit(A, schema.HEALED)
+    for _ in range(12):
+        world.pass_time(10)
+        world.go(two)
+        world.pass_time(10)
+        world.come(two, B)
+    world.emit(C, schema.TAKEN_OVER, client=three.name, peer=A)
+    world.pass_time(120)
+    for node in world.nodes:
+        world.emit(node, schema.CLOSED)
+    root = tmp_path_factory.mktemp("audit")
+    recording = load(spark, str(world.write(root / "in")))
+    return run_jobs(spark, recording, list(JOBS), out=str(root / "out")), root / "out", world
+
+
+def forward(world, topic, peer):
+    world.messages[A] += 1
+    run = {"origin": A, "origin_creation": 1, "message": world.messages[A], "count": 1}
+    world.emit(A, schema.PUBLISHED, client="c0", topic=topic, qos=1, size=1, **run)
+    if peer is not None:
+        world.emit(A, schema.FORWARDED, after=100, peer=peer, **run)
+        world.emit(peer, schema.RECEIVED, after=500, peer=A, topic=topic, **run)
+    world.pass_time(1)
+
+
+def numbers(outcome, job):
+    return outcome[0].told[job].numbers
+
+
+def test_what_was_lost_is_counted_once_for_each_receiver(outcome):
+    found = numbers(outcome, "completeness")
+    assert found["owed"] == 30 * 200 - 200 + 9000 + 1 + 1
+    assert found["lost"] == 2
+    assert found["delivered"] == found["owed"] - 2
+
+
+def test_wrong_forwards_are_told_apart(outcome):
+    found = numbers(outcome, "routes")
+    # The one that went missing in the split was not forwarded either.
+    assert found == {"unneeded": 1, "stale": 1, "missing": 2}
+
+
+def test_a_split_is_found_with_its_length_and_its_loss(outcome):
+    assert numbers(outcome, "partitions") == {"splits": 1, "lost_in_splits": 1}
+    (sentence, _) = outcome[0].told["partitions"].sentences
+    assert "n1@host and n2@host lost each other for 2.1 minutes" in sentence
+
+
+def test_the_burst_and_only_the_burst_left_the_usual_rate(outcome):
+    rows = [row for row in outcome[0].told["anomalies"].rows if row["messages"] > row["usual"]]
+    assert {(row["kind"], row["subject"], row["messages"]) for row in rows} == {
+        ("topic", "site/1/dev", 9000),
+        ("publisher", "c0", 9000),
+    }
+
+
+def test_clients_that_flap_or_move_are_named(outcome):
+    rows = {row["client"]: row for row in outcome[0].told["sessions"].rows}
+    assert rows["c1"]["flapping"]
+    assert rows["c2"]["takeovers"] == 1
+    assert numbers(outcome, "sessions")["flapping"] == 1
+
+
+def test_delays_are_those_that_were_recorded(outcome):
+    rows = {row["hop"]: row for row in outcome[0].told["latency"].rows}
+    assert rows["deliver"]["p50"] == 1500
+    assert rows["link"]["p50"] in (400, 800)
+    assert numbers(outcome, "latency")["negative"] == 0
+
+
+def test_the_busiest_topic_leads_with_its_share(outcome):
+    rows = outcome[0].told["hotspots"].rows
+    assert rows[0]["topic"] == "site/1/dev"
+    # Those that were delivered, and one that went to a stranger.
+    assert rows[0]["messages"] == 30 * 200 - 200 + 9000 + 1
+
+
+def test_summaries_are_json_beside_the_tables(outcome):
+    _, out, _ = outcome
+    for name in JOBS:
+        summary = json.loads((out / name / "summary.json").read_text())
+        assert list(summary["jobs"]) == [name]
+        assert summary["nodes"] == [A, B, C]
+        assert list(out.joinpath(name).rglob("*.parquet"))
+
+
+def test_the_page_stands_alone_and_says_what_broke(outcome):
+    found = outcome[0]
+    broken = broken_promises(found, ["lost", "doubled"])
+    assert broken == {"lost": 2}
+    page = render(found, broken)
+    assert "Promises were broken: 2 lost" in page
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert page.count("<svg") >= 4
+    assert "the recording is whole" in page
+    assert len(page) < 500_000
+    assert verdict_in_words(found, {}) != verdict_in_words(found, broken)
+
+
+def test_a_topic_cannot_inject_anything_into_the_page(outcome):
+    found = outcome[0]
+    told = found.told["hotspots"]
+    evil = "<script>alert(1)</script>$\\frac{"
+    chart = type(told.charts[0])("bars", "t", "messages", (evil,), {"messages": (1.0,)})
+    hotspots = type(told)({}, (evil,), (chart,), ({"topic": evil},))
+    page = render(type(found)(**{**fields_of(found), "told": {"hotspots": hotspots}}), {})
+    assert "<script" not in page
+
+
+def fields_of(value):
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
