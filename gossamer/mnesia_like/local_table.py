@@ -99,6 +99,24 @@ class LocalTable(Table, Queries):
         self._tell({key: left}, ())
         return True
 
+    def check(self) -> None:
+        """Raises DiscError or UnavailableError where rows cannot be written now."""
+        if self._disc is not None:
+            self._disc.check()
+
+    def install(self, changes: Mapping[Key, list[Value]]) -> None:
+        """What a transaction wrote (``[]``: deleted), all of it at once; it was checked before."""
+        written = {key: new[0] for key, new in changes.items() if new}
+        deleted = [key for key, new in changes.items() if not new and key in self._rows]
+        for key, value in written.items():
+            self._to_disc(key, value)
+        for key in deleted:
+            self._to_disc(key, None, deleted=True)
+            del self._rows[key]
+        self._rows.update(written)
+        if written or deleted:
+            self._tell(written, deleted)
+
     def restore(self, rows: dict[Key, Value]) -> None:
         """Take over what the disc held; before anyone else uses the table."""
         self._rows.update(rows)

@@ -339,7 +339,7 @@ class Store(TableOwner):
         timeout: float = 15.0,
         sync: bool = False,
     ) -> T:
-        """Run ``await function(tx, *args)`` as one transaction over shared tables; what it returned.
+        """Run ``await function(tx, *args)`` as one transaction over shared and local tables; its result.
 
         It may run several times: it should do nothing but use ``tx``. ``sync``: come back when the rows are
         visible on all peers and on this node's disc, as Mnesia's ``sync_transaction``.
@@ -349,6 +349,8 @@ class Store(TableOwner):
             TransactionTimeoutError: it did not end within ``timeout`` seconds; nothing changed.
             TransactionRefusedError: a copy cannot be written; nothing changed.
             TransactionInDoubtError: it may or may not be in effect; the error says what to do.
+            DiscError: the disc takes no writes, nothing changed; or, with ``sync``, it is in effect and waits
+                for this node's disc, which is tried again.
         """
         return await self._transactor.run(function, args, timeout=timeout, sync=sync)
 

@@ -1,7 +1,8 @@
 """Transactions as their users see them: an async function whose writes happen all together or not at all.
 
 ``await store.transaction(move, "a", "b", 10)`` runs ``await move(tx, "a", "b", 10)``. What ``tx`` writes it
-reads back at once; nobody else sees it before the function has returned and all connected copies agreed. An
+reads back at once; nobody else sees it before the function has returned and all connected copies agreed.
+It may touch ``shared`` tables and this node's ``local`` ones; the latter change in the same turn. An
 attempt that loses a lock to an older transaction is begun anew, so the function must do nothing but use
 ``tx``: it may run several times.
 
@@ -21,14 +22,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gossamer.clock import Clock
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import TransportError, UnavailableError, UsageError
 from gossamer.mnesia_like.exchange import Action
+from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.queries import ANY, matches
-from gossamer.mnesia_like.shared import Version
 from gossamer.mnesia_like.shared_table import SharedTable
 from gossamer.mnesia_like.transaction_core import GONE, Attempt, Transactions
 from gossamer.mnesia_like.transaction_locks import WHOLE, Age
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.versions import Version
 
 __all__ = [
     "NotTransactionalError",
@@ -76,13 +78,14 @@ class TransactionTooLargeError(UsageError):
 
 
 class NotTransactionalError(UsageError):
-    """The table is not shared, so that there is nothing to agree upon."""
+    """The table is owned: each row has one writer, so that there is nothing to agree upon."""
 
     def __init__(self, table: str, replication: str) -> None:
         self.table = table
         self.replication = replication
         super().__init__(
-            f"table {table!r} is {replication}, transactions take shared ones; use its own read and write"
+            f"table {table!r} is {replication}, transactions take shared and local ones; use its own read "
+            "and write"
         )
 
 
@@ -147,37 +150,48 @@ class Transaction:
         self._layers: list[dict[str, dict[Key, list[Value]]]] = [{}]
         self._reads: dict[str, dict[Key, Version | None]] = {}
         self._scans: dict[str, int] = {}
+        # Of local tables: what was read, itself; and how many changes there were when all of it was.
+        self._local_reads: dict[str, dict[Key, Value]] = {}
+        self._local_scans: dict[str, int] = {}
 
     async def read(self, table: str, key: Key, default: Value = None, *, write: bool = False) -> Value:
-        """The value of ``key``; with ``write`` under a write lock, for a row that will be written.
+        """The value of ``key`` (of a local bag: the list of its values); with ``write`` under a write lock,
+        for a row that will be written.
 
         Raises:
             NoSuchTableError, NotTransactionalError, BadKeyError, NoMajorityError
         """
-        shared = self._table(table)
-        encode_key(table, key, shared.definition.max_key_bytes)
-        await self._lock(shared, key, write=write)
+        found = self._table(table)
+        encode_key(table, key, found.definition.max_key_bytes)
+        await self._lock(found, key, write=write)
         for layer in reversed(self._layers):
             if key in layer.get(table, ()):
                 new = layer[table][key]
                 return new[0] if new else default
-        self._note(shared, key)
-        return shared.core.rows.get(key, default)
+        if isinstance(found, LocalTable):
+            value = found.read(key, GONE)
+            self._local_reads.setdefault(table, {}).setdefault(key, value)
+            return default if value is GONE else value
+        self._reads.setdefault(table, {}).setdefault(key, found.core.versions.get(key))
+        return found.core.rows.get(key, default)
 
     async def write(self, table: str, key: Key, value: Value) -> None:
-        """Set a row.
+        """Set a row; of a local bag: add a value.
 
         Raises:
             NoSuchTableError, NotTransactionalError, BadKeyError, BadValueError, NoMajorityError, DiscError
             TransactionTooLargeError
         """
-        shared = self._table(table)
-        size = len(encode_key(table, key, shared.definition.max_key_bytes))
+        found = self._table(table)
+        size = len(encode_key(table, key, found.definition.max_key_bytes))
         value = canonical(table, value)
-        size += len(encode_value(table, value, shared.definition.max_value_bytes))
+        if found.definition.type == "bag":
+            old = await self.read(table, key, [], write=True)
+            value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
+        size += len(encode_value(table, value, found.definition.max_value_bytes))
         if self._size + size > _MAX_BYTES:
             raise TransactionTooLargeError(self._size + size)
-        await self._lock(shared, key, write=True)
+        await self._lock(found, key, write=True)
         self._size += size
         self._layers[-1].setdefault(table, {})[key] = [value]
 
@@ -188,10 +202,13 @@ class Transaction:
 
     async def select(self, table: str, predicate: Callable[[Key, Value], bool]) -> list[tuple[Key, Value]]:
         """Rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
-        shared = self._table(table)
-        await self._lock(shared, WHOLE, write=False)
-        self._scans.setdefault(table, shared.core.changes)
-        rows = dict(shared.core.rows)
+        found = self._table(table)
+        await self._lock(found, WHOLE, write=False)
+        if isinstance(found, LocalTable):
+            self._local_scans.setdefault(table, found.seq)
+        else:
+            self._scans.setdefault(table, found.core.changes)
+        rows = dict(found.rows())
         for layer in self._layers:
             for key, new in layer.get(table, {}).items():
                 if new:
@@ -235,9 +252,11 @@ class Transaction:
         if self._attempt.state != "active":
             raise _Restart
 
-    def _table(self, name: str) -> SharedTable:
+    def _table(self, name: str) -> SharedTable | LocalTable:
         self._check()
         table = self._transactor.tables.table(name)
+        if isinstance(table, LocalTable):
+            return table
         if not isinstance(table, SharedTable):
             raise NotTransactionalError(name, table.definition.replication)
         if why := self._transactor.core.unready(name):
@@ -245,7 +264,7 @@ class Transaction:
             raise _Restart
         return table
 
-    async def _lock(self, table: SharedTable, key: Key, *, write: bool) -> None:
+    async def _lock(self, table: SharedTable | LocalTable, key: Key, *, write: bool) -> None:
         owner = (self._transactor.tables.node, self._attempt.number)
         if write:
             table.check()
@@ -255,8 +274,17 @@ class Transaction:
         await self._transactor.wait(self._attempt)
         self._check()
 
-    def _note(self, table: SharedTable, key: Key) -> None:
-        self._reads.setdefault(table.name, {}).setdefault(key, table.core.versions.get(key))
+    def _stale(self) -> str:
+        """Which local table is not as it was read, in words."""
+        tables = self._transactor.tables
+        for name, keys in self._local_reads.items():
+            table: LocalTable = tables.table(name)
+            if any(table.read(key, GONE) is not value for key, value in keys.items()):
+                return f"a row of {name!r} changed after it was read"
+        for name, seq in self._local_scans.items():
+            if tables.table(name).seq != seq:
+                return f"table {name!r} changed after it was read"
+        return ""
 
 
 class Transactor:
@@ -327,10 +355,30 @@ class Transactor:
 
     async def _commit(self, tx: Transaction) -> None:
         tx._check()
-        rows = {table: keys for table, keys in tx._layers[0].items() if keys}
-        for name in rows:
-            self.tables.table(name).check()
+        changes = {table: keys for table, keys in tx._layers[0].items() if keys}
+        found: dict[str, SharedTable | LocalTable] = {name: self.tables.table(name) for name in changes}
+        for table in found.values():
+            table.check()
+        rows = {name: keys for name, keys in changes.items() if isinstance(found[name], SharedTable)}
         attempt = tx._attempt
+        if why := tx._stale():
+            attempt.why = why
+            raise _Restart
+
+        def objection() -> str:
+            try:
+                for table in found.values():
+                    table.check()
+            except (TransportError, UnavailableError) as error:
+                return str(error)
+            return ""
+
+        def install_local() -> None:
+            for name, table in found.items():
+                if isinstance(table, LocalTable):
+                    table.install(changes[name])
+
+        attempt.objection, attempt.install_local = objection, install_local
         self.core.commit(attempt, rows, tx._reads, tx._scans, self.tables.clock.wall())
         await self.wait(attempt)
         if attempt.state == "committed":
@@ -343,8 +391,9 @@ class Transactor:
 
     async def _everywhere(self, rows: Mapping[str, object], timeout: float) -> None:
         for name in rows:
-            table: SharedTable = self.tables.table(name)
-            await table.visible(table.core.position, timeout)
+            table: SharedTable | LocalTable = self.tables.table(name)
+            if isinstance(table, SharedTable):
+                await table.visible(table.core.position, timeout)
             await table.durable(timeout)
 
     def _age(self) -> Age:

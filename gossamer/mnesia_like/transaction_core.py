@@ -57,6 +57,14 @@ _STAGE_BYTES = 64 * 1024
 _REMEMBERED = 10_000
 
 
+def _no_objection() -> str:
+    return ""
+
+
+def _nothing() -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Attempt:
     """One attempt of a transaction of this node's.
@@ -80,6 +88,9 @@ class Attempt:
     voters: set[str] = field(default_factory=set)
     yes: set[str] = field(default_factory=set)
     stamp: int = 0
+    # Rows of this node's own tables: why they cannot be written, if so, and the writing of them.
+    objection: Callable[[], str] = _no_objection
+    install_local: Callable[[], None] = _nothing
 
     @property
     def waiting(self) -> bool:
@@ -202,7 +213,7 @@ class Transactions:
                 return
         attempt.rows = rows
         if not rows:
-            attempt.state = "committed"
+            self._settle_here(attempt)
             return
         latest = max(
             (self.shared[t].versions.get(key, (0, ""))[0] for t, keys in rows.items() for key in keys),
@@ -403,7 +414,9 @@ class Transactions:
                 self.counts["lost"] += 1
                 self._forget(attempt)
                 return
-        attempt.state = "committed"
+        if not self._settle_here(attempt):
+            self._undo(attempt)
+            return
         self.counts["committed"] += 1
         copies = {name for table in attempt.rows for name in self._copies(table)}
         for name in sorted(copies | (attempt.told & self._x.peers.keys())):
@@ -417,6 +430,17 @@ class Transactions:
         self.attempts.pop(attempt.number, None)
         self._verdicts(self.locks.release(owner))
         self._wake(attempt)
+
+    def _settle_here(self, attempt: Attempt) -> bool:
+        """Commit, unless this node itself cannot; rows of its own tables are written in this very turn."""
+        problem = attempt.objection() or next(filter(None, map(self.refuses, attempt.rows)), "")
+        if problem:
+            attempt.state = "refused"
+            attempt.why = f"{self.node}: {problem}"
+            return False
+        attempt.state = "committed"
+        attempt.install_local()
+        return True
 
     def _undo(self, attempt: Attempt) -> None:
         """A participant has refused."""

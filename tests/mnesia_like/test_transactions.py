@@ -180,11 +180,11 @@ async def test_a_transaction_that_never_ends_is_ended() -> None:
     assert table.read("k") == 2
 
 
-async def test_only_shared_tables_take_part() -> None:
+async def test_owned_tables_take_no_part() -> None:
     """The error names the kind of the table."""
     store = Store(node="a", creation=1)
-    await store.create_table("t")
-    with pytest.raises(NotTransactionalError, match="is local"):
+    await store.create_table("t", replication="owned")
+    with pytest.raises(NotTransactionalError, match="is owned"):
         await store.transaction(add, "k", 1)
 
 
