@@ -15,12 +15,14 @@ from gossamer.gateway.messages import (
     Unsubscribe,
     Whereabouts,
 )
+from gossamer.gateway.port import BrokerPort
 from gossamer.gateway.server import Gateway, gateway_spec
 
 __all__ = [
     "GATEWAY",
     "WINDOW",
     "Attach",
+    "BrokerPort",
     "Deliveries",
     "Find",
     "Gateway",

@@ -5,8 +5,8 @@ tick is late; a thread looks on from outside, and when a tick is overdue it note
 at which line of code, which nobody could tell afterwards. Late ticks are reported by the server, once for
 each stall.
 
-Others read ``watch.lag``, the seconds by which the last tick was late: gossip takes it into its local
-health.
+Others read ``watch.lag``, the seconds by which the last tick was late, or are told of each stall by ``tell``:
+gossip takes it into its local health.
 
 Where the loop's time is not the system's (simulations), no thread is started and nothing is ever late.
 """
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -51,8 +52,11 @@ class LoopWatch(GenServer):
     stalls: int
     """Ticks that were late enough to be reported."""
 
-    async def init(self, *, interval: float = 0.25, stall: float = 0.1) -> None:
+    async def init(
+        self, *, interval: float = 0.25, stall: float = 0.1, tell: Callable[[float], None] | None = None
+    ) -> None:
         """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
+        self._tell = tell
         self.lag = self.worst = 0.0
         self.stalls = 0
         self._interval, self._stall = interval, stall
@@ -74,6 +78,8 @@ class LoopWatch(GenServer):
         seen = None if self._witness is None else self._witness.tick()
         if self.lag > self._stall:
             self.stalls += 1
+            if self._tell is not None:
+                self._tell(self.lag)
             pid, label, where = seen or (None, None, None)
             log.warning(
                 "loop_stalled",

@@ -19,13 +19,15 @@ class Blocking(Worker):
 def test_a_blocking_callback_is_named():
     async def main():
         rt = Runtime()
-        watch = await rt.start(LoopWatch, interval=0.02, stall=0.02)
+        told = []
+        watch = await rt.start(LoopWatch, interval=0.02, stall=0.02, tell=told.append)
         pid = await rt.start(Blocking, label="the culprit")
         with capture_logs() as logs:
             rt.cast(pid, 0.2)
             await rt.run(asyncio.sleep, 0.25)
         worst = (await rt.run(get_state, watch))["worst"]
         await rt.stop()
+        assert max(told) == worst
         return pid, worst, [entry for entry in logs if entry["event"] == "loop_stalled"]
 
     pid, worst, reports = asyncio.run(main())

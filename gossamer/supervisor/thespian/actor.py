@@ -16,7 +16,7 @@ from gossamer.supervisor.errors import StopInit
 from gossamer.supervisor.functions import call, cast, trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.thespian.system import ActorEnded, Begin, Finish, Pass, Question
-from gossamer.supervisor.values import NOPROC, Destination, Down, Exit, Pid, Reason
+from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit, Pid, Reason, is_clean
 
 __all__ = ["ThespianActor", "target_of"]
 
@@ -79,7 +79,8 @@ class ThespianActor(GenServer):
         if isinstance(message, Exit):
             if message.source == self._system:
                 self._ended = True
-                return Stop(("thespian_system", message.reason))
+                why = ("thespian_system", message.reason)
+                return Stop((SHUTDOWN, why) if is_clean(message.reason) else why)
             return None
         if not isinstance(message, Down):
             cast(self._system, Pass(self._number, message))
