@@ -106,6 +106,8 @@ class Broker:
         )
         self.takeovers: Takeovers | None = None
         self._bringing: dict[str, Channel] = {}
+        self.on_return: Callable[[str], object] = _nobody
+        """Told of every client that has connected."""
         self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
         self.table = SessionTable(
             hub=self.hub,
@@ -406,6 +408,7 @@ class Broker:
             self.takeovers.own(session)
         session.save()
         self.table.leave_will(client_id, packet.will, session.expiry)
+        self.on_return(client_id)
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
         if channel.deadline is not None:
@@ -570,6 +573,10 @@ class Broker:
             "slowed": hub.slowed,
             **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
         }
+
+
+def _nobody(_client_id: str) -> None:
+    pass
 
 
 def _expired(channel: Channel, _now: float) -> None:

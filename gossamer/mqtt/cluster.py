@@ -15,7 +15,7 @@ import structlog
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
 from gossamer.errors import GossamerError
-from gossamer.mnesia_like import LocalTable, Store
+from gossamer.mnesia_like import Change, LocalTable, Store
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.retained_bodies import Bodies
@@ -34,6 +34,7 @@ RESTORED = 500
 _TICK = "mqtt_cluster_tick"
 _KEEP = "mqtt.retained_keep"
 _FETCH = "mqtt.retained_fetch"
+_BACK = "mqtt.back"
 
 
 class _Links:
@@ -93,13 +94,14 @@ class MqttCluster(GenServer):
         elif on_disc is not None:
             self._bodies.restore(dict(on_disc.rows()))
         retained.attach(index, self._bodies)
+        functions[_BACK] = self._back
         functions[_KEEP] = self._keep
         functions[_FETCH] = self._fetch
 
         sessions = await store.create_table("sessions", replication="owned")
         wills = broker.wills
         wills.table = table = await store.create_table("wills", replication="owned")
-        table.subscribe_batches(lambda change: wills.adopted(change.owner, change.written))
+        table.subscribe_batches(self._wills_changed)
         takeovers = Takeovers(broker, distribution, sessions)
         takeovers.offer(functions)
         if disc and broker.config.sessions.persistent:
@@ -110,8 +112,10 @@ class MqttCluster(GenServer):
         broker.takeovers = takeovers
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
+        self._distribution = distribution
         for name in distribution.nodes():
             wills.node_up(name, distribution.creation_of(name) or 0)
+        broker.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
 
     async def _restore(self, store: Store) -> None:
@@ -127,8 +131,11 @@ class MqttCluster(GenServer):
             soon=asyncio.get_running_loop().call_soon,
         )
         broker.table.store = kept
+        broker.wills.begin(kept.nodes_of(rows), broker.hub.now())
+        kept.remember_nodes({})
         count = 0
         for stored in kept.read(rows):
+            broker.table.restore_will(stored)
             session = broker.table.restore(stored)
             if session is not None:
                 broker.restore_subscriptions(session)
@@ -146,14 +153,45 @@ class MqttCluster(GenServer):
             self._tick()
         elif isinstance(message, NodeUp):
             wills.node_up(message.name, message.creation)
+            self._remember()
         elif isinstance(message, NodeDown):
             if self._broker.takeovers is not None:
                 self._broker.takeovers.node_down(message.name)
-            wills.node_down(
+            here = wills.node_down(
                 message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
             )
+            for client_id in here:
+                self._tell_back(client_id)
+            self._remember()
         else:
             await super().handle_info(message)
+
+    def _wills_changed(self, change: Change) -> None:
+        if change.owner != self._distribution.runtime.node:
+            self._broker.wills.adopted(change.owner, change.written, change.deleted)
+
+    def _returned(self, client_id: str) -> None:
+        """A client has connected here."""
+        if self._broker.wills.returned(client_id):
+            self._tell_back(client_id)
+
+    def _tell_back(self, client_id: str) -> None:
+        self._back(client_id)
+        runtime = self._distribution.runtime
+        nodes = self._distribution.nodes()
+        runtime.spawn(remote.multicall, nodes, _BACK, client_id, label="mqtt_back")
+
+    def _back(self, client_id: str) -> bool:
+        """What other nodes call: a client is connected there."""
+        self._broker.wills.back(client_id, self._broker.hub.now())
+        return True
+
+    def _remember(self) -> None:
+        """Have on disc who would see this node die."""
+        store = self._broker.store
+        if store is not None:
+            nodes = self._distribution.nodes()
+            store.remember_nodes({name: self._distribution.creation_of(name) or 0 for name in nodes})
 
     def _tick(self) -> None:
         broker = self._broker

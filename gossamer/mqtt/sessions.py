@@ -138,6 +138,17 @@ class SessionTable:
             self.rest(session)
         return session
 
+    def restore_will(self, stored: Stored) -> None:
+        """The will of a session that was on disc."""
+        facts = stored.facts
+        if facts is None or facts.will is None or self.store is None:
+            return
+        now = self._hub.now()
+        delay: float = min(facts.will.properties.will_delay or 0, facts.expiry)
+        if facts.will_due is not None:
+            delay = max(0.001, self.store.moment(facts.will_due) - now)
+        self._wills.restore(stored.client_id, record_of(self._message(facts.will), now), delay, now)
+
     def bounded_expiry(self, wanted: int) -> int:
         """The session expiry interval this node grants."""
         return min(wanted, self.max_expiry)

@@ -8,14 +8,18 @@ what they saw, until they see it adopted; should the adopter go down before, the
 Rules: 1. A side that holds less than half of the nodes it last saw together publishes nothing: it is more
 likely to be the one that was cut off.  2. A node that is back within the grace, in the same life, keeps its
 wills: nothing of it died.  3. A delayed will is dropped where its client is connected again, anywhere
-([MQTT-3.1.3-9]); one without delay is not: its connection did end ([MQTT-3.1.2-8]).  4. A node that leaves
-in order publishes its own.
+([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it learns of the death, which
+may be later. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  4. A node that leaves in
+order publishes its own.  5. A node that comes back in a new life has on disc what the wills of its persistent
+sessions were. It publishes them itself only if no node that was up with it then is up in the same life now:
+such a node has seen it die, and whoever is first among those has adopted them.
 
 Pure: events in, with the time; what is to be published comes out of :meth:`Wills.due`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +28,10 @@ __all__ = ["Wills", "WillsTable"]
 
 SETTLED_AFTER = 60.0
 """Seconds without a loss, after which the nodes that are left are all there are."""
+WITNESSES_WITHIN = 10.0
+"""Seconds after the start of a life in which those that saw the end of the last one are met."""
+BACK_FOR = 60.0
+"""Seconds for which it is remembered that a client is back, longer than a death takes to be noticed."""
 
 Key = tuple[str, str]
 """Of an adopted row: the node and life that had it, and the client."""
@@ -60,6 +68,12 @@ class Wills:
         self._settled_at = 0.0
         self._orphans: dict[Key, _Orphan] = {}
         self._adopted: set[Key] = set()
+        self._awaited: Counter[str] = Counter()
+        """Of each client, how many of its wills other nodes have adopted."""
+        self._back: dict[str, float] = {}
+        self._former: dict[str, _Orphan] = {}
+        self._witnesses: dict[str, int] = {}
+        self._decide_at = 0.0
 
     # -- wills of this node's clients
 
@@ -84,39 +98,96 @@ class Wills:
         self._together = max(self._together, len(self._known) + 1)
         self._forget(origin(name, creation))
 
-    def node_down(self, name: str, creation: int, now: float, *, left: bool) -> None:
-        """A node is gone."""
+    def node_down(self, name: str, creation: int, now: float, *, left: bool) -> list[str]:
+        """A node is gone. Returns who is connected here, so that a delayed will is void: tell the others."""
         self._known.pop(name, None)
         if left:
             self._together = max(1, self._together - 1)
-            return
+            return []
         self._settled_at = now + SETTLED_AFTER
         if self.table is None:
-            return
+            return []
+        here: list[str] = []
         # Now, because the rows of a node go when it comes back in a new life.
         for key, (record, delay) in self.table.rows_of(name).items():
             name_of = tuple(key) if isinstance(key, tuple | list) else (origin(name, creation), key)
-            self._orphans.setdefault(name_of, _Orphan(record, delay, now))
+            client_id = name_of[1]
+            if delay and self._connected(client_id):
+                here.append(client_id)
+            elif not (delay and client_id in self._back):
+                self._orphans.setdefault(name_of, _Orphan(record, delay, now))
+        return here
 
-    def adopted(self, owner: str, keys: Iterable[Any]) -> None:
-        """Rows of another node were written: what it has adopted needs no other."""
-        for key in keys:
-            if isinstance(key, tuple | list) and owner in self._known:
-                self._orphans.pop(tuple(key), None)
+    def adopted(self, owner: str, written: Iterable[Any], deleted: Iterable[Any]) -> None:
+        """Rows of another node changed: what it has adopted needs no other."""
+        for key in written:
+            if isinstance(key, tuple | list):
+                self._awaited[key[1]] += 1
+                if owner in self._known:
+                    self._orphans.pop(tuple(key), None)
+        for key in deleted:
+            if isinstance(key, tuple | list):
+                self._awaited[key[1]] -= 1
+                if self._awaited[key[1]] <= 0:
+                    del self._awaited[key[1]]
+
+    # -- clients that come back
+
+    def returned(self, client_id: str) -> bool:
+        """A client has connected here; whether other nodes must be told, since one may wait with its will."""
+        waits = any(key[1] == client_id for key in self._orphans) if self._orphans else False
+        return waits or client_id in self._awaited
+
+    def back(self, client_id: str, now: float) -> None:
+        """A client is connected somewhere: its delayed wills are void."""
+        self._back[client_id] = now
+        former = self._former.get(client_id)
+        if former is not None and former.delay:
+            del self._former[client_id]
+        for key in [k for k, orphan in self._orphans.items() if k[1] == client_id and orphan.delay]:
+            self._drop(key)
+
+    # -- a former life of this node
+
+    def restore(self, client_id: str, record: bytes, delay: float, now: float) -> None:
+        """A client of the former life left a will, due after ``delay``."""
+        self._former[client_id] = _Orphan(record, delay, now)
+
+    def begin(self, witnesses: Mapping[str, int], now: float) -> None:
+        """A new life begins; who was up at the end of the one before."""
+        self._witnesses = dict(witnesses)
+        self._decide_at = now + WITNESSES_WITHIN
+
+    def _due_of_former(self, now: float) -> list[bytes]:
+        if not self._former or now < self._decide_at:
+            return []
+        if any(self._known.get(name) == creation for name, creation in self._witnesses.items()):
+            self._former.clear()
+            return []
+        due = []
+        for client_id, orphan in list(self._former.items()):
+            if now >= orphan.down + max(self._grace, orphan.delay):
+                del self._former[client_id]
+                if not (orphan.delay and self._connected(client_id)):
+                    due.append(orphan.record)
+        return due
 
     # -- time
 
     def due(self, now: float) -> list[bytes]:
         """The records to publish now. Call it about once a second."""
+        for client_id in [c for c, since in self._back.items() if since + BACK_FOR < now]:
+            del self._back[client_id]
+        own = self._due_of_former(now)
         alive = len(self._known) + 1
         if 2 * alive < self._together:
-            return []
+            return own
         if now >= self._settled_at:
             # It has been so for a while: this is the cluster now.
             self._together = alive
         if self.table is None or any(name < self._node for name in self._known):
-            return []
-        records = []
+            return own
+        records = own
         for key, orphan in list(self._orphans.items()):
             if key not in self._adopted:
                 self._adopted.add(key)

@@ -181,3 +181,72 @@ async def test_a_goodbye_leaves_no_will_behind(sim, cluster):
     cluster.crash(3, "kill")
     await asyncio.sleep(60)
     assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("soon", [True, False])
+async def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(sim, cluster, soon):
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 3, delay=60)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(0.1 if soon else 30)
+    back = await cluster.client(2, "mortal", clean_start=False, session_expiry=300, timeout=30)
+    await asyncio.sleep(20)
+    back.drop()
+    await asyncio.sleep(200)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("pause", [0.5, 40])
+async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(sim, cluster, pause, tmp_path):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 3)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(pause)
+    await cluster.restart(3)
+    await asyncio.sleep(120)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_wills_are_published_after_all_nodes_died_at_once(sim, cluster, tmp_path):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    _, _ = await wills(cluster, 2)
+    watcher = await cluster.client(1, "watcher", session_expiry=3000)
+    await watcher.subscribe("will/#", qos=1)
+    cluster.crash(1)
+    cluster.crash(2)
+    await cluster.start()
+    await asyncio.sleep(60)
+    watcher = await cluster.client(1, "watcher", clean_start=False, session_expiry=3000)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tmp_path):
+    """Small and large, once they are acknowledged; one that has expired meanwhile does not."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    await publisher.publish("small", b"1", qos=1, retain=True)
+    await publisher.publish("large", LARGE, qos=1, retain=True)
+    await publisher.publish("gone", b"x", qos=1, retain=True)
+    await publisher.publish("gone", b"", qos=1, retain=True)
+    cluster.crash(1)
+    cluster.crash(2)
+    await cluster.start()
+    await cluster.settled()
+    for number in (1, 2):
+        assert await retained(cluster, number) == {b"small": b"1", b"large": LARGE}
