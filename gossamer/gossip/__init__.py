@@ -6,6 +6,7 @@ from gossamer.gossip.keyring import Keyring, KeyringError, cluster_key
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
+    LoopLag,
     Member,
     MemberAlive,
     MemberDown,
@@ -44,6 +45,7 @@ __all__ = [
     "Keys",
     "Leave",
     "LinkEvidence",
+    "LoopLag",
     "Member",
     "MemberAlive",
     "MemberDown",

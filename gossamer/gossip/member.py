@@ -22,6 +22,7 @@ __all__ = [
     "MAX_NUMBER",
     "ForcedOut",
     "LinkEvidence",
+    "LoopLag",
     "Member",
     "MemberAlive",
     "MemberDown",
@@ -169,3 +170,10 @@ class LinkEvidence:
 
     name: str
     kind: Literal["reset", "refused", "ok"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLag:
+    """This node's event loop ran ``seconds`` late: what it did not hear meanwhile is no evidence."""
+
+    seconds: float

@@ -21,6 +21,7 @@ from gossamer.gossip.keyfile import KeyFile
 from gossamer.gossip.keyring import Keyring
 from gossamer.gossip.member import (
     LinkEvidence,
+    LoopLag,
     MemberDown,
     MemberEvent,
     MemberMetadata,
@@ -75,8 +76,8 @@ class GossipServer(GenServer):
     """Membership of one node. Start it under the node's supervisor, with the node's view.
 
     Calls: :class:`Join`, :class:`Leave`, :class:`ForceLeave`, :class:`UpdateMetadata`, :class:`Keys`. Casts:
-    :class:`Subscribe`, :class:`LinkEvidence`. ``subscribers`` (registered names, best) get every event from
-    the first on. ``key_file`` keeps changes of the keys; what it holds is the keyring.
+    :class:`Subscribe`, :class:`LinkEvidence`, :class:`LoopLag`. ``subscribers`` (registered names, best) get
+    every event from the first on. ``key_file`` keeps changes of the keys; what it holds is the keyring.
     """
 
     async def init(
@@ -147,7 +148,7 @@ class GossipServer(GenServer):
 
     async def handle_cast(self, request: Any) -> None:
         match request:
-            case LinkEvidence():
+            case LinkEvidence() | LoopLag():
                 self._feed(EvidenceSeen(request))
             case Subscribe(subscriber):
                 self._subscribers[subscriber] = None

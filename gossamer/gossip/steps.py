@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata
+from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent, MemberMetadata
 from gossamer.network import Address
 
 __all__ = [
@@ -107,7 +107,7 @@ class ForceLeaveRequested:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSeen:
-    evidence: LinkEvidence
+    evidence: LinkEvidence | LoopLag
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
 The parts: ``table`` stores, ``verdicts`` decides what statements do, ``prober`` asks who is there, ``syncer``
-exchanges tables, ``rivals`` settles who keeps a name, ``hints`` watches for partitions, ``outbox`` fills
-packets.
+exchanges tables, ``spreader`` runs rounds of gossip, ``rivals`` settles who keeps a name, ``hints`` watches
+for partitions, ``outbox`` fills packets.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ import msgspec
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.broadcast import BroadcastQueue
 from gossamer.gossip.hints import PartitionHints
-from gossamer.gossip.member import ForcedOut, Member, MemberLeft, MemberMetadata, NameConflict, Status
+from gossamer.gossip.member import (
+    ForcedOut,
+    LoopLag,
+    Member,
+    MemberLeft,
+    MemberMetadata,
+    NameConflict,
+    Status,
+)
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.prober import Prober
 from gossamer.gossip.rivals import Rivals
 from gossamer.gossip.settings import GossipSettings
+from gossamer.gossip.spreader import Spreader
 from gossamer.gossip.steps import (
     Action,
     EvidenceSeen,
@@ -63,8 +72,6 @@ from gossamer.gossip.wire import (
 from gossamer.network import Address
 
 __all__ = ["Swim"]
-
-_PACKETS_A_TARGET = 3
 
 
 class Swim:
@@ -107,6 +114,7 @@ class Swim:
         self._syncer = Syncer(
             self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
         )
+        self._spreader = Spreader(self.table, self._outbox, self._timers, settings, rng)
         self._rivals = Rivals(self.table, self._outbox, self._timers, self._verdicts, rng)
         self._rivals.give_way = self._give_way
         self._verdicts.doubt = self._prober.doubt
@@ -116,7 +124,7 @@ class Swim:
         self._verdicts.rival = self._rivals.meet
         self._verdicts.forced_out = self._forced_out
         self._prober.sync = self._syncer.exchange
-        self._gossiping = False
+        self._stalled_at = -1e9
         self._leaving: Token | None = None
         self._aloof = False
         self._prober.start(now)
@@ -153,12 +161,10 @@ class Swim:
         """
         lag = self._timers.lag(now)
         if lag > self._settings.lag_threshold:
-            self._stalled(lag)
+            self._stalled(lag, now)
             self._timers.run(now)
         self._HANDLERS[type(event)](self, event, now)
-        if not self._gossiping and self._outbox.gossiping():
-            self._gossiping = True
-            self._timers.at(now + self._rng.uniform(0, self._settings.gossip_interval), self._gossip)
+        self._spreader.wake(now)
         return self._outbox.drain()
 
     def restore(self, records: list[Record], now: float) -> None:
@@ -171,7 +177,7 @@ class Swim:
                 self._prober.appeared(entry)
         if records:
             self._verdicts.restate_self(self.table.me)
-            self._gossip_now(now)
+            self._spreader.at_once(now)
 
     def drain(self) -> list[Action]:
         """Actions of a step that raised."""
@@ -182,29 +188,11 @@ class Swim:
     def _tick(self, _event: Tick, now: float) -> None:
         self._timers.run(now)
 
-    def _stalled(self, lag: float) -> None:
+    def _stalled(self, lag: float, now: float) -> None:
+        self._stalled_at = now
         self.awareness.apply(1)
         self._prober.extend(lag)
         self._verdicts.extend_suspicions(lag)
-
-    def _gossip(self, now: float) -> None:
-        if not self._outbox.gossiping():
-            self._gossiping = False
-            return
-        self._timers.at(now + self._settings.gossip_interval, self._gossip)
-        targets = self.table.sample(self._rng, self._settings.gossip_fanout)
-        targets += self._recently_down(now)
-        for entry in targets:
-            self._outbox.gossip(entry, packets=_PACKETS_A_TARGET)
-
-    def _recently_down(self, now: float) -> list[Entry]:
-        down = self.table.down
-        if not down:
-            return []
-        entry = self.table.get(down[self._rng.randrange(len(down))])
-        if entry is None or now - entry.since > self._settings.gossip_to_dead:
-            return []
-        return [entry]
 
     # ---- packets ----------------------------------------------------------------------------------------
 
@@ -304,7 +292,7 @@ class Swim:
         if self._leaving is None:
             self._leaving = event.token
             self._timers.at(now + self._settings.leave_delay, self._left)
-            self._gossip_now(now)
+            self._spreader.at_once(now)
         else:
             self._outbox.answer(event.token, None)
 
@@ -312,10 +300,6 @@ class Swim:
         token, self._leaving = self._leaving, None
         self._withdraw(now)
         self._outbox.answer(token, None)
-
-    def _gossip_now(self, now: float) -> None:
-        self._gossiping = True
-        self._gossip(now)
 
     def _withdraw(self, now: float) -> None:
         """Be alone: forget the others, who are told nothing more, and stay alone until asked to join."""
@@ -341,7 +325,12 @@ class Swim:
         self._outbox.answer(event.token, True)
 
     def _evidence(self, event: EvidenceSeen, now: float) -> None:
-        self._prober.evidence(event.evidence, now)
+        evidence = event.evidence
+        if not isinstance(evidence, LoopLag):
+            self._prober.evidence(evidence, now)
+        elif evidence.seconds > self._settings.lag_threshold and now - self._stalled_at > evidence.seconds:
+            # Between two of our own timers, or it would have been noticed already.
+            self._stalled(evidence.seconds, now)
 
     def _metadata(self, event: MetadataChanged, _now: float) -> None:
         self._settings.check_metadata(event.metadata)

@@ -57,6 +57,7 @@ from gossamer.gossip import (
     Keyring,
     Leave,
     LinkEvidence,
+    LoopLag,
     MemberMetadata,
     MembershipView,
     Status,
@@ -360,7 +361,7 @@ class Node:
             applications_spec(self, config.node.applications, self._user_children),
         ]
         if isinstance(self.clock, SystemClock):
-            watch = partial(LoopWatch.start_link, name=LOOP_WATCH, label=LOOP_WATCH)
+            watch = partial(LoopWatch.start_link, tell=self._loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
             children.insert(0, ChildSpec(LOOP_WATCH, watch))
         if config.api.enable:
             children.append(ChildSpec("api", self._start_api))
@@ -454,6 +455,9 @@ class Node:
 
     def _evidence(self, name: str, kind: str) -> None:
         self.runtime.cast("gossip", msgspec.convert({"name": name, "kind": kind}, LinkEvidence))
+
+    def _loop_late(self, seconds: float) -> None:
+        self.runtime.cast("gossip", LoopLag(seconds))
 
     def _forced_out(self, by: str) -> None:
         log.error("forced_out", node=self.name, by=by, advice="gossamer cluster join brings it back")

@@ -21,6 +21,7 @@ from gossamer.gossip import (
     KeyringError,
     Keys,
     Leave,
+    LoopLag,
     MemberDown,
     MemberLeft,
     MemberMetadata,
@@ -205,6 +206,13 @@ async def test_keys_rotate_without_a_suspicion(peers: Callable[..., Any]) -> Non
     await eventually(lambda: a.view.counters["packets_in"] > before + 20)
     assert a.online() == {"a", "b"}
     assert a.view.counters["member_suspect"] == 0
+
+
+async def test_a_late_loop_shows_in_the_health_of_the_node(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    assert a.view.health == 0
+    a.runtime.cast("gossip", LoopLag(0.5))
+    await eventually(lambda: a.view.health == 1)
 
 
 async def test_a_late_subscriber_hears_of_everybody_first(peers: Callable[..., Any]) -> None:

@@ -8,6 +8,7 @@ from gossamer.gossip.hints import explain
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
+    LoopLag,
     MemberAlive,
     MemberDown,
     MemberLeft,
@@ -431,6 +432,38 @@ def test_a_clock_that_jumps_forward_is_taken_for_a_stall_and_convicts_nobody(see
     victim.frozen_until = 0.0
     victim.swim.step(Tick(), swarm.now + 3600)
     assert set(victim.swim.table.live) == {host.name for host in hosts if host is not victim}
+
+
+def test_a_loop_that_ran_late_makes_this_node_wait_longer_before_it_accuses() -> None:
+    """A stall between two timers of gossip: only whoever watches the loop has seen it."""
+    swarm = Swarm(seed=3)
+    hosts = grow(swarm, 5)
+    swarm.run(5)
+    node = hosts[2]
+    assert node.swim.awareness.score == 0
+    swarm.give(node, EvidenceSeen(LoopLag(0.05)))
+    assert node.swim.awareness.score == 0
+    for expected in (1, 2):
+        swarm.run(0.3, until=lambda: False)
+        score = node.swim.awareness.score
+        swarm.give(node, EvidenceSeen(LoopLag(0.2)))
+        assert node.swim.awareness.score == score + 1 <= expected
+    swarm.run(10)
+    assert node.swim.awareness.score == 0
+    assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
+
+
+def test_one_stall_counts_once_whoever_notices_it() -> None:
+    swarm = Swarm(seed=3)
+    hosts = grow(swarm, 5)
+    swarm.run(5)
+    node = hosts[2]
+    swarm.freeze(node, 0.6)
+    swarm.run(0.601)
+    score = node.swim.awareness.score
+    assert score >= 1
+    swarm.give(node, EvidenceSeen(LoopLag(0.6)))
+    assert node.swim.awareness.score == score
 
 
 def test_a_join_storm_keeps_the_seed_and_everybody_cheap() -> None:
