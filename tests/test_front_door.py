@@ -14,6 +14,7 @@ BY_MODULE = {
     "gossamer.audit.schema",
     "gossamer.mqtt.packets",
     "gossamer.supervisor.signals",
+    "gossamer.supervisor.thespian.messages",
 }
 
 

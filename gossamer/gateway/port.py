@@ -15,7 +15,7 @@ from gossamer.gateway.outlet import Outlet
 from gossamer.gateway.retained import send_retained, wants_retained
 from gossamer.mqtt import Broker
 from gossamer.routes import SubscriptionOptions
-from gossamer.supervisor.thespian import Delivered, Publish, Subscribe
+from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe
 
 __all__ = ["BrokerPort"]
 
