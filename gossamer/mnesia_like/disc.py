@@ -47,8 +47,8 @@ _ADVICE = {
     "read_only": "make the file and its directory writable for this user",
     "locked": "stop the other process, or give each node a data directory of its own",
     "corrupt": (
-        "restore it from a backup, or start with on_corrupt='rebuild': the file is then moved aside and the "
-        "tables start empty and load from the peers"
+        "restore it from a backup, or have `python -m gossamer.mnesia_like set-aside` rename it (or start "
+        "with on_corrupt='rebuild'): the tables then load from the peers"
     ),
     "other": "look at the machine's log for errors of the disc",
 }
@@ -198,6 +198,11 @@ class DiscFile:
                 raise
         except sqlite3.Error as error:
             self._fail(error)
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has."""
+        found = self._conn.execute("SELECT rows FROM _tables WHERE name = ?", (table,)).fetchone()
+        return 0 if found is None else int(found[0])
 
     def limit_pages(self, pages: int) -> None:
         """Let the file grow no further than so many pages; 0: no limit."""

@@ -110,6 +110,13 @@ class Shared:
         self._put(key, self._next_version(key, wall), _MISSING)
         return self._log.position
 
+    def retire(self, key: Key) -> int | None:
+        """As :meth:`delete`, in the place of the version that stands here: any later one wins over it."""
+        if key not in self.rows:
+            return None
+        self._put(key, (self.versions[key][0] + 1, self.node), _MISSING)
+        return self._log.position
+
     def tick_clock(self, wall: float) -> int:
         """A timestamp later than all that were seen."""
         return self._clock.tick(wall)

@@ -103,7 +103,18 @@ class SharedTable(ReplicatedTable, Queries):
             BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
         self.check()
-        number = self.core.delete(key, self._clock.wall())
+        return self._deleted(key, self.core.delete(key, self._clock.wall()))
+
+    def retire(self, key: Key) -> int:
+        """Remove a row as it stands here; whatever was written after that, anywhere, stays.
+
+        Raises:
+            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self.check()
+        return self._deleted(key, self.core.retire(key))
+
+    def _deleted(self, key: Key, number: int | None) -> int:
         if number is None:
             return self.core.position
         self._stored((key,))

@@ -168,7 +168,7 @@ away = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.3]), script=st.lists(away, max_size=40))
 def test_no_deleted_row_comes_back(seed: int, loss: float, script: list[tuple[Any, ...]]) -> None:
     """Whoever is away, for less or for more than the horizon: two that stay together lose nothing."""

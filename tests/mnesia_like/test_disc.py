@@ -23,12 +23,13 @@ from gossamer.mnesia_like import (
     Store,
     TableDef,
 )
+from gossamer.mnesia_like.__main__ import main
 from gossamer.mnesia_like.disc import DiscFile
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.values import encode
 from gossamer.supervisor import StartFailed
 
-from .hub import host, until
+from .hub import Hub, host, until
 
 DEFINITION = TableDef(name="t", storage="disc_copies")
 
@@ -109,70 +110,93 @@ async def test_an_abandoned_store_leaves_what_was_acknowledged_and_no_lock(tmp_p
 
 _VICTIM = """
 import asyncio, random, sys
-from gossamer.mnesia_like import Disc, Store
+from gossamer.mnesia_like import Disc, Store, Transaction
 from gossamer.supervisor import Runtime, Supervisor
 
-async def main(path, seed):
+async def main(path, seed, serial, creation):
     rng = random.Random(seed)
-    store = Store(node="a", creation=1, disc=Disc(path))
-    runtime = Runtime(node="a", creation=1)
+    store = Store(node="a", creation=creation, disc=Disc(path))
+    runtime = Runtime(node="a", creation=creation)
     await runtime.start(Supervisor, [store.child_spec()])
-    table = await store.create_table("t", storage="disc_copies")
-    serial = 0
+    tables = [
+        await store.create_table(kind, storage="disc_copies", replication=kind)
+        for kind in ("local", "owned", "shared")
+    ]
+    print("started", flush=True)
+
+    async def both(tx, key, serial):
+        await tx.write("local", key, serial)
+        await tx.write("shared", key, serial)
+
     while True:
         for _ in range(rng.randrange(1, 40)):
             serial += 1
             key = rng.randrange(200)
+            table = rng.choice(tables)
             if rng.random() < 0.2:
                 table.delete(key)
-                print("delete", key, serial)
+                print("delete", table.name, key, serial)
+            elif rng.random() < 0.1:
+                await store.transaction(both, key, serial)
+                print("write local", key, serial)
+                print("write shared", key, serial)
             else:
                 table.write(key, serial)
-                print("write", key, serial)
+                print("write", table.name, key, serial)
         print("asked", flush=True)
-        await table.durable()
+        await tables[0].durable()
         print("acknowledged", flush=True)
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
 """
 
+KINDS = ("local", "owned", "shared")
 
-@pytest.mark.parametrize("seed", range(3))
+
+def held_on(path: Path) -> dict[str, dict[int, int]]:
+    """What the file holds of each table: values, without what is not a row or is deleted."""
+    shared = {k: row[2] for k, row in rows_on(path, "shared").items() if k is not None and len(row) == 3}
+    return {"local": rows_on(path, "local"), "owned": rows_on(path, "owned"), "shared": shared}
+
+
+@pytest.mark.parametrize("seed", range(2))
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, seed: int) -> None:
-    """The file holds the acknowledged state, or that with the one batch that was on its way."""
+    """Life after life on one file, killed anywhere: it holds all that was acknowledged, and of the batch that
+    was on its way all or nothing."""
     path = tmp_path / "tables.db"
     rng = random.Random(seed)
-    victim = subprocess.Popen(
-        [sys.executable, "-c", _VICTIM, str(path), str(seed)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert victim.stdout is not None
-    lines: list[str] = []
-    stop_at = rng.randrange(100, 3000)
-    for line in victim.stdout:
-        lines.append(line.strip())
-        if len(lines) >= stop_at:
-            victim.send_signal(signal.SIGKILL)
-            break
-    # What it said before it died counts as well.
-    lines += [line.strip() for line in victim.stdout.read().splitlines()]
-    victim.wait()
-    victim.stdout.close()
-    acknowledged: dict[int, int] = {}
-    state: dict[int, int] = {}
-    for line in lines:
-        match line.split():
-            case ["write", key, serial]:
-                state[int(key)] = int(serial)
-            case ["delete", key, _]:
-                state.pop(int(key), None)
-            case ["acknowledged"]:
-                acknowledged = dict(state)
-    found = rows_on(path)
-    # Lines of a batch come before it is asked for, so the state on disc is one of these two, whole.
-    assert found in (acknowledged, state), f"seed={seed}"
+    state: dict[str, dict[int, int]] = {kind: {} for kind in KINDS}
+    serial = 0
+    for life in range(1, 4):
+        command = [sys.executable, "-c", _VICTIM, str(path), str(seed * 10 + life), str(serial), str(life)]
+        victim = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert victim.stdout is not None
+        lines: list[str] = []
+        stop_at = rng.randrange(2, 1500)
+        for line in victim.stdout:
+            lines.append(line)
+            if len(lines) >= stop_at:
+                victim.send_signal(signal.SIGKILL)
+                break
+        # What it said before it died counts as well; a last line may be cut off.
+        lines += victim.stdout.read().splitlines(keepends=True)
+        victim.wait()
+        victim.stdout.close()
+        acknowledged = {kind: dict(rows) for kind, rows in state.items()}
+        for line in lines:
+            match line.split() if line.endswith("\n") else []:
+                case ["write", kind, key, number]:
+                    serial = int(number)
+                    state[kind][int(key)] = serial
+                case ["delete", kind, key, number]:
+                    serial = int(number)
+                    state[kind].pop(int(key), None)
+                case ["acknowledged"]:
+                    acknowledged = {kind: dict(rows) for kind, rows in state.items()}
+        found = held_on(path)
+        # Lines of a batch come before it is asked for, so the state on disc is one of these two, whole.
+        assert found in (acknowledged, state), f"seed={seed} life={life}"
+        state = found
 
 
 @pytest.mark.parametrize(
@@ -202,6 +226,67 @@ async def test_a_damaged_file_is_refused_and_can_be_rebuilt(tmp_path: Path, dama
         await table.durable()
     assert rows_on(path) == {"fresh": 1}
     assert (tmp_path / "tables.db.corrupt-1").read_bytes() == broken
+
+
+async def test_a_damaged_file_is_set_aside_and_the_tables_load_from_the_peers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As an operator does it: the refusal names the command, and after it all that peers have is back."""
+    hub = Hub()
+    path = tmp_path / "tables.db"
+    options: dict[str, Any] = {"replication": "shared", "storage": "disc_copies", "nodes": "all"}
+    async with host("b", hub, tick=0.02) as b:
+        async with host("a", hub, disc=Disc(path), tick=0.02) as a:
+            made = await a.store.create_table("t", **options)
+            for key in range(500):
+                made.write(key, "x" * 50)
+            await made.durable()
+            there: Any = b.store.table("t")
+            await until(lambda: len(there) == 500)
+            hub.part("a", left=False)
+        assert main(["check", str(path)]) == 0
+        # The rows, and who the members are.
+        assert "501 rows" in capsys.readouterr().out
+        assert main(["set-aside", str(path)]) == 2
+        data = path.read_bytes()
+        path.write_bytes(data[:8192] + bytes(len(data) - 8192))
+        with pytest.raises(StartFailed, match=r"python -m gossamer.mnesia_like set-aside"):
+            async with host("a", disc=Disc(path)):
+                pass
+        assert main(["check", str(path)]) == 1
+        assert main(["set-aside", str(path)]) == 0
+        assert main(["check", str(path)]) == 2
+        assert (tmp_path / "tables.db.corrupt-1").exists()
+        async with host("a", hub, disc=Disc(path), tick=0.02) as a:
+            await until(lambda: "t" in a.store.tables() and len(a.store.table("t")) == 500)  # type: ignore[arg-type]
+            await a.store.wait_for_tables(peers=["b"])
+            assert main(["check", str(path)]) == 2
+            await a.store.table("t").durable()
+        assert len(rows_on(path)) >= 500
+
+
+async def test_a_disc_that_becomes_read_only_refuses_writes_and_recovers(tmp_path: Path) -> None:
+    """Of disc tables only; nothing refused is changed, nothing written before is lost."""
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path), disc_retry=0.02) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        memory = await a.store.create_table("m")
+        handle = a.store._disc
+        assert handle is not None
+        assert handle.file is not None
+        table.write("first", 1)
+        await table.durable()
+        handle.file._conn.execute("PRAGMA query_only = 1")
+        table.write("second", 2)
+        with pytest.raises(DiscReadOnlyError, match="make the file and its directory writable"):
+            await table.durable()
+        with pytest.raises(DiscReadOnlyError):
+            table.write("third", 3)
+        memory.write("third", 3)
+        assert dict(table.rows()) == {"first": 1, "second": 2}
+        handle.file._conn.execute("PRAGMA query_only = 0")
+        await until(lambda: a.store.queue.failed is None)
+    assert rows_on(path) == {"first": 1, "second": 2}
 
 
 async def test_a_damaged_file_keeps_a_store_from_starting(tmp_path: Path) -> None:
