@@ -117,6 +117,13 @@ class Shared:
         self._put(key, (self.versions[key][0] + 1, self.node), _MISSING)
         return self._log.position
 
+    def delete_version(self, key: Key, version: Version) -> int | None:
+        """Leave a tombstone that is later than ``version`` and earlier than whatever was written over it."""
+        if self.versions.get(key) != version or key not in self.rows:
+            return None
+        self._put(key, (version[0] + 1, self.node), _MISSING)
+        return self._log.position
+
     def tick_clock(self, wall: float) -> int:
         """A timestamp later than all that were seen."""
         return self._clock.tick(wall)

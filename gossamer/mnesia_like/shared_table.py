@@ -197,6 +197,11 @@ class SharedTable(ReplicatedTable, Queries):
 
     # -- inside
 
+    def _deleted(self, key: Key) -> None:
+        self._stored((key,))
+        self._owner.written(self)
+        self._tell(Change(self.name, self.node, {}, (key,)))
+
     def _tell(self, change: Change) -> None:
         self._note(change)
         if self._watched:

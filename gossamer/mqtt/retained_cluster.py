@@ -8,8 +8,8 @@ everywhere, by the table's versions.
 Rules: 1. A message of QoS 1 or 2 is acknowledged when every node that is up has its row and, where it is
 large, its copies are made; on disc too where the node has one.  2. Expiry is kept as a time of day, so that
 it goes on while a node is down. An expired message is not sent, and its row goes :data:`EXPIRED_FOR` seconds
-later, removed by the node that wrote it, or by any other an hour after that.  3. ``$SYS/`` is of this node
-alone.
+later, removed by the node that wrote it, or by any other a little after that; only as it stands, so that a
+newer message, which that node does not know yet, stays.  3. ``$SYS/`` is of this node alone.
 
 Rejected: quorum writes (a retained message is a last value; both sides of a split go on, and the later
 value wins). Storing what peers forward: it is out of date as soon as nobody here subscribes to it.
@@ -157,10 +157,11 @@ class ClusterRetained:
             expires = row[_EXPIRES]
             if expires is None:
                 continue
+            # The writer first, so that not all nodes do the same. A message that is on its way stays: what is
+            # removed is this version, and nothing that came after it.
             mine = row[_TAG].partition("/")[0] == self._node
-            # Only one node deletes: a deletion here might overtake a message that is on its way from there.
-            if expires + EXPIRED_FOR + (0 if mine else 3600) < wall:
-                table.delete(topic)
+            if expires + EXPIRED_FOR * (1 if mine else 2) < wall:
+                table.retire(topic)
 
     # -- inside
 

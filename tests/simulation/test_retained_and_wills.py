@@ -250,3 +250,23 @@ async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tm
     await cluster.settled()
     for number in (1, 2):
         assert await retained(cluster, number) == {b"small": b"1", b"large": LARGE}
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_removing_an_expired_message_spares_one_that_was_published_elsewhere(sim, cluster):
+    """The side that knows only the old one removes it later than the new one was written."""
+    await cluster.start()
+    await cluster.settled()
+    publish = cluster.nodes[2].broker.publish
+    publish("t", b"old", qos=1, retain=True, properties=Properties(message_expiry=5))
+    publish("u", b"old", qos=1, retain=True, properties=Properties(message_expiry=5))
+    await asyncio.sleep(2)
+    cluster.partition([1], [2])
+    await asyncio.sleep(20)
+    cluster.nodes[1].broker.publish("t", b"new", qos=1, retain=True)
+    await asyncio.sleep(300)
+    assert len(cluster.nodes[2].broker.retained) == 0
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    for number in (1, 2):
+        assert await retained(cluster, number) == {b"t": b"new"}
