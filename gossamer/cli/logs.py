@@ -23,12 +23,13 @@ def set_up_logging(config: LogConfig) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
         if for_people
         else structlog.processors.JSONRenderer()
     )
+    last: Any = _lay_out if for_people else structlog.processors.format_exc_info
     structlog.configure(
-        processors=[*shared, *([] if for_people else [structlog.processors.format_exc_info]), renderer],
+        processors=[*shared, last, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -44,3 +45,11 @@ def set_up_logging(config: LogConfig) -> None:
     root.handlers[:] = [handler]
     # Libraries have little to say that a node does not say better.
     root.setLevel(max(level, logging.WARNING))
+
+
+def _lay_out(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """For people: without fields that say nothing, and tracebacks as lines below the others."""
+    shown = {key: value for key, value in event.items() if value not in (None, "")}
+    if "traceback" in shown:
+        shown["exception"] = shown.pop("traceback").rstrip()
+    return shown

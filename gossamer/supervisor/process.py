@@ -16,13 +16,13 @@ The mailbox is one deque in order of arrival. Its bound counts users' messages; 
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
+from gossamer.supervisor.crash import crash_text, handling, state_of
 from gossamer.supervisor.entry import Entry
 from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotInProcess, StartFailed
 from gossamer.supervisor.values import (
@@ -326,7 +326,9 @@ class Process(Entry):
             reason=describe(reason),
             mailbox=len(self.mailbox),
             reductions=self.reductions,
-            traceback=_text_of(reason) if error is None else "".join(traceback.format_exception(error)),
+            handling=handling(error),
+            state=state_of(self.behaviour),
+            traceback=_text_of(reason) if error is None else crash_text(error),
         )
 
 

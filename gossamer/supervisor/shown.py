@@ -21,7 +21,7 @@ import msgspec
 
 from gossamer.supervisor.values import Crash, Pid, Ref
 
-__all__ = ["shown"]
+__all__ = ["is_secret", "shown"]
 
 SECRETS = frozenset(
     {
@@ -61,7 +61,7 @@ def shown(value: object) -> str:
     return line if len(line) <= LINE else line[: LINE - 1] + "…"
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     """True for a name that speaks of a secret: ``password``, ``api_token``, ``cluster-key``."""
     return not SECRETS.isdisjoint(name.lower().replace("-", "_").split("_"))
 
@@ -104,7 +104,7 @@ def _fields(value: Any, names: Iterable[str], depth: int) -> str:
 
 
 def _field(name: str, value: object, beside: Mapping[str, object], depth: int) -> str:
-    if _is_secret(name):
+    if is_secret(name):
         return HIDDEN
     if name == "payload" and "topic" in beside and isinstance(value, bytes | bytearray | memoryview):
         start = bytes(value[:PAYLOAD])
@@ -113,7 +113,7 @@ def _field(name: str, value: object, beside: Mapping[str, object], depth: int) -
 
 
 def _pair(key: object, value: object, depth: int) -> str:
-    hidden = isinstance(key, str) and _is_secret(key)
+    hidden = isinstance(key, str) and is_secret(key)
     return f"{_shown(key, depth - 1)}: {HIDDEN if hidden else _shown(value, depth - 1)}"
 
 

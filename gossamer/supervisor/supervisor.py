@@ -382,13 +382,21 @@ def offender(spec: ChildSpec, pid: object, restarts: int) -> dict[str, object]:
     return {
         "pid": None if pid is None else str(pid),
         "id": spec.id,
-        "start": getattr(start, "__qualname__", type(start).__qualname__),
+        "start": _named(start),
         "restart": spec.restart,
         "significant": spec.significant,
         "shutdown": spec.shutdown,
         "type": spec.type,
         "restarts": restarts,
     }
+
+
+def _named(start: Any) -> str:
+    """A start function by its name, ``Ledger.start_link``."""
+    owner = getattr(start, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__qualname__}.{start.__name__}"
+    return str(getattr(start, "__qualname__", type(start).__qualname__))
 
 
 def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a supervisor tells the log: start_error, child_terminated, shutdown_error, shutdown, progress."""
+"""What supervisors and crashing processes tell the log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from gossamer.supervisor import (
+    Cast,
     DynamicSupervisor,
+    GenServer,
+    Next,
+    Reply,
     StartFailed,
+    StateMachine,
+    Stop,
     Supervisor,
     call,
+    cast,
     exit,  # noqa: A004
+    self_pid,
+    send,
     whereis,
 )
 from tests.supervisor.harness import settle, virtual
@@ -137,3 +146,101 @@ async def test_many_children_that_fail_to_stop_are_one_report_a_reason(rt):
         assert await stop(rt, sup) == "shutdown"
     found = [(entry["reason"], entry["children"]) for entry in logs if entry["event"] == "shutdown_error"]
     assert found == [("killed", 3)]
+
+
+class Ledger(GenServer):
+    """Crashes on what it does not know."""
+
+    async def init(self):
+        self.accounts = {"ann": 10.0}
+        self.api_token = "s3cret"
+        self.history = list(range(1000))
+
+    async def handle_call(self, request, caller):
+        if request == "nonsense":
+            return 7
+        if request == "stop":
+            return Stop("out of paper")
+        return Reply(self.accounts[request])
+
+    async def handle_cast(self, request):
+        self.accounts[request["to"]] += 1
+
+    async def handle_info(self, message):
+        raise RuntimeError("what?")
+
+
+async def crash_of(pid, how):
+    with capture_logs() as logs:
+        how(pid)
+        await settle()
+    (entry,) = [entry for entry in logs if entry["event"] == "crash"]
+    return entry
+
+
+@virtual
+async def test_a_crash_report_says_what_it_was_doing_and_what_it_held(rt):
+    pid = await Ledger.start(name="ledger")
+    entry = await crash_of(pid, lambda pid: cast(pid, {"to": "bob", "password": "hunter2"}))
+    assert (entry["pid"], entry["name"], entry["label"]) == (str(pid), "ledger", "Ledger")
+    assert entry["reason"] == "KeyError: 'bob'"
+    assert entry["handling"] == "cast: {'to': 'bob', 'password': ***}"
+    assert entry["state"] == ("accounts={'ann': 10.0}, api_token=***, history=[0, 1, 2, 3, 4, 5, … 994 more]")
+    # The framework's frames in front of the user's are left out.
+    lines = entry["traceback"].splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "in handle_cast" in lines[1]
+    assert lines[-1] == "KeyError: 'bob'"
+    assert "hunter2" not in str(entry)
+
+
+@virtual
+async def test_a_crash_report_names_the_caller_and_the_message(rt):
+    async def ask(pid):
+        try:
+            await call(pid, "bob")
+        except Exception:  # noqa: BLE001 - the report is what counts
+            pass
+
+    pid = await Ledger.start()
+    with capture_logs() as logs:
+        await ask(pid)
+    (entry,) = [entry for entry in logs if entry["event"] == "crash"]
+    assert entry["handling"] == f"call from {self_pid()}: 'bob'"
+    entry = await crash_of(await Ledger.start(), lambda pid: send(pid, ("who", 1)))
+    assert entry["handling"] == "('who', 1)"
+
+
+@virtual
+async def test_a_wrong_shape_is_told_with_its_message_and_a_stop_with_its_state(rt):
+    for request, reason in (
+        ("nonsense", "BadReturn: Ledger.handle_call returned int"),
+        ("stop", "out of paper"),
+    ):
+        pid = await Ledger.start()
+        with capture_logs() as logs:
+            try:
+                await call(pid, request)
+            except Exception:  # noqa: BLE001
+                pass
+        (entry,) = [entry for entry in logs if entry["event"] == "crash"]
+        assert entry["reason"].startswith(reason)
+        assert entry["state"].startswith("accounts=")
+        assert entry["handling"] == ("" if request == "stop" else f"call from {self_pid()}: 'nonsense'")
+
+
+class Machine(StateMachine):
+    async def init(self):
+        return Next("idle")
+
+    async def handle_event(self, event, state):
+        if isinstance(event, Cast):
+            raise ValueError("no such order")
+
+
+@virtual
+async def test_a_crash_of_a_state_machine_says_the_event_and_the_state(rt):
+    entry = await crash_of(await Machine.start(), lambda pid: cast(pid, "go"))
+    assert entry["handling"] == "cast: 'go'"
+    assert "state='idle'" in entry["state"]
+    assert "in handle_event" in entry["traceback"].splitlines()[1]
