@@ -18,6 +18,7 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
+from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import EvidenceSeen, JoinResult, Tick
 from tests.gossip.swarm import Host, Swarm
 
@@ -326,9 +327,20 @@ def test_the_same_seed_is_the_same_history() -> None:
     assert history() == history()
 
 
-def test_tombstones_are_reaped() -> None:
-    from gossamer.gossip.settings import GossipSettings
+@pytest.mark.parametrize(("hours", "returns"), [(23.9, True), (24.1, False)])
+def test_the_lost_are_looked_for_a_day_by_those_who_lost_them(hours: float, returns: bool) -> None:
+    """Nobody here has seeds: after that it is for whoever has to bring them together."""
+    swarm = Swarm(seed=2, settings=GossipSettings(reconnect_interval=20))
+    hosts = grow(swarm, 2)
+    swarm.split(hosts[:1], hosts[1:])
+    swarm.run(hours * 3600)
+    swarm.heal()
+    assert swarm.run(120, until=swarm.complete) is returns
+    swarm.join(hosts[1], hosts[0])
+    assert swarm.run(2, until=swarm.complete)
 
+
+def test_tombstones_are_reaped() -> None:
     swarm = Swarm(seed=1, settings=GossipSettings(down_retention=60))
     hosts = grow(swarm, 4)
     swarm.kill(hosts[3])
