@@ -6,17 +6,20 @@ import random
 import pytest
 
 from gossamer.distribution import Distribution, GrpcTransport, NodeDown, NodeUp
+from gossamer.distribution.relay import Relay
+from gossamer.faults import Fault, FaultTable, FaultyNetwork
+from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime, Supervisor
 
 
 class Node:
-    def __init__(self, name, *, creation=1, cookie="secret", address=("127.0.0.1", 0)):
+    def __init__(self, name, *, creation=1, cookie="secret", address=("127.0.0.1", 0), network=None):
         self.runtime = Runtime(name, creation)
         self.evidence, self.frames, self.events = [], [], []
         self.changed = asyncio.Event()
         self.distribution = Distribution(
             self.runtime,
-            GrpcTransport(),
+            GrpcTransport(network=network),
             cookie=cookie,
             env="Test",
             address=address,
@@ -50,9 +53,13 @@ class Node:
                 await self.changed.wait()
 
 
-@pytest.fixture
-async def pair():
-    a, b = await Node("a").start(), await Node("b").start()
+@pytest.fixture(params=["direct", "relayed"])
+async def pair(request):
+    """Two nodes; relayed, every connection passes a network that is not gRPC's own."""
+    a, b = [
+        await Node(name, network=SystemNetwork() if request.param == "relayed" else None).start()
+        for name in "ab"
+    ]
     a.connect(b)
     b.connect(a)
     await a.until(a.distribution.nodes)
@@ -104,3 +111,65 @@ async def test_a_wrong_cookie_is_kept_out(pair):
     assert stranger.distribution.nodes() == []
     assert a.distribution.nodes() == ["b"]
     await stranger.runtime.stop()
+
+
+async def test_a_cut_stalls_a_link_and_neither_side_is_told():
+    """Frames wait, connections stay open; after the cut everything arrives once and in order."""
+    where = {}
+    tables = {name: FaultTable(where.get) for name in "ab"}
+    a, b = [
+        await Node(
+            name, network=FaultyNetwork(SystemNetwork(), tables[name], rng=random.Random(name))
+        ).start()
+        for name in "ab"
+    ]
+    where.update({a.distribution.address: "a", b.distribution.address: "b"})
+    a.connect(b)
+    b.connect(a)
+    await a.until(a.distribution.nodes)
+    await b.until(b.distribution.nodes)
+    a.distribution.send("b", "data", b"before")
+    await a.until(lambda: a.distribution.acked("b", "data") == 1)
+    tables["a"].set([Fault(peer="b", cut=True)])
+    tables["b"].set([Fault(peer="a", cut=True)])
+    told = len(a.evidence), len(b.evidence)
+    for n in range(100):
+        a.distribution.send("b", "data", b"%d" % n)
+        b.distribution.send("a", "data", b"%d" % n)
+        await asyncio.sleep(0.005)
+    assert [frame.payload for frame in b.frames] == [b"before"]
+    assert a.frames == []
+    for table in tables.values():
+        assert table.counts.streams_stalled == 3
+        table.clear()
+    await a.until(lambda: a.distribution.acked("b", "data") == 101)
+    await b.until(lambda: b.distribution.acked("a", "data") == 100)
+    assert [frame.payload for frame in b.frames[1:]] == [b"%d" % n for n in range(100)]
+    assert (len(a.evidence), len(b.evidence)) == told
+    await a.runtime.stop()
+    await b.runtime.stop()
+
+
+async def test_who_never_claims_its_relayed_connection_loses_it(monkeypatch):
+    monkeypatch.setattr("gossamer.distribution.relay.CLAIM", 0.01)
+    accepted = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
+
+    class Far(asyncio.Protocol):
+        def connection_made(self, transport):
+            accepted.set_result(transport)
+
+        def connection_lost(self, exc):
+            ended.set()
+
+    network = SystemNetwork()
+    listener = await network.listen(Far, ("127.0.0.1", 0))
+    target = await Relay(network).open(listener.address)
+    async with asyncio.timeout(10):
+        await accepted
+        await ended.wait()
+    with pytest.raises(OSError, match="No such file"):
+        await asyncio.open_unix_connection(target.removeprefix("unix:"))
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await Relay(network).open(listener.address)

@@ -1,0 +1,117 @@
+"""A relay in this process: what cannot open connections through a ``Network`` calls a Unix socket instead.
+
+gRPC opens its own sockets, out of reach of a fault gate. The relay opens the connection first, so that a
+refusal is told as one, and then offers it at a socket of its own in a private directory, to one caller, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import cast
+
+from gossamer.network import Address, Listener, Network
+
+__all__ = ["Relay"]
+
+CLAIM = 10.0
+"""Seconds in which the caller must come."""
+
+
+class _End(asyncio.Protocol):
+    """One end of a relayed connection; what comes here leaves at the other."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if self.other is None:
+            self.transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def eof_received(self) -> bool:
+        # Nobody who uses this closes one half only.
+        return False
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.other is not None and self.other.transport is not None:
+            if exc is None:
+                self.other.transport.close()
+            else:
+                self.other.transport.abort()
+
+
+class Relay:
+    """Connections of ``network`` for who can only call an address."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._directory: Path | None = None
+        self._opened = 0
+
+    async def open(self, address: Address) -> str:
+        """Connect to ``address``; the target, in gRPC's words, at which that connection can be had.
+
+        Raises:
+            OSError: nobody answers there.
+        """
+        _, far = await self._network.connect(_End, address)
+        path = self._path()
+        near = _End()
+        listener: Listener | None = None
+
+        def claimed() -> asyncio.Protocol:
+            near.other, far.other = far, near
+            give_up.cancel()
+            asyncio.get_running_loop().call_soon(_begin, far, listener, path)
+            return near
+
+        def unclaimed() -> None:
+            _close(listener, path)
+            if far.transport is not None:
+                far.transport.abort()
+
+        give_up = asyncio.get_running_loop().call_later(CLAIM, unclaimed)
+        listener = await self._network.listen_unix(claimed, str(path))
+        return f"unix:{path}"
+
+    def _path(self) -> Path:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="gossamer-"))
+            weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        self._opened += 1
+        return self._directory / str(self._opened)
+
+
+def _begin(far: _End, listener: Listener | None, path: Path) -> None:
+    """Both ends are there."""
+    _close(listener, path)
+    if far.transport is not None:
+        far.transport.resume_reading()
+    elif far.other is not None and far.other.transport is not None:
+        far.other.transport.close()
+
+
+def _close(listener: Listener | None, path: Path) -> None:
+    if listener is not None:
+        listener.close()
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

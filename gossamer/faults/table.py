@@ -1,0 +1,112 @@
+"""Which faults hold now: per peer and direction, replaced as a whole, gone by themselves after a while.
+
+Rules: 1. A fault names a peer, or ``*`` for all; the first that fits a peer and a direction counts.  2. Who
+has an address is asked of ``name_of`` at every look, since a node that restarts may come back elsewhere.
+3. ``set`` replaces everything, so that two orders never add up to what nobody meant. With ``seconds`` the
+faults end by themselves: who ordered them may be dead by then.  4. A stream that is cut one way stands still
+both ways, as a real one does whose acknowledgements are lost; datagrams go by direction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from gossamer.errors import UsageError
+from gossamer.network import Address
+
+__all__ = ["Direction", "Fault", "FaultCounts", "FaultTable"]
+
+Direction = Literal["out", "in"]
+EVERYBODY = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens to what goes to ``peer`` (``out``), comes from it (``in``), or both. Times in seconds."""
+
+    peer: str
+    direction: Literal["out", "in", "both"] = "both"
+    cut: bool = False
+    loss: float = 0.0
+    """Share of the datagrams that are lost; on streams each lost piece is late by a retransmission."""
+    delay: float = 0.0
+    jitter: float = 0.0
+    """At most so much more delay, different for each piece; datagrams overtake each other."""
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("out", "in", "both"):
+            raise UsageError(f"fault: got direction {self.direction!r}; expected out, in or both")
+        if not 0.0 <= self.loss <= 1.0:
+            raise UsageError(f"fault: got loss {self.loss}; expected a share between 0 and 1")
+        if not (0.0 <= self.delay <= 3600.0 and 0.0 <= self.jitter <= 3600.0):
+            raise UsageError(
+                f"fault: got delay {self.delay}, jitter {self.jitter}; expected 0 to 3600 seconds"
+            )
+
+
+@dataclass(slots=True)
+class FaultCounts:
+    """What the gate did since the start."""
+
+    datagrams_dropped: int = 0
+    datagrams_delayed: int = 0
+    connects_held: int = 0
+    streams_stalled: int = 0
+
+
+class FaultTable:
+    """The faults of one node. ``name_of`` gives the name of the node that has an address."""
+
+    def __init__(self, name_of: Callable[[Address], str | None]) -> None:
+        self._name_of = name_of
+        self._faults: tuple[Fault, ...] = ()
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.counts = FaultCounts()
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What holds now."""
+        return self._faults
+
+    def set(self, faults: Iterable[Fault], *, seconds: float | None = None) -> None:
+        """Let just these hold, for ``seconds`` or until the next call."""
+        self._faults = tuple(faults)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and self._faults:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.clear)
+        for watcher in list(self._watchers):
+            watcher()
+
+    def clear(self) -> None:
+        """Heal everything."""
+        self.set(())
+
+    def find(self, address: Address, direction: Direction) -> Fault | None:
+        """The fault between here and ``address``, None where all is well."""
+        if not self._faults:
+            return None
+        name = self._name_of(address)
+        shown = f"{address[0]}:{address[1]}"
+        for fault in self._faults:
+            if fault.peer in (EVERYBODY, name, shown) and fault.direction in (direction, "both"):
+                return fault
+        return None
+
+    def is_cut(self, address: Address) -> bool:
+        """Does a stream to ``address`` stand still?"""
+        ways: tuple[Direction, ...] = ("out", "in")
+        return any((fault := self.find(address, way)) is not None and fault.cut for way in ways)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call ``watcher`` whenever the faults change."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """No more calls."""
+        self._watchers.pop(watcher, None)
