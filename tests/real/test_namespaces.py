@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 PATIENCE = 60
 MEMBERS = Path(__file__).with_name("gossip_members.py")
 EACH = 6
+Cut = Callable[[list[str]], None]
 
 
 def ip(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,22 +76,58 @@ class Side:
 
 @pytest.fixture
 def sides(path: list[str], request: pytest.FixtureRequest) -> Iterator[list[Side]]:
-    mtu = getattr(request, "param", 1500)
-    ip("-n", path[1], "link", "set", "cable", "mtu", str(mtu))
+    """Six members in each namespace, to join through one of the first. ``param``: what is wrong before."""
+    wrong = getattr(request, "param", None)
+    if wrong is not None:
+        wrong(path)
     sides = [Side(space, f"10.77.0.{number}") for number, space in enumerate(path, 1)]
     yield sides
     for side in sides:
         side.end()
 
 
-@pytest.mark.parametrize("sides", [600], indirect=True)
-def test_a_path_smaller_than_assumed_still_carries_a_cluster(sides: list[Side]) -> None:
+def small_mtu(path: list[str]) -> None:
     """One end takes 600 bytes and drops what is larger, without a word to the sender."""
+    ip("-n", path[1], "link", "set", "cable", "mtu", "600")
+
+
+def drop(space: str, *what: str) -> None:
+    """Swallow what comes in by the cable."""
+    # Local addresses are looked up first of all; what shall be dropped has to stand before that.
+    ip("-n", space, "rule", "add", "priority", "100", "lookup", "local")
+    ip("-n", space, "rule", "delete", "priority", "0")
+    made = ip("-n", space, "rule", "add", "priority", "10", "iif", "cable", *what, "blackhole")
+    if made.returncode:
+        pytest.skip(f"no such rules here: {made.stderr.strip()}")
+    # Packets of open connections would not be looked up at all.
+    ip("netns", "exec", space, "sysctl", "-q", "net.ipv4.ip_early_demux=0")
+
+
+def no_udp(path: list[str]) -> None:
+    """Streams pass both ways, datagrams neither."""
+    for space in path:
+        drop(space, "ipproto", "udp")
+
+
+@pytest.mark.parametrize("sides", [small_mtu, no_udp], indirect=True)
+def test_a_path_worse_than_assumed_still_carries_a_cluster(sides: list[Side]) -> None:
     assert [side.says() for side in sides] == [["whole", "0"], ["whole", "0"]]
 
 
-def test_a_cable_that_is_pulled_leaves_each_side_whole(path: list[str], sides: list[Side]) -> None:
-    assert [side.says()[0] for side in sides] == ["whole", "whole"]
+def pulled(path: list[str]) -> None:
+    """Both ends see the cable go."""
     ip("-n", path[1], "link", "set", "cable", "down")
+
+
+def deaf(path: list[str]) -> None:
+    """One end hears nothing any more, the other hears all."""
+    drop(path[1], "from", "10.77.0.1")
+
+
+@pytest.mark.parametrize("cut", [pulled, deaf])
+def test_a_cut_leaves_each_side_whole(path: list[str], sides: list[Side], cut: Cut) -> None:
+    """Also where one side still hears the other: an answer that never comes is none."""
+    assert [side.says()[0] for side in sides] == ["whole", "whole"]
+    cut(path)
     # Each side declares every member of the other, and none of its own.
     assert [side.says() for side in sides] == [["alone", str(EACH * EACH)]] * 2
