@@ -2,8 +2,9 @@
 
 Rules: 1. A file under its own name is whole: it is written under a name that begins with a dot, synced, and
 renamed.  2. Its footer says what a reader must know without reading rows: schema version, node, creation,
-first and last event, first and last time, how far the clock was off at most, and whether the recorder closed
-after it.  3. Its name tells creation and first event, so that a broken file still says what is missing.
+first and last event, first and last time, how far the clock was off at most, when events were lost, and
+whether the recorder closed after it.  3. Its name tells creation and first event, so that a broken file still
+says what is missing.
 
 pyarrow is an extra (``gossamer[spark]``) and is imported where a file is written, which is a process of its
 own: it takes 60 MB and half a second.
@@ -11,6 +12,7 @@ own: it takes 60 MB and half a second.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -73,6 +75,8 @@ class EventFile:
         self._begin: int | None = None
         self._end = 0
         self._offset = 0
+        self._at = 0
+        self._gaps: list[tuple[int, int, int]] = []
         self._writer = pq.ParquetWriter(
             self._hidden,
             self._schema,
@@ -118,6 +122,10 @@ class EventFile:
             at - (offset or 0)
             for at, offset in zip(columns["at"], columns.get("offset_us") or [0] * count, strict=True)
         ]
+        for kind, count, at in zip(columns["event"], columns["count"], times, strict=True):
+            if kind == schema.GAP:
+                self._gaps.append((self._at or at, at, count))
+            self._at = at
         self._begin = min(times) if self._begin is None else min(self._begin, *times)
         self._end = max(self._end, *times)
 
@@ -134,6 +142,7 @@ class EventFile:
                     "gossamer.audit.begin": str(self._begin),
                     "gossamer.audit.end": str(self._end),
                     "gossamer.audit.offset": str(self._offset),
+                    "gossamer.audit.gaps": json.dumps(self._gaps),
                     "gossamer.audit.closed": "true" if closed else "false",
                 }
             )

@@ -177,7 +177,7 @@ EVENTS: Final = (
     Event(HEALED, "a split was healed", ("detail",)),
     Event(OPENED, "the recorder started; detail: what share it samples", ("detail",)),
     Event(BEAT, "nothing else happened for a while, and nothing is missing", ()),
-    Event(GAP, "as many events as count were lost", ("reason",)),
+    Event(GAP, "as many events as count were lost since the row before", ("count", "reason")),
     Event(CLOSED, "the recorder stopped in order", ()),
 )
 

@@ -13,6 +13,7 @@ wall clock less the offset that the node knew of, in microseconds.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,8 @@ class Footer:
     end: int
     offset: int = 0
     closed: bool = False
+    gaps: tuple[tuple[int, int, int], ...] = ()
+    """(begin, end, events) of what the recorder had to drop in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,10 @@ def holes_between(footers: Iterable[Footer], low: int, high: int) -> list[Hole]:
             files = sorted(creations[creation], key=lambda file: file.first)
             expected, at = 1, before if before is not None else files[0].begin - TAIL
             for file in files:
+                holes += [
+                    Hole(node, begin, end, f"the recorder dropped {count} events")
+                    for begin, end, count in file.gaps
+                ]
                 if file.first > expected:
                     holes.append(
                         Hole(node, at, file.begin, f"events {expected} to {file.first - 1} are missing")
@@ -186,8 +193,13 @@ def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProb
             key: int(metadata[f"gossamer.audit.{key}"])
             for key in ("creation", "first", "last", "begin", "end", "offset")
         }
-        closed = metadata["gossamer.audit.closed"] == "true"
-        return Footer(path=path, node=metadata["gossamer.audit.node"], closed=closed, **number)
+        return Footer(
+            path=path,
+            node=metadata["gossamer.audit.node"],
+            closed=metadata["gossamer.audit.closed"] == "true",
+            gaps=tuple(map(tuple, json.loads(metadata["gossamer.audit.gaps"]))),
+            **number,
+        )
     except (KeyError, ValueError) as error:
         return FileProblem(path, "foreign", f"its footer lacks or garbles {error}; left alone")
 
