@@ -1,0 +1,367 @@
+"""The examples of docs/deploy: pages have their files, files are right, commands are there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from api.fakes import FakeView
+
+from discovery.deployments import (
+    DEPLOY,
+    PAGES,
+    ROOT,
+    STRATEGIES,
+    Manifests,
+    compose,
+    documents,
+    environment,
+)
+from gossamer.api import make_app
+from gossamer.cli import app
+from gossamer.config import Config, config_from, etcd_name, load_config
+
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
+COMPOSED = sorted(path.parent.name for path in DEPLOY.glob("compose/*/compose.yaml"))
+INCLUDED = re.compile(r"^\[`(deploy/[^`]+)`\]\(\.\./\.\./([^)]+)\):\n\n```\w+\n(.*?)^```$", re.M | re.S)
+PORTS = {"mqtt": 1883, "api": 8091, "gossip": 7946, "gossip-tcp": 7946, "distribution": 4370}
+EVERYWHERE = ("", "0.0.0.0")
+
+
+# -- pages
+
+
+def test_every_strategy_has_its_page_with_an_example() -> None:
+    index = (PAGES / "README.md").read_text()
+    for strategy in STRATEGIES:
+        page = (PAGES / f"{strategy}.md").read_text()
+        assert f"({strategy}.md)" in index
+        assert f"strategy: {strategy}" in page
+        assert INCLUDED.search(page)
+
+
+def test_pages_show_the_files_as_they_are_and_leave_none_out() -> None:
+    shown = set()
+    for page in PAGES.glob("*.md"):
+        found = INCLUDED.findall(page.read_text())
+        assert len(found) == page.read_text().count("](../../deploy/"), page
+        for name, target, text in found:
+            assert name == target
+            assert (ROOT / name).read_text() == text, f"{page.name} shows another {name}"
+            shown.add(ROOT / name)
+    helpers = {DEPLOY / "Dockerfile.dockerignore"}
+    assert shown == set(FILES) - helpers
+
+
+def test_links_of_pages_lead_somewhere() -> None:
+    for page in PAGES.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), (page.name, target)
+
+
+def commands() -> list[str]:
+    found = []
+    for path in [*PAGES.glob("*.md"), *FILES]:
+        for line in path.read_text().splitlines():
+            found += re.findall(r"^\$ (.*)", line) + re.findall(r"`(gossamer [^`]+)`", line)
+            found += re.findall(r"^\s*# (gossamer .*|kubectl .*|docker .*)", line)
+    return found
+
+
+def gossamer_commands() -> list[list[str]]:
+    found = []
+    for line in commands():
+        words = shlex.split(line)
+        if words[0] == "etcdctl":
+            continue
+        found += [words[at + 1 :] for at, word in enumerate(words) if Path(word).name == "gossamer"][-1:]
+    started = DEPLOY / "systemd" / "gossamer.service"
+    words = re.search(r"^ExecStart=(.*)", started.read_text(), re.M)
+    assert words
+    return [command for command in [*found, words[1].split()[1:]] if command]
+
+
+@pytest.mark.parametrize("words", gossamer_commands(), ids=" ".join)
+def test_every_command_of_a_page_is_there_with_its_options(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands") and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+    assert not getattr(command, "commands", None), f"no command {words}"
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert [word for word in words if word.startswith("-") and word not in known] == []
+
+
+def test_files_that_commands_name_are_there() -> None:
+    names = [name for line in commands() for name in re.findall(r"deploy/[\w./-]+", line)]
+    assert len(names) > 15
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+# -- configurations
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p.suffix == ".yaml"], ids=lambda p: str(p.relative_to(DEPLOY))
+)
+def test_every_yaml_can_be_read(path: Path) -> None:
+    assert documents(path)
+
+
+def loaded(path: Path, environ: dict[str, str] | None = None) -> Config:
+    return load_config(path, environ=environ)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_compose_mounts_is_a_configuration_of_that_strategy(name: str) -> None:
+    tree = compose(name)
+    names, data = set(), set()
+    for key, service in tree["services"].items():
+        mounts = dict(volume.split(":")[:2] for volume in service["volumes"])
+        assert mounts["./node.yaml"] == "/etc/gossamer/node.yaml"
+        node = loaded(DEPLOY / "compose" / name / "node.yaml", environment(service))
+        assert node.cluster.discovery.strategy == name
+        # Seen from the other containers: nothing but the API, which is asked from inside, is on loopback.
+        assert (node.cluster.host, node.distribution.host) == ("", "")
+        assert (node.api.host, node.api.port) == ("127.0.0.1", 8091)
+        assert [(one.host, one.port) for one in node.mqtt.server.listeners] == [("", 1883)]
+        assert all(
+            str(port).startswith("127.0.0.1:") and str(port).endswith(":1883") for port in service["ports"]
+        )
+        assert node.node.cookie or len(tree["services"]) == 1
+        names.add(service.get("hostname", f"{key} is named by Docker"))
+        data.add(
+            mounts.get("/var/lib/gossamer") or next((m for m in mounts if m in tree.get("volumes", {})), key)
+        )
+        build = service["build"]
+        assert (DEPLOY / "compose" / name / build["context"]).resolve() == ROOT
+        assert (ROOT / build["dockerfile"]).is_file()
+    assert len(names) == len(data) == len(tree["services"])
+    assert set(tree.get("volumes", {})) <= data
+
+
+def test_seeds_and_members_of_compose_are_its_services() -> None:
+    services = compose("static")["services"]
+    seeds = loaded(DEPLOY / "compose/static/node.yaml").cluster.seed_endpoints
+    assert {seed.host for seed in seeds} == set(services) == {s["hostname"] for s in services.values()}
+    assert {seed.port for seed in seeds} == {7946}
+    dns: Any = loaded(DEPLOY / "compose/dns/node.yaml").cluster.discovery
+    assert {dns.dns.name} == set(compose("dns")["services"])
+    for service in compose("etcd")["services"].values():
+        node = loaded(DEPLOY / "compose/etcd/node.yaml", environment(service))
+        etcd: Any = node.cluster.discovery
+        peers = dict(pair.split("=", 1) for pair in etcd.etcd.initial_cluster.split(","))
+        assert etcd_name(node.node.name, etcd.etcd.initial_cluster) == service["hostname"]
+        assert peers[service["hostname"]] == f"http://{service['hostname']}:{etcd.etcd.bind_addr.port}"
+
+
+def test_an_etcd_that_runs_already_is_a_configuration_too() -> None:
+    path = DEPLOY / "compose/etcd/external.yaml"
+    (name,) = re.findall(r"GOSSAMER_\w+", path.read_text())
+    etcd: Any = loaded(path, {name: "secret"}).cluster.discovery
+    assert etcd.etcd.tls.on
+    assert etcd.etcd.password.get_secret_value() == "secret"
+
+
+# -- the image
+
+
+def test_the_image_runs_a_node_as_a_user_of_its_own() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert re.findall(r"^FROM \S+(.*)", text, re.M) == [" AS build", ""]
+    assert len(re.findall(r"^FROM python:3\.11", text, re.M)) == 2
+    assert re.search(r"^USER 10001$", text, re.M)
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+    for name in (name[1:] for name in ignored if name.startswith("!")):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"COPY (?:--chmod=\S+ )?(deploy/\S+)", text):
+        assert f"!{name}" in ignored
+    extras = re.search(r"\[([\w,]+)\]", text)
+    assert extras
+    assert set(extras[1].split(",")) == {"dns", "etcd", "k8s"}
+    exposed = re.search(r"^EXPOSE (.*)", text, re.M)
+    assert exposed
+    assert {int(port.partition("/")[0]) for port in exposed[1].split()} == set(PORTS.values())
+    assert "/ready" in paths()
+
+
+def test_the_entry_point_names_the_node_after_its_container(tmp_path: Path) -> None:
+    fake = tmp_path / "gossamer"
+    fake.write_text('#!/bin/sh\necho "$GOSSAMER_NODE__NAME $*"\n')
+    fake.chmod(0o755)
+    script = DEPLOY / "entrypoint.sh"
+    (tmp_path / "hostname").write_text("#!/bin/sh\necho 3f2a9c0d1e4b\n")
+    (tmp_path / "hostname").chmod(0o755)
+
+    def run(**environ: str) -> str:
+        environ["PATH"] = f"{tmp_path}:/usr/bin:/bin"
+        done = subprocess.run(
+            [script, "start", "-c", "x"], env=environ, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    assert run() == "gossamer@3f2a9c0d1e4b start -c x"
+    assert run(GOSSAMER_NODE__NAME="node1@node1") == "node1@node1 start -c x"
+    config_from({"node": {"name": run().split()[0]}})
+
+
+# -- Kubernetes
+
+
+def paths() -> set[str]:
+    """What the API answers to."""
+    return {getattr(route, "path", "") for route in make_app(FakeView()).routes} | set(
+        make_app(FakeView()).openapi()["paths"]
+    )
+
+
+@pytest.fixture(params=["k8s", "dns"])
+def manifests(request: pytest.FixtureRequest) -> Manifests:
+    return Manifests(request.param)
+
+
+def test_the_headless_service_finds_pods_before_they_are_ready(manifests: Manifests) -> None:
+    service = manifests.of("Service", "gossamer")["spec"]
+    assert service["clusterIP"] == "None"
+    assert service["publishNotReadyAddresses"] is True
+    spec = manifests.of("StatefulSet")["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["serviceName"] == "gossamer"
+    clients = manifests.of("Service", "gossamer-mqtt")["spec"]
+    budget = manifests.of("PodDisruptionBudget")["spec"]
+    for selector in (
+        service["selector"],
+        clients["selector"],
+        spec["selector"]["matchLabels"],
+        budget["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+    assert "publishNotReadyAddresses" not in clients
+
+
+def test_pods_load_what_the_config_map_holds_and_ports_agree(manifests: Manifests) -> None:
+    configs = [config_from(manifests.node, environ=manifests.environment(number)) for number in (0, 1)]
+    assert [config.node.name for config in configs] == [
+        "gossamer-0@gossamer-0.gossamer.mqtt",
+        "gossamer-1@gossamer-1.gossamer.mqtt",
+    ]
+    config = configs[0]
+    assert config.cluster.host == "10.244.0.7"
+    assert config.node.cookie
+    assert config.distribution.host in EVERYWHERE
+    assert config.api.host in EVERYWHERE, "the kubelet asks at the pod's address"
+    listening = {
+        "mqtt": config.mqtt.server.listeners[0].port,
+        "api": config.api.port,
+        "gossip": config.cluster.port,
+        "gossip-tcp": config.cluster.port,
+        "distribution": config.distribution.port,
+    }
+    assert listening == PORTS
+    ports = {port["name"]: port["containerPort"] for port in manifests.container["ports"]}
+    assert ports == PORTS
+    headless = manifests.of("Service", "gossamer")["spec"]["ports"]
+    assert {port["name"]: port["port"] for port in headless}.items() <= PORTS.items()
+    assert {port["name"]: port["protocol"] for port in headless}["gossip"] == "UDP"
+    (mqtt,) = manifests.of("Service", "gossamer-mqtt")["spec"]["ports"]
+    assert mqtt["targetPort"] in ports
+
+
+def test_probes_ask_what_the_api_answers(manifests: Manifests) -> None:
+    container = manifests.container
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "startup": "/health",
+        "liveness": "/health",
+        "readiness": "/ready",
+    }
+    assert {probe["path"] for probe in probes.values()} <= paths()
+    assert {probe["port"] for probe in probes.values()} == {"api"}
+
+
+def test_pods_keep_their_data_and_have_no_rights_to_spare(manifests: Manifests) -> None:
+    spec = manifests.of("StatefulSet")["spec"]
+    pod = spec["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert manifests.container["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {mount["name"]: mount["mountPath"] for mount in manifests.container["volumeMounts"]}
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    claims = {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
+    assert set(mounts) == volumes | claims
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert f"GOSSAMER_NODE__DATA_DIR={mounts['data']}" in image
+    assert mounts["config"] == "/etc/gossamer"
+    assert str(pod["securityContext"]["runAsUser"]) in image
+    # A node that stops may take 15 s.
+    assert pod["terminationGracePeriodSeconds"] >= 20
+    assert set(manifests.of("ConfigMap")["data"]) == {"node.yaml"}
+
+
+def test_strategy_k8s_may_list_endpoint_slices_and_nothing_else() -> None:
+    manifests = Manifests("k8s")
+    config: Any = config_from(manifests.node, environ=manifests.environment()).cluster.discovery
+    assert config.strategy == "k8s"
+    service = manifests.of("Service", config.k8s.service_name)["spec"]
+    assert config.k8s.port_name in {port["name"] for port in service["ports"]}
+    account = manifests.of("StatefulSet")["spec"]["template"]["spec"]["serviceAccountName"]
+    assert manifests.of("ServiceAccount")["metadata"]["name"] == account
+    role = manifests.of("Role")
+    assert role["rules"] == [
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}
+    ]
+    binding = manifests.of("RoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+
+
+def test_strategy_dns_needs_no_right_and_asks_for_the_headless_service() -> None:
+    manifests = Manifests("dns")
+    config: Any = config_from(manifests.node, environ=manifests.environment()).cluster.discovery
+    assert config.strategy == "dns"
+    assert config.dns.name == "gossamer.mqtt.svc.cluster.local"
+    assert not manifests.kinds() & {"Role", "ServiceAccount"}
+    assert manifests.of("StatefulSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+# -- systemd
+
+
+@pytest.mark.parametrize("name", ["static", "manual"])
+def test_what_the_unit_starts_is_a_configuration_of_that_strategy(name: str) -> None:
+    config = loaded(DEPLOY / "systemd" / f"{name}.yaml")
+    assert config.cluster.discovery.strategy == name
+    unit = (DEPLOY / "systemd" / "gossamer.service").read_text()
+    state = re.search(r"^StateDirectory=(.*)", unit, re.M)
+    assert state
+    assert str(config.node.data_dir) == f"/var/lib/{state[1]}"
+    host = config.node.name.partition("@")[2]
+    assert {config.cluster.host, config.distribution.host, config.mqtt.server.listeners[0].host} == {host}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "gossamer.service").read_text()
+    program = Path(sys.executable).with_name("gossamer")
+    unit = tmp_path / "gossamer.service"
+    unit.write_text(text.replace("/opt/gossamer/bin/gossamer", str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_yaml_of_pages_is_yaml() -> None:
+    for page in PAGES.glob("*.md"):
+        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S):
+            assert list(yaml.safe_load_all(block))
