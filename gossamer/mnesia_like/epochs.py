@@ -37,7 +37,7 @@ class Epochs:
         self._shared = shared
         self._follow = follow
         self._spread: dict[str, float] = {}
-        self._told: dict[tuple[str, str], tuple[int, int, float]] = {}
+        self._told: dict[tuple[str, str], tuple[int, int]] = {}
 
     def followed(self, name: str, peer: Peer, table: str) -> None:
         """A peer has our rows from now on: so it is a member."""
@@ -73,6 +73,8 @@ class Epochs:
         if shared is None or theirs is None:
             self._x.counts["stray"] += 1
             return
+        # It says so again where it waits for a word of ours that may have been lost.
+        self._told.pop((message.table, name), None)
         verdict = shared.burial.hear(theirs)
         if verdict == "behind":
             self.tell(peer, message.table)
@@ -96,7 +98,7 @@ class Epochs:
             if burial.announce and table in self._x.tables:
                 self._x.report("table_members_struck", table=table, epoch=burial.epoch.id)
                 self._moved(self._x.tables[table], now)
-            elif burial.news or (burial.waiting and now - self._spread.get(table, now) >= _REPEAT):
+            elif burial.news or (burial.waiting and now - self._spread.get(table, 0.0) >= _REPEAT):
                 for peer in self._x.peers.values():
                     if peer.tables and table in peer.tables:
                         self.tell(peer, table)
@@ -115,17 +117,14 @@ class Epochs:
             if name in self._x.peers and not replica.loading and name not in waits
         }
 
-    def testify(self, table: str, observed: Observed, now: float) -> None:
+    def testify(self, table: str, observed: Observed) -> None:
         """Tell each peer what of its rows is here for good, where it does not know."""
-        shared = self._shared[table]
         for name, (creation, position, mine) in observed.items():
             peer = self._x.peers.get(name)
             if peer is None or peer.creation != creation or not position:
                 continue
-            before = self._told.get((table, name), (0, 0, 0.0))
-            repeat = now - before[2] >= _REPEAT and (shared.tombstones or shared.burial.waiting)
-            if before[:2] != (creation, position) or repeat:
-                self._told[table, name] = creation, position, now
+            if self._told.get((table, name)) != (creation, position):
+                self._told[table, name] = creation, position
                 peer.outbox.append(encode(Seen(table, position, mine)))
 
     def forget(self, table: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
 
 from gossamer.mnesia_like.discqueue import DiscQueue
 from gossamer.mnesia_like.errors import BadValueError
+from gossamer.mnesia_like.queries import ANY, matches
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.replication import OwnedState
 from gossamer.mnesia_like.schema import TableDef
@@ -13,6 +16,8 @@ from gossamer.mnesia_like.table import ReplicatedTable, TableOwner, without
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key
 
 __all__ = ["OwnedTable"]
+
+T = TypeVar("T")
 
 
 class OwnedTable(ReplicatedTable):
@@ -55,6 +60,27 @@ class OwnedTable(ReplicatedTable):
     def rows_of(self, owner: str) -> Mapping[Key, Value]:
         """One owner's rows, as they are held."""
         return self._by_owner().get(owner, {})
+
+    def select(
+        self, predicate: Callable[[str, Key, Value], bool], *, limit: int | None = None
+    ) -> list[tuple[str, Key, Value]]:
+        """Rows for which ``predicate(owner, key, value)`` is true."""
+        return list(islice((row for row in self.rows() if predicate(*row)), limit))
+
+    def match(
+        self, key: Any = ANY, value: Any = ANY, *, owner: Any = ANY, limit: int | None = None
+    ) -> list[tuple[str, Key, Value]]:
+        """Rows of that shape."""
+        return self.select(
+            lambda o, k, v: matches(owner, o) and matches(key, k) and matches(value, v), limit=limit
+        )
+
+    def foldl(self, function: Callable[[T, str, Key, Value], T], initial: T) -> T:
+        """``function(result so far, owner, key, value)`` over all rows."""
+        result = initial
+        for row in self.rows():
+            result = function(result, *row)
+        return result
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row."""

@@ -215,7 +215,7 @@ class Replication:
 
     def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
         """What was observed is safe: peers may count on it."""
-        self._epochs.testify(table, observed, now)
+        self._epochs.testify(table, observed)
         return self._x.done(now)
 
     def work(self, now: float) -> list[Action]:

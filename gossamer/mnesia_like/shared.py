@@ -64,6 +64,8 @@ class Shared:
         self.changes = 0
         # What lost in a merge; None where nobody wants to know.
         self.discarded: list[Discarded] | None = None
+        # What readers have to be told after a tick.
+        self.revived: list[Change] = []
         self.seen: dict[str, int] = {}
         """The highest timestamp that came from each holder."""
         self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0}
@@ -75,6 +77,8 @@ class Shared:
         self.burial = Burial(node, state, horizon, creation)
         # Tombstones whose holder says that all have seen them: whose word it is, and what must be here first.
         self._condemned: dict[Key, tuple[str, Vector]] = {}
+        # No version is issued below those that were forgotten: not everybody may have forgotten them yet.
+        self._floor = 0
         self._adopt_after = adopt_after
         # Keys whose latest version nobody is known to hold, and since when.
         self._orphans: dict[Key, float] = {}
@@ -117,13 +121,6 @@ class Shared:
         self._put(key, (self.versions[key][0] + 1, self.node), _MISSING)
         return self._log.position
 
-    def delete_version(self, key: Key, version: Version) -> int | None:
-        """Leave a tombstone that is later than ``version`` and earlier than whatever was written over it."""
-        if self.versions.get(key) != version or key not in self.rows:
-            return None
-        self._put(key, (version[0] + 1, self.node), _MISSING)
-        return self._log.position
-
     def tick_clock(self, wall: float) -> int:
         """A timestamp later than all that were seen."""
         return self._clock.tick(wall)
@@ -156,7 +153,7 @@ class Shared:
 
     # -- what peers do
 
-    def merge(self, change: Change, now: float, wall: float) -> Change | None:
+    def merge(self, change: Change, now: float, wall: float | None) -> Change | None:
         """Rows that a peer holds changed; what that changes for readers, if anything."""
         written: dict[Key, Value] = {}
         deleted: list[Key] = []
@@ -197,7 +194,7 @@ class Shared:
                     # Both of us took it over; one is enough.
                     self._let_go(key)
         self.seen[change.owner] = highest
-        if latest:
+        if latest and wall is not None:
             try:
                 self._clock.observe(latest, wall)
             except ClockSkewError:
@@ -244,7 +241,17 @@ class Shared:
                     forgotten.append(key)
         for key in forgotten:
             self._forget(key)
+        self._revive(forgotten, now)
         return forgotten
+
+    def _revive(self, keys: list[Key], now: float) -> None:
+        """Whoever had forgotten these before us may have written them again, in versions that we ignored."""
+        for owner, replica in self._state.replicas.items():
+            found = {key: replica.rows[key] for key in keys if key in replica.rows}
+            if found:
+                change = self.merge(Change(self._definition.name, owner, found, ()), now, None)
+                if change is not None:
+                    self.revived.append(change)
 
     @property
     def testified(self) -> set[str]:
@@ -350,9 +357,8 @@ class Shared:
     def _next_version(self, key: Key, wall: float) -> Version:
         stamp = self._clock.tick(wall)
         before = self.versions.get(key)
-        if before is not None and before[0] >= stamp:
-            stamp = before[0] + 1
-        return stamp, self.node
+        least = self._floor if before is None else max(before[0], self._floor)
+        return max(stamp, least + 1), self.node
 
     def _take(self, key: Key, version: Version, value: list[Value]) -> None:
         """Somebody else's later version; no value: it is deleted."""
@@ -410,8 +416,10 @@ class Shared:
                 self._orphans[key] = now
 
     def _forget(self, key: Key) -> None:
-        if self.versions.pop(key, None) is None:
+        version = self.versions.pop(key, None)
+        if version is None:
             return
+        self._floor = max(self._floor, version[0])
         self._orphans.pop(key, None)
         self.burial.release(key)
         if key in self._log.rows:

@@ -181,6 +181,9 @@ class SharedTable(ReplicatedTable, Queries):
             self._tell(obeyed[1])
         forgotten = self.core.tick(self._clock.monotonic())
         self._stored(forgotten)
+        revived, self.core.revived = self.core.revived, []
+        for change in revived:
+            self._tell(change)
         if self.core.burial.changed and self._disc is not None:
             self.core.burial.changed = False
             self._disc.put(self.name, encode(None), encode(self.core.burial.epoch.packed()))
@@ -196,11 +199,6 @@ class SharedTable(ReplicatedTable, Queries):
         self.core.restore(rows, self._clock.monotonic(), masters)
 
     # -- inside
-
-    def _deleted(self, key: Key) -> None:
-        self._stored((key,))
-        self._owner.written(self)
-        self._tell(Change(self.name, self.node, {}, (key,)))
 
     def _tell(self, change: Change) -> None:
         self._note(change)

@@ -110,7 +110,7 @@ async def host(name: str, hub: Hub | None = None, **options: Any) -> AsyncIterat
         await runtime.stop()
 
 
-async def until(condition: Any, seconds: float = 5.0) -> None:
+async def until(condition: Any, seconds: float = 20.0) -> None:
     """Let the loop turn until ``condition()``; fails when it never comes true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - any state of any object may be waited for

@@ -134,10 +134,15 @@ async def test_the_store_tells_who_comes_and_goes_and_who_cannot_keep_up(tmp_pat
             await until(lambda: Overload("peer", "b needs a snapshot of table 't'") in told)
             hub.part("b", left=True)
             await until(lambda: StoreDown("b", left=True) in told)
+        slow = await a.store.create_table("slow", storage="disc_copies")
+        handle = a.store._disc
+        assert handle is not None
+        assert handle.file is not None
         a.store.queue.bound = 1
-        a.store.queue.waiting = 1
+        handle.file._conn.execute("PRAGMA query_only = 1")
+        slow.write(1, 1)
         await until(lambda: Overload("disc", "1 rows wait, at most 1 may") in told)
-        a.store.queue.waiting = 0
+        handle.file._conn.execute("PRAGMA query_only = 0")
         a.store.tell(InconsistentDatabase("running_partitioned_network", "b"))
         assert told[-1] == InconsistentDatabase("running_partitioned_network", "b")
         subscription.cancel()

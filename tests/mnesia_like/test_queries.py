@@ -119,3 +119,17 @@ async def test_an_ordered_table_is_created_by_its_type() -> None:
     table.write("b", 1)
     table.write("a", 1)
     assert table.first() == "a"
+
+
+async def test_owned_tables_are_asked_by_owner_too() -> None:
+    """Whose a row is counts as its key and value do."""
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta, tb = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+        for table, value in ((ta, 1), (tb, 2)):
+            for key in ("x", "y"):
+                assert await table.visible(table.write(key, [key, value]))
+        assert ta.match("x") == [("a", "x", ["x", 1]), ("b", "x", ["x", 2])]
+        assert ta.match(owner="b", value=[ANY, 2], limit=1) == [("b", "x", ["x", 2])]
+        assert tb.select(lambda owner, key, value: owner == "a" and key == "y") == [("a", "y", ["y", 1])]
+        assert tb.foldl(lambda total, owner, key, value: total + value[1], 0) == 6
