@@ -25,12 +25,12 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.calls import Caller
+from gossamer.supervisor.children import ask, flush_exit, reap, start_one
 from gossamer.supervisor.errors import AlreadyStarted, BadChildSpec, ChildNotFound, StartFailed, StopInit
-from gossamer.supervisor.functions import call, trap_exit
+from gossamer.supervisor.functions import trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.policy import Failed
 from gossamer.supervisor.spec import ChildSpec, Shutdown, Start
-from gossamer.supervisor.supervisor import flush_exit, reap, start_one
 from gossamer.supervisor.values import SHUTDOWN, Destination, Exit, Pid, Reason, describe, is_clean
 
 __all__ = ["Application", "Applications", "start_order"]
@@ -126,7 +126,7 @@ class Applications(GenServer):
         Raises:
             AlreadyStarted, BadChildSpec, StartFailed: it runs, lacks a dependency, or failed.
         """
-        await _ask(controller, _StartApplication(application), timeout)
+        await ask(controller, _StartApplication(application), timeout)
 
     @staticmethod
     async def stop_application(controller: Destination, name: str, timeout: float | None = None) -> None:
@@ -135,14 +135,14 @@ class Applications(GenServer):
         Raises:
             ChildNotFound: it does not run.
         """
-        await _ask(controller, _StopApplication(name), timeout)
+        await ask(controller, _StopApplication(name), timeout)
 
     @staticmethod
     async def which_applications(
         controller: Destination, timeout: float | None = None
     ) -> list[tuple[str, Pid]]:
         """Names and topmost processes, in start order."""
-        answer: list[tuple[str, Pid]] = await _ask(controller, _Which(), timeout)
+        answer: list[tuple[str, Pid]] = await ask(controller, _Which(), timeout)
         return answer
 
     # Callbacks.
@@ -213,10 +213,3 @@ class Applications(GenServer):
         reason = await reap(self._otp_process.runtime, pid, application.shutdown)
         flush_exit(self._otp_process, pid)
         log.info("application_stopped", application=name, reason=describe(reason))
-
-
-async def _ask(controller: Destination, request: object, timeout: float | None) -> Any:
-    answer = await call(controller, request, timeout)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

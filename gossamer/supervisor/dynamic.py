@@ -18,13 +18,8 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.calls import Caller
-from gossamer.supervisor.errors import BadChildSpec, ChildNotFound, MaxChildren, StartFailed
-from gossamer.supervisor.functions import call, cast, trap_exit
-from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.intensity import RestartWindow
-from gossamer.supervisor.policy import Failed
-from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
-from gossamer.supervisor.supervisor import (
+from gossamer.supervisor.children import (
+    ask,
     expected_end,
     flush_exit,
     killed_late,
@@ -32,6 +27,12 @@ from gossamer.supervisor.supervisor import (
     reap,
     start_unless_told,
 )
+from gossamer.supervisor.errors import BadChildSpec, ChildNotFound, MaxChildren, StartFailed
+from gossamer.supervisor.functions import cast, trap_exit
+from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.intensity import RestartWindow
+from gossamer.supervisor.policy import Failed
+from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
 from gossamer.supervisor.values import (
     KILL,
     SHUTDOWN,
@@ -116,7 +117,7 @@ class DynamicSupervisor(GenServer):
             MaxChildren: there are as many as there may be.
             StartFailed: it did not start.
         """
-        answer: Pid | None = await _ask(supervisor, _StartChild(spec), timeout)
+        answer: Pid | None = await ask(supervisor, _StartChild(spec), timeout)
         return answer
 
     @staticmethod
@@ -134,18 +135,18 @@ class DynamicSupervisor(GenServer):
         Raises:
             ChildNotFound: no child runs as ``pid``.
         """
-        await _ask(supervisor, _Terminate(pid), timeout)
+        await ask(supervisor, _Terminate(pid), timeout)
 
     @staticmethod
     async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
         """Every child, oldest first; those between attempts to restart come last."""
-        answer: list[ChildInfo] = await _ask(supervisor, _About("which"), timeout)
+        answer: list[ChildInfo] = await ask(supervisor, _About("which"), timeout)
         return answer
 
     @staticmethod
     async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
         """How many children there are of what."""
-        answer: ChildCounts = await _ask(supervisor, _About("count"), timeout)
+        answer: ChildCounts = await ask(supervisor, _About("count"), timeout)
         return answer
 
     # Callbacks.
@@ -295,10 +296,3 @@ class DynamicSupervisor(GenServer):
 
     def _name(self) -> str:
         return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
-
-
-async def _ask(supervisor: Destination, request: object, timeout: float | None) -> Any:
-    answer = await call(supervisor, request, timeout)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

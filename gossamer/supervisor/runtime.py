@@ -1,9 +1,8 @@
-"""One node's process table: it owns every process, resolves destinations and carries messages.
+"""The processes of one node: makes them, carries what they say to each other, and ends them.
 
-Rules: 1. The table holds processes strongly, because the event loop does not; nothing else in gossamer
-makes tasks.  2. A message to a process that is not there is dropped, as in Erlang; ``send`` says so by
-False, a call by ``CallFailed(noproc)``.  3. A pid of an earlier creation of this node is not there.  4.
-Many runtimes may share one loop (the simulator does); the running process knows its own.
+Rules: 1. Nothing else in gossamer makes tasks.  2. A message to a process that is not there is dropped, as in
+Erlang; ``send`` says so by False, a call by ``CallFailed(noproc)``.  3. Many runtimes may share one loop (the
+simulator does); the running process knows its own.
 
 Time is the running loop's, so that everything here works on virtual time.
 """
@@ -11,10 +10,8 @@ Time is the running loop's, so that everything here works on virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -22,15 +19,14 @@ import structlog
 from gossamer.supervisor.calls import Caller, Lane
 from gossamer.supervisor.entry import Entry, Sent, current
 from gossamer.supervisor.errors import (
-    BadDestination,
     CallFailed,
     CallingSelf,
     MailboxFull,
-    NameTaken,
     NotInProcess,
 )
 from gossamer.supervisor.process import MAX_MAILBOX, Process
 from gossamer.supervisor.signals import ExitSignal, RemoteRouter, SendSignal, Signal
+from gossamer.supervisor.table import ProcessTable
 from gossamer.supervisor.values import (
     KILL,
     NOCONNECTION,
@@ -59,25 +55,16 @@ LANES = 64
 """Time limits that get a lane of their own; a program uses a handful."""
 
 
-class Runtime:
+class Runtime(ProcessTable):
     """The processes of one node."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
-        self.node = node
-        self.creation = creation
-        self.table: dict[Pid, Entry] = {}
+        super().__init__(node, creation)
         # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
         self.reach: dict[Pid, Entry] = self.table
         self.traced = 0
-        self.names: dict[str, Entry] = {}
-        self.zombies: dict[Pid, Entry] = {}
-        self.graves: deque[Entry] = deque()
         self.remote: RemoteRouter | None = None
         self.remote_calls: dict[Ref, Caller] = {}
-        self.remote_ties: dict[str, dict[Pid, None]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._numbers = count(1)
-        self._refs = count(1)
         self._lanes: dict[float, Lane] = {}
 
     @staticmethod
@@ -91,21 +78,6 @@ class Runtime:
         if entry is None:
             raise NotInProcess("Runtime.current")
         return entry.runtime
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of this runtime: the one that was running when it was first used."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
-
-    def new_pid(self) -> Pid:
-        """A pid never used before."""
-        return Pid(self.node, self.creation, next(self._numbers))
-
-    def new_ref(self) -> Ref:
-        """A reference never used before."""
-        return Ref(self.node, self.creation, next(self._refs))
 
     # Making processes.
 
@@ -187,72 +159,6 @@ class Runtime:
             return await outcome
         finally:
             self.exit(pid, KILL)
-
-    # Finding them.
-
-    def find(self, destination: Destination) -> Entry | None:
-        """The live local process at a destination, None where there is none.
-
-        Raises:
-            BadDestination: it is no destination at all.
-        """
-        if isinstance(destination, Pid):
-            return self.table.get(destination)
-        if isinstance(destination, str):
-            return self.names.get(destination)
-        if isinstance(destination, tuple) and len(destination) == 2:
-            name, node = destination
-            if isinstance(name, str) and isinstance(node, str):
-                return self.names.get(name) if node == self.node else None
-        raise BadDestination(destination)
-
-    def remote_address(self, destination: Destination) -> tuple[str, Pid | str] | None:
-        """The node and the address on it when the destination is on another node, else None."""
-        if isinstance(destination, Pid):
-            return None if destination.node == self.node else (destination.node, destination)
-        if isinstance(destination, tuple) and len(destination) == 2:
-            name, node = destination
-            return None if node == self.node else (node, name)
-        return None
-
-    def whereis(self, name: str) -> Pid | None:
-        """The process registered under ``name``."""
-        entry = self.names.get(name)
-        return None if entry is None else entry.pid
-
-    def register(self, name: str, pid: Pid) -> None:
-        """Register a live local process under ``name``.
-
-        Raises:
-            NameTaken: another process holds the name, or this one has a name already.
-            CallFailed: no such process.
-        """
-        entry = self.table.get(pid)
-        if entry is None:
-            raise CallFailed(pid, NOPROC)
-        holder = self.names.get(name)
-        if holder is not None:
-            raise NameTaken(name, holder.pid)
-        if entry.name is not None:
-            raise NameTaken(entry.name, pid)
-        entry.name = name
-        self.names[name] = entry
-
-    def unregister(self, name: str) -> bool:
-        """Free a name; False when nobody had it."""
-        entry = self.names.pop(name, None)
-        if entry is not None:
-            entry.name = None
-        return entry is not None
-
-    def alive(self, pid: Pid) -> bool:
-        """True until a local process ends; one that was told to end is no longer alive."""
-        entry = self.table.get(pid)
-        return entry is not None and entry.reason is None
-
-    def processes(self) -> list[Pid]:
-        """All local processes, oldest first."""
-        return list(self.table)
 
     async def tree(self, *, fold: int = 20, root: Pid | None = None) -> list[ProcessNode]:
         """The processes as trees, oldest root first, or that of ``root``: what ``gossamer ps`` draws.
@@ -407,30 +313,11 @@ class Runtime:
             source = Pid(self.node, self.creation, 0) if me is None else me.pid
             self.route(ExitSignal(remote[0], remote[1], source, reason, linked=False))
 
-    def join(self, pid: Pid) -> asyncio.Future[Reason]:
-        """A future of the reason with which a local process ends; noproc when it is not there."""
-        future: asyncio.Future[Reason] = self.loop.create_future()
-        entry = self.table.get(pid)
-        if entry is None:
-            future.set_result(NOPROC)
-            return future
-
-        def ended(down: Down) -> None:
-            if not future.done():
-                future.set_result(down.reason)
-
-        entry.watch(self.new_ref(), ended)
-        return future
-
     # Other nodes.
 
     def route(self, signal: Signal) -> bool:
         """Hand a signal to the router; False when there is none or the node is not connected."""
         return self.remote is not None and self.remote.route(signal)
-
-    def note_remote(self, node: str, pid: Pid) -> None:
-        """``pid`` is tied to something on ``node`` and must hear when that node is lost."""
-        self.remote_ties.setdefault(node, {})[pid] = None
 
     def deliver_remote(self, signal: Signal) -> None:
         """Take in a signal of another node."""

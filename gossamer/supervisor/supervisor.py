@@ -12,13 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable
-from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.calls import Caller
+from gossamer.supervisor.children import (
+    ask,
+    expected_end,
+    flush_exit,
+    killed_late,
+    offender,
+    reap,
+    start_unless_told,
+)
 from gossamer.supervisor.errors import (
     AlreadyPresent,
     AlreadyStarted,
@@ -26,11 +34,10 @@ from gossamer.supervisor.errors import (
     ChildNotFound,
     ChildRestarting,
     ChildRunning,
-    Ignore,
     StartFailed,
     StopInit,
 )
-from gossamer.supervisor.functions import call, trap_exit
+from gossamer.supervisor.functions import trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.policy import (
     RESTARTING,
@@ -43,33 +50,25 @@ from gossamer.supervisor.policy import (
     StopChild,
     TryAgain,
 )
-from gossamer.supervisor.process import Process, reason_of
-from gossamer.supervisor.runtime import Runtime
 from gossamer.supervisor.spec import (
     AutoShutdown,
     ChildCounts,
     ChildInfo,
     ChildSpec,
     Flags,
-    Shutdown,
     Strategy,
     check_children,
 )
 from gossamer.supervisor.values import (
-    KILL,
-    KILLED,
-    NOPROC,
-    NORMAL,
     SHUTDOWN,
     Destination,
     Exit,
     Pid,
     Reason,
     describe,
-    is_clean,
 )
 
-__all__ = ["Supervisor", "reap", "start_unless_told"]
+__all__ = ["Supervisor"]
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +139,7 @@ class Supervisor(GenServer):
             AlreadyStarted, AlreadyPresent: the id is taken.
             StartFailed: it did not start, and is forgotten again.
         """
-        answer: Pid | None = await _ask(supervisor, _StartChild(spec), timeout)
+        answer: Pid | None = await ask(supervisor, _StartChild(spec), timeout)
         return answer
 
     @staticmethod
@@ -150,7 +149,7 @@ class Supervisor(GenServer):
         Raises:
             ChildNotFound: no such id.
         """
-        await _ask(supervisor, _OfChild("terminate", child_id), timeout)
+        await ask(supervisor, _OfChild("terminate", child_id), timeout)
 
     @staticmethod
     async def restart_child(
@@ -162,7 +161,7 @@ class Supervisor(GenServer):
             ChildRunning, ChildRestarting, ChildNotFound: it cannot be.
             StartFailed: it did not start.
         """
-        answer: Pid | None = await _ask(supervisor, _OfChild("restart", child_id), timeout)
+        answer: Pid | None = await ask(supervisor, _OfChild("restart", child_id), timeout)
         return answer
 
     @staticmethod
@@ -172,7 +171,7 @@ class Supervisor(GenServer):
         Raises:
             ChildRunning, ChildRestarting, ChildNotFound: it cannot be.
         """
-        await _ask(supervisor, _OfChild("delete", child_id), timeout)
+        await ask(supervisor, _OfChild("delete", child_id), timeout)
 
     @staticmethod
     async def get_childspec(
@@ -183,19 +182,19 @@ class Supervisor(GenServer):
         Raises:
             ChildNotFound: no such id.
         """
-        answer: ChildSpec = await _ask(supervisor, _OfChild("spec", child_id), timeout)
+        answer: ChildSpec = await ask(supervisor, _OfChild("spec", child_id), timeout)
         return answer
 
     @staticmethod
     async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
         """Every child, in start order."""
-        answer: list[ChildInfo] = await _ask(supervisor, _About("which"), timeout)
+        answer: list[ChildInfo] = await ask(supervisor, _About("which"), timeout)
         return answer
 
     @staticmethod
     async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
         """How many children there are of what."""
-        answer: ChildCounts = await _ask(supervisor, _About("count"), timeout)
+        answer: ChildCounts = await ask(supervisor, _About("count"), timeout)
         return answer
 
     # Callbacks.
@@ -299,122 +298,5 @@ class Supervisor(GenServer):
         return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
 
 
-async def _ask(supervisor: Destination, request: object, timeout: float | None) -> Any:
-    answer = await call(supervisor, request, timeout)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
 def _as_answer(child_id: str, outcome: Failed | Pid | None) -> Any:
     return StartFailed(f"child {child_id!r}", outcome.reason) if isinstance(outcome, Failed) else outcome
-
-
-async def start_one(spec: ChildSpec) -> Pid | Failed | None:
-    """Run a start function; whatever goes wrong in it is the child's failure."""
-    try:
-        pid: object = await spec.start()
-    except Ignore:
-        return None
-    except StartFailed as error:
-        return Failed(error.reason)
-    except Exception as error:  # noqa: BLE001 - a start function is the user's code
-        return Failed(reason_of(error))
-    if pid is not None and not isinstance(pid, Pid):
-        return Failed(
-            ("bad_return_value", f"start of {spec.id} gave {type(pid).__name__}, expected a Pid or None")
-        )
-    return pid
-
-
-async def start_unless_told(process: Process, spec: ChildSpec) -> Pid | Failed | None:
-    """As ``start_one``, but give up once the parent of the supervisor ``process`` tells it to end.
-
-    A child that hangs in its start must not keep the tree above it from stopping. The order to end stays in
-    the mailbox and is obeyed next.
-    """
-    task, told = process.task, False
-
-    def interrupt() -> None:
-        nonlocal told
-        if not told:
-            told = True
-            task.cancel()
-
-    process.interrupt = interrupt
-    try:
-        return await start_one(spec)
-    except asyncio.CancelledError:
-        if not told or process.reason is not None:
-            raise
-        task.uncancel()
-        return Failed((SHUTDOWN, "told to end while it started"))
-    finally:
-        process.interrupt = None
-
-
-async def reap(runtime: Runtime, pid: Pid, shutdown: Shutdown | None) -> Reason:
-    """Stop a process as ``shutdown`` says; gives back the reason with which it ended."""
-    done = runtime.join(pid)
-    if shutdown == "brutal_kill":
-        runtime.exit(pid, KILL)
-        return await done
-    runtime.exit(pid, SHUTDOWN)
-    if not done.done():
-        await asyncio.wait([done], timeout=None if isinstance(shutdown, str) else shutdown)
-        if not done.done():
-            runtime.exit(pid, KILL)
-    return await done
-
-
-def flush_exit(process: Any, pid: Pid) -> None:
-    """Forget the EXIT of a child that was stopped on purpose."""
-    mailbox = process.mailbox
-    for index, message in enumerate(mailbox):
-        if type(message) is Exit and message.source == pid:
-            del mailbox[index]
-            return
-
-
-def offender(spec: ChildSpec, pid: object, restarts: int) -> dict[str, object]:
-    """A child as reports show it."""
-    start = spec.start.func if isinstance(spec.start, partial) else spec.start
-    return {
-        "pid": None if pid is None else str(pid),
-        "id": spec.id,
-        "start": _named(start),
-        "restart": spec.restart,
-        "significant": spec.significant,
-        "shutdown": spec.shutdown,
-        "type": spec.type,
-        "restarts": restarts,
-    }
-
-
-def _named(start: Any) -> str:
-    """A start function by its name, ``Ledger.start_link``."""
-    owner = getattr(start, "__self__", None)
-    if isinstance(owner, type):
-        return f"{owner.__qualname__}.{start.__name__}"
-    return str(getattr(start, "__qualname__", type(start).__qualname__))
-
-
-def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
-    """What to say of a child that had to be killed."""
-    if context != "shutdown_error" or reason != KILLED:
-        return {}
-    if not isinstance(spec.shutdown, int | float):
-        return {"advice": "somebody killed it while it was stopping"}
-    late = f"it did not end within its shutdown time of {spec.shutdown:g} s and was killed"
-    return {"advice": f"{late}; see what its terminate() waits for, or give it more"}
-
-
-def expected_end(reason: Reason, spec: ChildSpec) -> bool:
-    """True where a stopped child ended as its specification lets one hope."""
-    if reason == NOPROC:
-        return True
-    if spec.shutdown == "brutal_kill":
-        return reason == KILLED
-    if reason == SHUTDOWN:
-        return True
-    return spec.restart != "permanent" and (reason == NORMAL or is_clean(reason))
