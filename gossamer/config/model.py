@@ -293,6 +293,8 @@ class MqttLimitsConfig(Section):
     """Topic aliases a version 5 client may use."""
     subscribe_wait: Duration = 2.0
     """How long SUBACK waits for every live node to have applied the new route."""
+    max_lag: OptionalDuration = 2.0
+    """New clients are told that the server is busy while the event loop runs this late; off: never."""
 
 
 class MqttRetainedConfig(Section):

@@ -45,6 +45,7 @@ class Access:
         """What is read from files."""
         self.decisions: Counter[tuple[str, str, str]] = Counter()
         """By question, who decided, and how."""
+        self._callout: HttpCallout | None = None
         self.acl = None if config.acl_file is None else Acl(config.acl_file)
         if self.acl is not None:
             self.reloadable.append(self.acl)
@@ -61,7 +62,8 @@ class Access:
             self.reloadable.append(tokens)
             sources.append(tokens)
         if config.http is not None:
-            sources.append(HttpCallout(config.http, now=monotonic))
+            self._callout = HttpCallout(config.http, now=monotonic)
+            sources.append(self._callout)
         # A certificate has been verified by the time anybody is asked. It alone makes no name's absence
         # suspicious, so it does not count as a source where it is the only one.
         return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=bool(sources))
@@ -89,6 +91,11 @@ class Access:
         """Record that the ACL refused something."""
         self.decisions[action, "acl", "deny"] += 1
         log.info("acl_denied", action=action, client_id=client_id, username=username, topic=topic)
+
+    async def close(self) -> None:
+        """Let go of connections; whoever is asked after that opens them again."""
+        if self._callout is not None:
+            await self._callout.close()
 
     def gate(self, client_id: str, username: str | None, look_up: Callable[[bytes], Any]) -> Gate | None:
         """What a client may do; None where everybody may do everything."""

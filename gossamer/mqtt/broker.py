@@ -25,8 +25,10 @@ from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
-from gossamer.mqtt.handlers import subscribed
+from gossamer.mqtt.framing import topic_of
+from gossamer.mqtt.handlers import SYSTEM, subscribed
 from gossamer.mqtt.ingest import Ingest, record_of
+from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.message import Message, strip
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription
 from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
@@ -43,6 +45,7 @@ from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
+    from gossamer.mqtt.acl import Gate
     from gossamer.mqtt.takeover import Takeovers
 
 __all__ = ["Broker", "ClientInfo"]
@@ -104,6 +107,7 @@ class Broker:
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
             now=clock.monotonic,
         )
+        self.shedding = Shedding(limits.max_lag)
         self.takeovers: Takeovers | None = None
         self._bringing: dict[str, Channel] = {}
         self.on_return: Callable[[str], object] = _nobody
@@ -289,6 +293,10 @@ class Broker:
                 ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
             )
             return
+        if self.shedding.on:
+            self.hub.dropped("shed")
+            channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
+            return
         if self.reference is not None:
             channel.rejected(
                 ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=self.reference or None)
@@ -333,6 +341,9 @@ class Broker:
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
         username = verdict.username or packet.username
+        if packet.will is not None and packet.will.topic.startswith(SYSTEM):
+            channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
+            return
         gate = self.access.gate(client_id, username, self.cache_get)
         if gate is not None:
             if packet.will is not None and not gate.may_publish(packet.will.topic):
@@ -392,6 +403,8 @@ class Broker:
         session, present = self.table.open(client_id, clean=packet.clean_start, expiry=expiry)
         if not present:
             session.clean = packet.clean_start
+        elif channel.gate is not None:
+            self._check_again(session, channel.gate)
         shape = session.shape
         session.username = username
         session.attach(
@@ -417,6 +430,19 @@ class Broker:
         if keep_alive:
             channel.deadline = self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
         channel.admitted(session, connack)
+
+    def _check_again(self, session: Session, gate: Gate) -> None:
+        """What was allowed when the client subscribed may not be any more, or it has another name now."""
+        refused = [f for f in session.subscriptions if not gate.may_subscribe(f)]
+        if not refused:
+            return
+        for topic_filter in refused:
+            self.access.denied("subscribe", session.client_id, session.username, topic_filter)
+        self.unsubscribe(session, refused)
+        kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
+        if len(kept) < len(session.queue):
+            self.hub.dropped("not_authorized", len(session.queue) - len(kept))
+            session.refill(kept)
 
     # Subscriptions.
 

@@ -7,14 +7,14 @@ be read leaves what was read before in force, and says so: an editor's half-writ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.supervisor import GenServer, Reply, self_pid, send_after
+from gossamer.supervisor import GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
 __all__ = ["FileWatch", "Reloadable"]
 
@@ -31,11 +31,18 @@ class Reloadable(Protocol):
 
 
 class FileWatch(GenServer):
-    """Calls: ``"look"``, now. ``changed`` is called after anything was read again."""
+    """Calls: ``"look"``, now. ``changed`` is called after anything was read again, ``ended`` at the end."""
 
     async def init(
-        self, watched: Callable[[], Iterable[Reloadable]], interval: float, changed: Callable[[], None]
+        self,
+        watched: Callable[[], Iterable[Reloadable]],
+        interval: float,
+        changed: Callable[[], None],
+        ended: Callable[[], Awaitable[None]],
     ) -> None:
+        # So that it gets to call ``ended``.
+        trap_exit(True)
+        self._ended = ended
         self._watched = watched
         self._interval = interval
         self._changed = changed
@@ -55,6 +62,9 @@ class FileWatch(GenServer):
             return
         await self._look()
         send_after(self._interval, self_pid(), "tick")
+
+    async def terminate(self, reason: Reason) -> None:
+        await self._ended()
 
     async def _look(self) -> None:
         for item in self._watched():

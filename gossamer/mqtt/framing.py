@@ -13,7 +13,7 @@ from gossamer.mqtt.errors import MqttProtocolError, malformed
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.wire import MAX_VARINT
 
-__all__ = ["Framer", "frame"]
+__all__ = ["Framer", "frame", "topic_of"]
 
 
 def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
@@ -46,6 +46,12 @@ def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
             f"packet of {stop - pos} bytes, the limit is {limit}",
         )
     return at, stop
+
+
+def topic_of(head: bytes) -> str:
+    """The topic of a PUBLISH that is whole up to there (see ``encode.publish_parts``)."""
+    start, _ = frame(head, 0, len(head), MAX_VARINT + 5)
+    return head[start + 2 :].decode()
 
 
 class Framer:

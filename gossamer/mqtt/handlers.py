@@ -36,7 +36,10 @@ from gossamer.mqtt.retained import RetainedDelivery
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
 
-__all__ = ["handle", "subscribed", "unexpected_ack"]
+__all__ = ["SYSTEM", "handle", "subscribed", "unexpected_ack"]
+
+SYSTEM = b"$SYS/"
+"""Topics of the server: clients read them."""
 
 
 def handle(channel: Channel, first: int, body: bytes) -> None:
@@ -63,7 +66,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     session = channel.session
     channel.hub.received += 1
     gate = channel.gate
-    if gate is not None and not gate.may_publish(topic):
+    if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
         _refuse_publish(channel, packet, topic)
         return
     if packet.properties.subscription_identifiers:
@@ -108,8 +111,8 @@ def _publish(channel: Channel, packet: Publish) -> None:
 
 
 def _refuse_publish(channel: Channel, packet: Publish, topic: bytes) -> None:
-    """The ACL says no. 5.0 tells the client; 3.1.1 has no word for it but a plain acknowledgement or the end
-    of the connection ([MQTT-3.3.5-2]), and the first harms less."""
+    """The ACL says no, or the topic is the server's. 5.0 tells the client; 3.1.1 has no word but a plain
+    acknowledgement or the end of the connection ([MQTT-3.3.5-2]), and the first harms less."""
     session = channel.session
     channel.broker.access.denied(
         "publish", session.client_id, session.username, topic.decode(errors="replace")

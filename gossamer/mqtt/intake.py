@@ -84,8 +84,13 @@ def take(channel: Channel, data: bytes) -> int:
                 if fast:
                     topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
                     body = topic_end + (first & 2)
-                    # Topic aliases and properties are for the codec.
-                    fast = body + skip <= stop and topic_end > at + 2 and not (v5 and data[body])
+                    # Topic aliases and properties are for the codec, and so are topics of the server.
+                    fast = (
+                        body + skip <= stop
+                        and topic_end > at + 2
+                        and data[at + 2] != 0x24
+                        and not (v5 and data[body])
+                    )
                 if fast:
                     topic = data[at + 2 : topic_end]
                     route = cache_get(topic)

@@ -1,5 +1,7 @@
 """Limits of one listener: how many connections, how many at once, how fast; and how fast one client may send.
 
+Besides, what a node does whose loop is late: it lets nobody else in (:class:`Shedding`).
+
 Rules: 1. Pure: callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive
 the process that listens, since connections do.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from gossamer.config import ListenerConfig
 
-__all__ = ["Bucket", "ListenerLimits"]
+__all__ = ["Bucket", "ListenerLimits", "Shedding"]
 
 
 class Bucket:
@@ -35,6 +37,27 @@ class Bucket:
             return False
         self._level -= 1
         return True
+
+
+class Shedding:
+    """Whether new clients are sent away because those that are here already have to wait.
+
+    On when the loop was ``limit`` seconds late, off when it is less than half as late; None: never.
+    """
+
+    __slots__ = ("_limit", "on")
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self.on = False
+
+    def late(self, seconds: float) -> bool:
+        """The loop ran so late; whether that changed anything."""
+        if self._limit is None:
+            return False
+        before = self.on
+        self.on = seconds > (self._limit / 2 if before else self._limit)
+        return self.on != before
 
 
 class ListenerLimits:

@@ -18,6 +18,7 @@ A killed acceptor comes back on the same port, and the connections it accepted l
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.certificates import Certificates, CertificatesError, user_of
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.files import FileWatch
+from gossamer.mqtt.handshake import TlsDoor
 from gossamer.mqtt.limits import ListenerLimits
 from gossamer.mqtt.metered import MeteredChannel
 from gossamer.mqtt.proxy import ProxyHeader, ProxyHeaderError
@@ -81,10 +83,15 @@ class Ticker(GenServer):
 
     async def init(self, broker: Broker) -> None:
         self._broker = broker
+        self._due = self.process.loop.time() + TICK
         send_after(TICK, self_pid(), "tick")
 
     async def handle_info(self, message: Any) -> None:
         if message == "tick":
+            now = self.process.loop.time()
+            late, self._due = now - self._due, now + TICK
+            if self._broker.shedding.late(late):
+                log.warning("shedding", on=self._broker.shedding.on, late=round(late, 3))
             send_after(TICK, self_pid(), "tick")
             self._broker.tick()
         else:
@@ -124,16 +131,12 @@ class Acceptor(GenServer):
         network = self._broker.network
         if config.socket is not None:
             return await network.listen_unix(self._protocol, str(config.socket))
-        context = None
         if config.tls is not None:
             certificates = await asyncio.to_thread(Certificates, config.tls)
             self._certificates.append(certificates)
-            context = certificates.context
         # A restart takes the port that clients know, also where the system chose it.
         port = self._broker.ports.get(name) or config.port
-        return await network.listen(
-            self._protocol, (config.host, port), tls=context, reuse_port=config.reuse_port
-        )
+        return await network.listen(self._protocol, (config.host, port), reuse_port=config.reuse_port)
 
     def _forget_certificates(self, _entry: object) -> None:
         for certificates in self._certificates:
@@ -146,6 +149,8 @@ class Acceptor(GenServer):
         inner: asyncio.Protocol = channel
         if config.type in ("ws", "wss"):
             inner = WebSocket(channel, path=config.path, max_frame=max(FRAME, self.max_packet))
+        if self._certificates:
+            return TlsDoor(self, inner, self._certificates[0].context)
         if config.proxy_protocol:
             return ProxyHeader(channel, inner, self._no_header)
         return inner
@@ -167,16 +172,30 @@ class Acceptor(GenServer):
         port = self._broker.ports.get(name) or config.port
         return ListenError(key=f"{key}.port", address=f"{config.host or '*'}:{port}", why=why)
 
+    def enter(self) -> bool:
+        """Count a connection in; False when there are too many already."""
+        refused = self.limits.enter(self._broker.hub.now())
+        if refused is not None:
+            self._refused(refused)
+        return refused is None
+
+    def spawn(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run a handshake. It ends by itself, and a restart of the listener is no reason to break it off."""
+        self._broker.runtime.spawn(function, *args, label="mqtt_handshake")
+
+    def _refused(self, why: str) -> None:
+        self._broker.hub.dropped("connections_refused")
+        self._broker.access.decisions["accept", why, "deny"] += 1
+
     def _adopt(self, channel: Channel) -> bool:
         broker = self._broker
+        # Behind TLS it was counted when it was accepted.
+        if not self._certificates and not self.enter():
+            return False
         supervisor = broker.runtime.whereis(self._channels_name)
-        refused = self.limits.enter(broker.hub.now())
-        if refused is None and supervisor is None:
+        if supervisor is None:
             self.limits.leave(admitted=False)
-            refused = "restarting"
-        if refused is not None or supervisor is None:
-            broker.hub.dropped("connections_refused")
-            broker.access.decisions["accept", refused or "", "deny"] += 1
+            self._refused("restarting")
             return False
         pid = channel.open(link_to=supervisor, runtime=broker.runtime, label="mqtt_channel")
         DynamicSupervisor.adopt(supervisor, pid, CHANNEL_SPEC)
@@ -214,6 +233,7 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
                 lambda: [*broker.access.reloadable, *broker.certificates],
                 broker.config.auth.reload_interval,
                 broker.renew_gates,
+                broker.access.close,
                 name="mqtt_files",
                 label="mqtt_files",
             ),

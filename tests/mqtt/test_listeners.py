@@ -350,6 +350,35 @@ async def test_a_half_open_websocket_and_tls_handshake_hold_nobody_up(ca):
             writer.close()
 
 
+@pytest.mark.parametrize("kind", ["tls", "wss"])
+async def test_a_connection_counts_before_its_handshake_is_over_and_no_longer_once_it_fails(ca, kind):
+    async with broker_with({"type": kind, "tls": tls_section(ca), "max_pending": 2}) as broker:
+        port = broker.ports[f"{kind}:0"]
+        refused = broker.access.decisions
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+        assert refused["accept", "pending", "deny"] == 1
+        # One talks nonsense, one goes: both make room.
+        silent[0][1].write(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(silent[0][0].read(), 20)
+        silent[1][1].transport.abort()
+        silent[0][1].close()
+        context = ssl.create_default_context(cafile=ca.file)
+        transport = "websockets" if kind == "wss" else "tcp"
+
+        async def comes_in():
+            with contextlib.suppress(OSError):
+                return await asyncio.to_thread(with_paho, port, transport=transport, tls=context)
+
+        async with asyncio.timeout(30):
+            while not await comes_in():  # noqa: ASYNC110 - the room is made in the kernel's time
+                await asyncio.sleep(0.05)
+
+
 async def test_a_stream_cut_at_every_byte_leaves_nothing_behind():
     stream = (
         encode(p.Connect(client_id="cut"), 4)

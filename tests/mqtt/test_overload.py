@@ -1,0 +1,105 @@
+"""What a node does that has too much to do, and what it does not let clients do."""
+
+import pytest
+
+from gossamer.mqtt import ReasonCode
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.limits import Shedding
+from gossamer.mqtt.properties import Properties
+
+
+def test_shedding_begins_at_the_limit_and_ends_below_half_of_it():
+    shedding = Shedding(2.0)
+    told = [(shedding.late(seconds), shedding.on) for seconds in (1.9, 2.1, 1.5, 3.0, 0.9, 1.5)]
+    assert told == [(False, False), (True, True), (False, True), (False, True), (True, False), (False, False)]
+
+
+def test_shedding_can_be_off():
+    shedding = Shedding(None)
+    assert not shedding.late(100.0)
+    assert not shedding.on
+
+
+@pytest.mark.parametrize(("version", "code"), [(p.V4, 3), (p.V5, ReasonCode.SERVER_BUSY)])
+async def test_a_node_that_is_late_lets_nobody_else_in_and_serves_who_is_there(world, version, code):
+    here = await world.client("here")
+    world.broker.shedding.late(10.0)
+    late = world.dial()
+    assert (await late.connect("late", version=version)).reason == code
+    assert late.closed
+    assert world.broker.hub.drops["shed"] == 1
+    here.send(p.Pingreq())
+    assert await here.got() == [p.Pingresp()]
+    world.broker.shedding.late(0.0)
+    await world.client("later")
+
+
+@pytest.mark.parametrize("version", [p.V4, p.V5])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_clients_do_not_publish_what_is_the_servers(world, version, qos):
+    watcher = await world.client("watcher")
+    await watcher.subscribe("$SYS/#")
+    client = await world.client("c", version=version)
+    client.publish("$SYS/broker/version", b"forged", qos=qos, packet_id=1 if qos else None)
+    client.publish("$SYS/broker/version", b"again", qos=qos, retain=True, packet_id=2 if qos else None)
+    answers = await client.got()
+    refused = ReasonCode.NOT_AUTHORIZED if version == p.V5 else 0
+    assert [answer.reason for answer in answers] == ([refused] * 2 if qos else [])
+    assert await watcher.got() == []
+    assert len(world.broker.retained) == 0
+    assert not client.closed
+    world.broker.publish("$SYS/broker/version", b"real")
+    [message] = await watcher.got()
+    assert message.payload == b"real"
+
+
+async def test_other_topics_with_a_dollar_are_clients_own(world):
+    client = await world.client("c")
+    await client.subscribe("$app/x")
+    client.publish("$app/x", b"1")
+    client.publish("$app/x", b"2")
+    assert [m.payload for m in await client.got()] == [b"1", b"2"]
+
+
+async def test_a_will_is_no_way_around_it(world):
+    client = world.dial()
+    will = p.Will(topic=b"$SYS/broker/version", payload=b"forged")
+    assert (await client.connect("c", version=p.V5, will=will)).reason == ReasonCode.NOT_AUTHORIZED
+
+
+async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(make_world, tmp_path):
+    file = tmp_path / "acl"
+    file.write_text("allow all * open/#\nallow all * shut/#\n")
+    world = await make_world(auth={"acl_file": file})
+    keep = Properties(session_expiry=300)
+    client = await world.client("c", version=p.V5, properties=keep)
+    await client.subscribe("open/#", "shut/#", qos=1)
+    client.transport.close()
+    await world.settle()
+    world.broker.publish("shut/1", b"secret", qos=1)
+    world.broker.publish("open/1", b"news", qos=1)
+    file.write_text("allow all * open/#\n")
+    world.broker.access.acl.load()
+    client = await world.client("c", version=p.V5, properties=keep, clean_start=False)
+    world.broker.publish("shut/2", b"secret", qos=1)
+    world.broker.publish("open/2", b"news", qos=1)
+    got = [*client._early, *await client.got()]
+    assert [(m.topic, m.payload) for m in got] == [(b"open/1", b"news"), (b"open/2", b"news")]
+    assert set(world.broker.sessions["c"].subscriptions) == {"open/#"}
+    assert world.broker.hub.drops["not_authorized"] == 1
+    assert world.broker.access.decisions["subscribe", "acl", "deny"] == 1
+
+
+async def test_the_connections_to_the_authentication_service_end_with_the_server(make_world):
+    world = await make_world(auth={"http": {"url": "http://127.0.0.1:9/"}})
+    client = world.dial()
+    client.send(p.Connect(client_id="c", username="u", password=b"p"))
+    callout = world.broker.access._callout
+    for _ in range(1000):
+        if callout._client is not None:
+            break
+        await world.settle()
+    service = callout._client
+    await world.stop()
+    assert service.is_closed
+    assert callout._client is None
