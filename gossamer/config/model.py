@@ -289,6 +289,8 @@ class MqttLimitsConfig(Section):
     """Levels of a topic name or filter."""
     max_topic_bytes: Annotated[PositiveSize, Field(le=65_535)] = 65_535
     """Length of a topic name or filter."""
+    max_exclusive: Annotated[int, Field(ge=0)] = 100_000
+    """Subscriptions to ``$exclusive/…`` on one node; 0: none are allowed."""
     topic_alias_maximum: Annotated[int, Field(ge=0, le=65535)] = 64
     """Topic aliases a version 5 client may use."""
     subscribe_wait: Duration = 2.0

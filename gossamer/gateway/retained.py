@@ -10,6 +10,7 @@ import asyncio
 
 from gossamer.gateway.outlet import Outlet
 from gossamer.mqtt import Broker, Message
+from gossamer.routes import body_of
 
 __all__ = ["send_retained", "wants_retained"]
 
@@ -27,7 +28,7 @@ async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Out
     """Put what is retained under ``topic_filter`` into ``outlet``."""
     store = broker.retained
     far: list[str] = []
-    for number, topic in enumerate(store.topics(topic_filter), 1):
+    for number, topic in enumerate(store.topics(body_of(topic_filter)), 1):
         found = store.get(topic)
         if isinstance(found, Message):
             outlet.put(found, min(qos, found.qos), True)

@@ -12,7 +12,8 @@
 Rules: 1. ``%c`` is the client identifier, ``%u`` the user name; a rule with ``%u`` fits nobody without one,
 and a value with ``/``, ``+`` or ``#`` fits no rule, so that nobody names himself into another's branch.
 2. A subscription is allowed where the rule's filter covers all of it, and denied where a rule's filter meets
-any of it: ``#`` is no way around a denied branch.  3. Of ``$share/group/filter`` the filter counts.
+any of it: ``#`` is no way around a denied branch.  3. Of ``$share/group/filter`` and
+``$exclusive/filter`` the filter counts.
 
 A :class:`Gate` is one client's view. On the publish path it stands where the router's cache is looked up: an
 allowed topic is one more dictionary look-up, a denied one gets :data:`DENIED`, a route that has no fast path.
@@ -28,7 +29,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from gossamer.errors import UsageError
-from gossamer.routes import matches, parse_filter, split_shared
+from gossamer.routes import body_of, matches, parse_filter
 
 __all__ = ["DENIED", "Acl", "AclError", "Gate", "Rule", "parse_acl"]
 
@@ -186,7 +187,7 @@ class Gate:
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether the client may subscribe to ``topic_filter``."""
-        wanted = split_shared(topic_filter).filter.split("/")
+        wanted = body_of(topic_filter).split("/")
         for rule in self._rules:
             if "subscribe" not in rule.actions:
                 continue

@@ -41,7 +41,7 @@ from gossamer.mqtt.sessionstore import SessionStore
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
-from gossamer.routes import SubscriptionOptions
+from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ class Broker:
         router.on_forward(self._ingest)
         router.on_group_forward(self._ingest.group)
         router.on_congestion(self.hub.pressure.link)
+        router.on_evicted(self._evicted)
 
     @property
     def store(self) -> SessionStore | None:
@@ -465,6 +466,9 @@ class Broker:
                 continue
             try:
                 done = self.router.subscribe(item.filter, session, self._options(item, identifier))
+            except ExclusiveTakenError:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                continue
             except UsageError as error:
                 log.info("filter_refused", client_id=session.client_id, error=str(error))
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
@@ -478,7 +482,7 @@ class Broker:
                 continue
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
-                retained.append((item.filter, item.qos, identifiers))
+                retained.append((body_of(item.filter), item.qos, identifiers))
         return reasons, retained, seq
 
     def restore_subscriptions(self, session: Session) -> Any:
@@ -487,7 +491,7 @@ class Broker:
         for item, identifier in list(session.subscriptions.values()):
             try:
                 done = self.router.subscribe(item.filter, session, self._options(item, identifier))
-            except UsageError as error:
+            except (UsageError, ExclusiveTakenError) as error:
                 # The limits of this node are not those of the one that took the SUBSCRIBE.
                 log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
                 del session.subscriptions[item.filter]
@@ -514,6 +518,11 @@ class Broker:
             self.router.unsubscribe(topic_filter, session)
             reasons.append(ReasonCode.SUCCESS)
         return reasons
+
+    def _evicted(self, session: Any, topic_filter: str) -> None:
+        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
+        if isinstance(session, Session):
+            session.subscriptions.pop(topic_filter, None)
 
     def when_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
         """SUBACK once every live node has the routes (bounded by the router)."""

@@ -46,7 +46,7 @@ from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.taking import Taking
 from gossamer.mqtt.transfer import describe, in_parts, items_of, message_of
-from gossamer.routes import matches
+from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -407,7 +407,7 @@ class Takeovers:
             return None
         if session is None or (session.clean and session.born > born):
             return 0
-        levels = [(_without_group(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
+        levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
         taken = 0
         for record in records:
             message, _ = read_record(record, 0, len(record), self.broker.hub.now())
@@ -417,10 +417,6 @@ class Takeovers:
                 session.take(message, qos=min(message.qos, qos), retain=False)
                 taken += 1
         return taken
-
-
-def _without_group(topic_filter: str) -> str:
-    return topic_filter.split("/", 2)[2] if topic_filter.startswith("$share/") else topic_filter
 
 
 def _ignore(_safe: bool) -> None:

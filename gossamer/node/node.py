@@ -184,6 +184,8 @@ class Node:
             visible_timeout=config.mqtt.limits.subscribe_wait,
             sync=config.mqtt.forwarding == "sync",
             shared_strategy=config.mqtt.shared_subscription_strategy,
+            exclusive_limit=config.mqtt.limits.max_exclusive,
+            wall=self.clock.wall,
             rng=self.rng,
         )
         self._retained = ClusterRetained(

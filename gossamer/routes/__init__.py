@@ -6,19 +6,22 @@ what goes to a peer.
 """
 
 from gossamer.routes.delivery import Delivery, SubscriptionOptions
+from gossamer.routes.exclusive import ExclusiveTakenError
 from gossamer.routes.filters import FilterIndex
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
 from gossamer.routes.owner import RouteOwner, routes_child
 from gossamer.routes.resolver import Route
-from gossamer.routes.router import Router, Subscribed
+from gossamer.routes.router import Router
 from gossamer.routes.shared import Group, Strategy
+from gossamer.routes.subscriptions import Subscribed
 from gossamer.routes.topics import (
     InvalidTopicFilter,
     InvalidTopicName,
     SharedFilter,
     TopicError,
     TopicLimits,
+    body_of,
     is_wildcard,
     matches,
     parse_filter,
@@ -30,6 +33,7 @@ from gossamer.routes.verify import Findings
 __all__ = [
     "KERNEL_REASON",
     "Delivery",
+    "ExclusiveTakenError",
     "FilterIndex",
     "Findings",
     "Forwarder",
@@ -45,6 +49,7 @@ __all__ = [
     "SubscriptionOptions",
     "TopicError",
     "TopicLimits",
+    "body_of",
     "filter_index",
     "is_wildcard",
     "kernel_name",

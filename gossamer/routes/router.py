@@ -18,53 +18,36 @@ exists exactly while this node has a subscriber of its filter.  3. A node that i
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import structlog
 
-from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of
+from gossamer.routes.delivery import Delivery
+from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.forwarding import Forwarding
-from gossamer.routes.kernel import is_filter
 from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.peers import Ask, PeerAudit
 from gossamer.routes.ports import DataLinks, RouteTable
 from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Group, Strategy, is_shared
+from gossamer.routes.subscriptions import SubscriptionTable
 from gossamer.routes.topics import (
     DEFAULT_LIMITS,
+    EXCLUSIVE,
+    MAX_BYTES,
     InvalidTopicFilter,
     TopicLimits,
-    parse_filter,
     split_shared,
 )
 from gossamer.routes.verify import Findings, Verifier
 
-__all__ = ["Router", "Subscribed"]
+__all__ = ["Router"]
 
 log = structlog.get_logger(__name__)
-
-_PRESENT = 1
-
-
-class Filters(dict[str, Delivery]):
-    """The filters of one subscriber. Most have the same options as the one before and share its delivery."""
-
-    __slots__ = ("latest",)
-
-    def __init__(self) -> None:
-        self.latest: Delivery | None = None
-
-
-class Subscribed(msgspec.Struct, frozen=True):
-    """``existing``: the subscription was there and has these options now. ``seq``: what to wait for with
-    :meth:`Router.visible`; None where every node knows already. Later numbers are larger."""
-
-    existing: bool
-    seq: int | None
 
 
 class Router:
@@ -83,12 +66,16 @@ class Router:
         lost_is_safe: bool = True,
         sync: bool = True,
         shared_strategy: Strategy = "round_robin",
+        exclusive_limit: int = 100_000,
+        wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
         self.node = node
         self.counts: Counter[str] = Counter()
         """``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
         self._limits = limits
+        # What is longer matches nothing; only a peer without limits could send it.
+        self._longest = MAX_BYTES + len(EXCLUSIVE)
         self._visible_timeout = visible_timeout
         self._forwarding = Forwarding(
             schedule=schedule,
@@ -115,9 +102,18 @@ class Router:
         """Topic to route; the same dictionary for the life of the router."""
         self.resolve = self._resolver.resolve
         """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
-        self._subscriptions: dict[Any, Filters] = {}
+        self._exclusive = ExclusiveClaims(node, limit=exclusive_limit, wall=wall)
+        self._local = local = SubscriptionTable(
+            self._resolver, self._exclusive, limits=limits, counts=self.counts
+        )
+        self._subscriptions = local.subscribers
+        # Subscribing, as :class:`SubscriptionTable` explains it.
+        self.subscribe = local.subscribe
+        self.unsubscribe = local.unsubscribe
+        self.unsubscribe_all = local.unsubscribe_all
+        self.subscriptions = local.subscriptions
+        self.on_evicted = local.on_evicted
         self._table: RouteTable | None = None
-        self._seq = 0
 
     # The publish path.
 
@@ -125,67 +121,6 @@ class Router:
         """Who gets one message for a share group: a member here, or the way to the node that chooses."""
         chosen = group.pick(publisher, topic)
         return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
-
-    # Subscriptions of this node.
-
-    def subscribe(self, topic_filter: str, subscriber: Subscriber, options: Options) -> Subscribed:
-        """Subscribe, or change the options of a subscription.
-
-        Raises:
-            InvalidTopicFilter: it is no topic filter; nothing changed.
-        """
-        limits = self._limits
-        text = topic_filter
-        if not is_filter(text, limits.max_bytes, limits.max_levels):
-            text = parse_filter(topic_filter, limits)
-        mine = self._subscriptions.get(subscriber)
-        if mine is None:
-            mine = self._subscriptions[subscriber] = Filters()
-        known = mine.get(text)
-        if known is not None and known.asks(options):
-            return Subscribed(True, self._unseen())
-        delivery = mine.latest
-        if delivery is None or not delivery.asks(options):
-            delivery = mine.latest = delivery_of(subscriber, options)
-        if is_shared(text):
-            self._join(text, delivery)
-            mine[text] = delivery
-            return Subscribed(known is not None, self._unseen())
-        first = self._index.add(text, delivery)
-        if first and self._table is not None:
-            try:
-                self._seq = self._table.write(text, _PRESENT)
-            except BaseException:
-                self._index.discard(text, subscriber)
-                if not mine:
-                    del self._subscriptions[subscriber]
-                raise
-        mine[text] = delivery
-        self._routes.changed(text)
-        return Subscribed(known is not None, self._unseen())
-
-    def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
-        """End a subscription; False if there was none."""
-        mine = self._subscriptions.get(subscriber)
-        if mine is None or mine.pop(topic_filter, None) is None:
-            return False
-        if not mine:
-            del self._subscriptions[subscriber]
-        self._leave(topic_filter, subscriber)
-        return True
-
-    def unsubscribe_all(self, subscriber: Subscriber) -> int:
-        """End all subscriptions of a subscriber; how many there were."""
-        mine = self._subscriptions.pop(subscriber, None)
-        if mine is None:
-            return 0
-        for topic_filter in mine:
-            self._leave(topic_filter, subscriber)
-        return len(mine)
-
-    def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:
-        """The filters of a subscriber and how it wants them."""
-        return dict(self._subscriptions.get(subscriber, {}))
 
     def is_visible(self, seq: int | None) -> bool:
         """Whether every live node has applied what ``seq`` stands for."""
@@ -208,7 +143,7 @@ class Router:
 
         The route owner calls this whenever it starts; the second time nothing is left to do.
         """
-        self._table = table
+        self._table = self._local.table = table
         if links is not None:
             self._forwarding.attach(links)
 
@@ -253,13 +188,16 @@ class Router:
         for rows, wants in ((change.written, True), (change.deleted, False)):
             before = len(changed)
             for key in rows:
-                if type(key) is not str or not key:
+                if type(key) is not str or not key or len(key) > self._longest:
                     self.counts["bad_rows"] += 1
+                elif key[0] == "$" and is_exclusive(key):
+                    continue
                 elif is_shared(key):
                     self._apply_shared(slot, key, change.written[key] if wants else 0)
                 elif index.set_node(key, bit, wants):
                     changed.append(key)
             slot.routes += len(changed) - before if wants else before - len(changed)
+        self._local.losers(owner, change.written)
         routes = self._routes
         # A change larger than the cache is cheaper to forget everything for.
         if len(changed) > len(routes.routes):
@@ -288,6 +226,9 @@ class Router:
 
     def verify_steps(self, findings: Findings, *, repair: bool = True) -> Iterator[None]:
         """The same in steps of about a millisecond; anything may change between them."""
+        for owner in () if self._table is None else self._table.owners():
+            if self._table is not None and owner != self.node:
+                self._local.losers(owner, self._table.rows_of(owner))
         verifier = Verifier(
             findings,
             node=self.node,
@@ -296,6 +237,7 @@ class Router:
             cache=self._routes,
             nodes=self._nodes,
             subscriptions=self._subscriptions,
+            exclusive=self._exclusive,
             table=self._table,
             repair=repair,
         )
@@ -322,6 +264,7 @@ class Router:
         return {
             "filters": len(self._index),
             "groups": len(self._shared),
+            "exclusive": len(self._exclusive),
             "subscribers": len(self._subscriptions),
             "subscriptions": sum(map(len, self._subscriptions.values())),
             "nodes": len(self._nodes),
@@ -335,32 +278,6 @@ class Router:
 
     # Inside.
 
-    def _leave(self, topic_filter: str, subscriber: Any) -> None:
-        if is_shared(topic_filter):
-            if self._shared.leave(topic_filter, subscriber):
-                self._routes.changed(split_shared(topic_filter).filter)
-            self._write_shared(topic_filter)
-            return
-        last = self._index.discard(topic_filter, subscriber)
-        self._routes.changed(topic_filter)
-        if last and self._table is not None:
-            self._seq = self._table.delete(topic_filter)
-
-    def _join(self, name: str, delivery: Delivery) -> None:
-        if self._shared.join(name, delivery):
-            self._routes.changed(split_shared(name).filter)
-        self._write_shared(name)
-
-    def _write_shared(self, name: str) -> None:
-        """The row of a share group says how many members are here."""
-        if self._table is None:
-            return
-        group = self._shared.get(name)
-        if group is not None and group.members:
-            self._seq = self._table.write(name, len(group.members))
-        else:
-            self._seq = self._table.delete(name)
-
     def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
         count = value if type(value) is int and value > 0 else 0
         try:
@@ -371,11 +288,6 @@ class Router:
         slot.routes += bool(count) - bool(before)
         if changed:
             self._routes.changed(split_shared(name).filter)
-
-    def _unseen(self) -> int | None:
-        if self._table is None or self._table.is_visible(self._seq):
-            return None
-        return self._seq
 
     def _node_changed(self, bit: int) -> None:
         self._resolver.forget_node(bit)

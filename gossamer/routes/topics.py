@@ -24,6 +24,7 @@ __all__ = [
     "SharedFilter",
     "TopicError",
     "TopicLimits",
+    "body_of",
     "is_wildcard",
     "matches",
     "parse_filter",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 65_535
+EXCLUSIVE = "$exclusive/"
 _SHARE = "$share/"
 _SHOWN = 48
 
@@ -97,7 +99,11 @@ def parse_filter(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
         InvalidTopicFilter: it is not a topic topic_filter.
     """
     text = _decode(raw, limits, InvalidTopicFilter)
-    body = split_shared(text).filter if text.startswith(_SHARE) else text
+    body = text
+    if text.startswith((_SHARE, EXCLUSIVE)):
+        body = body_of(text)
+        if text.startswith(EXCLUSIVE) and (not body or body.startswith(_SHARE)):
+            raise InvalidTopicFilter(raw, "$exclusive/<filter>, of no share group")
     if "+" in body or "#" in body:
         last = body.count("/")
         for position, level in enumerate(body.split("/")):
@@ -122,6 +128,13 @@ def split_shared(text: str) -> SharedFilter:
     if "+" in group or "#" in group:
         raise InvalidTopicFilter(text, "no wildcard (+ or #) in the name of a share group")
     return SharedFilter(group, body)
+
+
+def body_of(text: str) -> str:
+    """What a valid filter matches by: without ``$share/group/`` and ``$exclusive/``."""
+    if text.startswith(EXCLUSIVE):
+        return text[len(EXCLUSIVE) :]
+    return split_shared(text).filter
 
 
 def is_wildcard(topic_filter: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from gossamer.routes.cache import RouteCache
 from gossamer.routes.delivery import Delivery
+from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.index import RouteIndex, local_of, mask_of
 from gossamer.routes.nodes import NodeTable
 from gossamer.routes.ports import RouteTable
@@ -80,6 +81,7 @@ class Verifier:
         cache: RouteCache,
         nodes: NodeTable,
         subscriptions: Mapping[Any, Mapping[str, Delivery]],
+        exclusive: ExclusiveClaims,
         table: RouteTable | None,
         repair: bool,
     ) -> None:
@@ -90,6 +92,7 @@ class Verifier:
         self._cache = cache
         self._nodes = nodes
         self._subscriptions = subscriptions
+        self._exclusive = exclusive
         self._table = table
         self._repair = repair
 
@@ -170,7 +173,7 @@ class Verifier:
         yield
 
     def _own_rows(self, table: RouteTable) -> Iterator[None]:
-        for topic_filter in self._paced(list(table.rows_of(self._node))):
+        for topic_filter in self._paced([*table.rows_of(self._node), *self._exclusive.keys()]):
             if topic_filter is None:
                 yield
             else:
@@ -182,8 +185,10 @@ class Verifier:
         table = self._table
         if table is None:
             return
-        wanted: int | None = None
-        if type(topic_filter) is str:
+        wanted: Any = None
+        if type(topic_filter) is str and is_exclusive(topic_filter):
+            wanted = self._exclusive.row(topic_filter)
+        elif type(topic_filter) is str:
             here = len(tuple(self._local(topic_filter)))
             if here:
                 wanted = here if is_shared(topic_filter) else 1
@@ -208,6 +213,8 @@ class Verifier:
                     yield
                     continue
                 if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
+                    continue
+                if is_exclusive(topic_filter):
                     continue
                 if is_shared(topic_filter):
                     self._other_group(owner, topic_filter)

@@ -127,6 +127,9 @@ class FakeRouter:
             future.set_result(None)
         self.waiters.clear()
 
+    def on_evicted(self, callback):
+        self.evicted = callback
+
     def on_group_forward(self, callback):
         self.group_callback = callback
 

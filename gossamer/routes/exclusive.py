@@ -1,0 +1,143 @@
+"""Exclusive subscriptions: ``$exclusive/a/b`` is a subscription to ``a/b`` that one client has.
+
+One in the whole cluster. Whoever has it stands in the ``routes`` table: key ``$exclusive/filter``, value
+when it was claimed and by which client. A claim that another node already shows is refused at once. Where
+two nodes claim in the same moment, or on both sides of a split, both show it as soon as they see each other,
+and one rule decides on both: *the earlier claim stays, of equal ones that of the lesser node name*; the other
+subscription ends, is counted, and its owner told.
+
+Rules: 1. Only exclusive subscriptions exclude each other; who subscribes to ``a/b`` as usual gets its
+messages too. For one client the two are one subscription.  2. A client that moves to another node keeps
+its claim: one client does not exclude itself.  3. A node that is down keeps its claims for as long as its
+rows are kept (the grace time of tables).  4. Filters are compared as text: ``+/b`` does not exclude ``a/b``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from gossamer.errors import UnavailableError
+from gossamer.routes.ports import RouteTable
+from gossamer.routes.topics import EXCLUSIVE, InvalidTopicFilter
+
+__all__ = ["ExclusiveClaims", "ExclusiveTakenError", "is_exclusive"]
+
+
+class ExclusiveTakenError(UnavailableError):
+    """Another client has this exclusive subscription, or there may be no more of them."""
+
+    def __init__(self, topic_filter: str, *, holder: str, limit: int = 0) -> None:
+        self.topic_filter = topic_filter
+        self.holder = holder
+        self.limit = limit
+        why = f"this node has its {limit} exclusive subscriptions" if limit else f"{holder} has it"
+        super().__init__(f"{EXCLUSIVE}{topic_filter}: {why}; subscribe once it is free")
+
+
+def is_exclusive(topic_filter: str) -> bool:
+    """Whether a filter asks for an exclusive subscription."""
+    return topic_filter.startswith(EXCLUSIVE)
+
+
+class ExclusiveClaims:
+    """The claims of this node, and what other nodes show. ``wall`` tells the time of day, in seconds."""
+
+    def __init__(self, node: str, *, limit: int, wall: Callable[[], float]) -> None:
+        self._node = node
+        self._limit = limit
+        self._wall = wall
+        self._mine: dict[str, tuple[Any, list[Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._mine)
+
+    def claim(self, body: str, subscriber: Any, table: RouteTable | None) -> list[Any]:
+        """Claim a filter; the value of its row.
+
+        Raises:
+            InvalidTopicFilter: none are allowed here.
+            ExclusiveTakenError: somebody else has it, or the limit is met.
+        """
+        if not self._limit:
+            raise InvalidTopicFilter(EXCLUSIVE + body, "no exclusive subscription: this node allows none")
+        client = _name_of(subscriber)
+        known = self._mine.get(body)
+        if known is not None:
+            if known[0] is not subscriber:
+                raise ExclusiveTakenError(body, holder="another client of this node")
+            return known[1]
+        if len(self._mine) >= self._limit:
+            raise ExclusiveTakenError(body, holder=self._node, limit=self._limit)
+        for owner, value in self._shown(body, table):
+            if not client or value[1] != client:
+                raise ExclusiveTakenError(body, holder=f"a client of {owner}")
+        value = [int(self._wall() * 1e6), client]
+        self._mine[body] = (subscriber, value)
+        return value
+
+    def release(self, body: str, subscriber: Any) -> bool:
+        """Give a claim back; False if this subscriber has none."""
+        known = self._mine.get(body)
+        if known is None or known[0] is not subscriber:
+            return False
+        del self._mine[body]
+        return True
+
+    def held_by(self, subscriber: Any) -> list[str]:
+        """The filters that a subscriber has claimed."""
+        return (
+            [body for body, (holder, _) in self._mine.items() if holder is subscriber] if self._mine else []
+        )
+
+    def row(self, key: str) -> list[Any] | None:
+        """What this node's row of ``$exclusive/filter`` should be."""
+        known = self._mine.get(key[len(EXCLUSIVE) :])
+        return None if known is None else known[1]
+
+    def keys(self) -> Iterator[str]:
+        """The keys of the rows there should be."""
+        return (EXCLUSIVE + body for body in tuple(self._mine))
+
+    def beaten(self, owner: str, keys: Iterable[Any], rows: Any) -> list[tuple[str, Any]]:
+        """Claims of this node that lose against rows of another: filter and subscriber each."""
+        found = []
+        for key in keys if self._mine else ():
+            if type(key) is not str or not is_exclusive(key):
+                continue
+            known = self._mine.get(key[len(EXCLUSIVE) :])
+            value = _checked(rows.get(key))
+            if known is None or value is None:
+                continue
+            subscriber, mine = known
+            if mine[1] and mine[1] == value[1]:
+                continue
+            if (value[0], owner) < (mine[0], self._node):
+                found.append((key[len(EXCLUSIVE) :], subscriber))
+        return found
+
+    def _shown(self, body: str, table: RouteTable | None) -> Iterator[tuple[str, list[Any]]]:
+        if table is None:
+            return
+        for owner in table.owners():
+            if owner != self._node:
+                value = _checked(table.rows_of(owner).get(EXCLUSIVE + body))
+                if value is not None:
+                    yield owner, value
+
+
+def _checked(value: Any) -> list[Any] | None:
+    """The value of another node's row, if it is one."""
+    if (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and type(value[0]) is int
+        and type(value[1]) is str
+    ):
+        return list(value)
+    return None
+
+
+def _name_of(subscriber: Any) -> str:
+    name = getattr(subscriber, "client_id", "")
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,207 @@
+"""The subscription table of a node: which subscriber here wants what, and how.
+
+It is what the index, the share groups and this node's rows of the ``routes`` table are made from, and it
+makes them so: a row exists exactly while this node has a subscriber of its filter.
+
+Rules: 1. Methods are synchronous, and where one raises nothing changed.  2. Whatever changes takes the routes
+it concerns out of the cache before it returns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of
+from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
+from gossamer.routes.kernel import is_filter
+from gossamer.routes.ports import RouteTable
+from gossamer.routes.resolver import Resolver
+from gossamer.routes.shared import is_shared
+from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter, split_shared
+
+__all__ = ["Filters", "Subscribed", "SubscriptionTable"]
+
+log = structlog.get_logger(__name__)
+
+_PRESENT = 1
+
+
+class Filters(dict[str, Delivery]):
+    """The filters of one subscriber. Most have the same options as the one before and share its delivery."""
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest: Delivery | None = None
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    """``existing``: the subscription was there and has these options now. ``seq``: what to wait for with
+    :meth:`Router.visible`; None where every node knows already. Later numbers are larger."""
+
+    existing: bool
+    seq: int | None
+
+
+class SubscriptionTable:
+    """See the module. ``counts`` are the router's."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        exclusive: ExclusiveClaims,
+        *,
+        limits: TopicLimits,
+        counts: Counter[str],
+    ) -> None:
+        self.table: RouteTable | None = None
+        self.subscribers: dict[Any, Filters] = {}
+        self._index = resolver.index
+        self._shared = resolver.shared
+        self._routes = resolver.cache
+        self._exclusive = exclusive
+        self._limits = limits
+        self._counts = counts
+        self._seq = 0
+        self._evicted: list[Callable[[Any, str], Any]] = []
+
+    def subscribe(self, topic_filter: str, subscriber: Subscriber, options: Options) -> Subscribed:
+        """Subscribe, or change the options of a subscription.
+
+        Raises:
+            InvalidTopicFilter: it is no topic filter; nothing changed.
+            ExclusiveTakenError: an exclusive subscription that is not to be had; nothing changed.
+        """
+        limits = self._limits
+        text = topic_filter
+        if text[:1] == "$" and is_exclusive(text):
+            return self._subscribe_exclusive(text, subscriber, options)
+        if not is_filter(text, limits.max_bytes, limits.max_levels):
+            text = parse_filter(topic_filter, limits)
+        mine = self.subscribers.get(subscriber)
+        if mine is None:
+            mine = self.subscribers[subscriber] = Filters()
+        known = mine.get(text)
+        if known is not None and known.asks(options):
+            return Subscribed(True, self._unseen())
+        delivery = mine.latest
+        if delivery is None or not delivery.asks(options):
+            delivery = mine.latest = delivery_of(subscriber, options)
+        if is_shared(text):
+            self._join(text, delivery)
+            mine[text] = delivery
+            return Subscribed(known is not None, self._unseen())
+        first = self._index.add(text, delivery)
+        if first and self.table is not None:
+            try:
+                self._seq = self.table.write(text, _PRESENT)
+            except BaseException:
+                self._index.discard(text, subscriber)
+                if not mine:
+                    del self.subscribers[subscriber]
+                raise
+        mine[text] = delivery
+        self._routes.changed(text)
+        return Subscribed(known is not None, self._unseen())
+
+    def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
+        """End a subscription; False if there was none."""
+        if self._exclusive:
+            body = topic_filter[len(EXCLUSIVE) :] if is_exclusive(topic_filter) else topic_filter
+            self._release(body, subscriber)
+            topic_filter = body
+        mine = self.subscribers.get(subscriber)
+        if mine is None or mine.pop(topic_filter, None) is None:
+            return False
+        if not mine:
+            del self.subscribers[subscriber]
+        self._leave(topic_filter, subscriber)
+        return True
+
+    def unsubscribe_all(self, subscriber: Subscriber) -> int:
+        """End all subscriptions of a subscriber; how many there were."""
+        mine = self.subscribers.pop(subscriber, None)
+        if mine is None:
+            return 0
+        for body in self._exclusive.held_by(subscriber):
+            self._release(body, subscriber)
+        for topic_filter in mine:
+            self._leave(topic_filter, subscriber)
+        return len(mine)
+
+    def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:
+        """The filters of a subscriber and how it wants them."""
+        return dict(self.subscribers.get(subscriber, {}))
+
+    def on_evicted(self, callback: Callable[[Any, str], Any]) -> None:
+        """Call ``callback(subscriber, filter)`` when an exclusive subscription lost against another's."""
+        self._evicted.append(callback)
+
+    def losers(self, owner: str, rows: Any) -> None:
+        """Give up the claims that lose against these rows of another node."""
+        for body, subscriber in self._exclusive.beaten(owner, rows, rows):
+            self._evict(body, subscriber, owner)
+
+    # Inside.
+
+    def _subscribe_exclusive(self, text: str, subscriber: Subscriber, options: Options) -> Subscribed:
+        body = parse_filter(text, self._limits)[len(EXCLUSIVE) :]
+        held = body in self._exclusive.held_by(subscriber)
+        value = self._exclusive.claim(body, subscriber, self.table)
+        if held:
+            return self.subscribe(body, subscriber, options)
+        try:
+            if self.table is not None:
+                self._seq = self.table.write(text, value)
+            done = self.subscribe(body, subscriber, options)
+        except BaseException:
+            self._release(body, subscriber)
+            raise
+        return Subscribed(done.existing, self._unseen())
+
+    def _release(self, body: str, subscriber: Any) -> None:
+        if self._exclusive.release(body, subscriber) and self.table is not None:
+            self._seq = self.table.delete(EXCLUSIVE + body)
+
+    def _evict(self, body: str, subscriber: Any, owner: str) -> None:
+        self._counts["exclusive_evicted"] += 1
+        log.warning("exclusive_subscription_lost", filter=body, to=owner)
+        self.unsubscribe(EXCLUSIVE + body, subscriber)
+        for callback in self._evicted:
+            callback(subscriber, EXCLUSIVE + body)
+
+    def _leave(self, topic_filter: str, subscriber: Any) -> None:
+        if is_shared(topic_filter):
+            if self._shared.leave(topic_filter, subscriber):
+                self._routes.changed(split_shared(topic_filter).filter)
+            self._write_shared(topic_filter)
+            return
+        last = self._index.discard(topic_filter, subscriber)
+        self._routes.changed(topic_filter)
+        if last and self.table is not None:
+            self._seq = self.table.delete(topic_filter)
+
+    def _join(self, name: str, delivery: Delivery) -> None:
+        if self._shared.join(name, delivery):
+            self._routes.changed(split_shared(name).filter)
+        self._write_shared(name)
+
+    def _write_shared(self, name: str) -> None:
+        """The row of a share group says how many members are here."""
+        if self.table is None:
+            return
+        group = self._shared.get(name)
+        if group is not None and group.members:
+            self._seq = self.table.write(name, len(group.members))
+        else:
+            self._seq = self.table.delete(name)
+
+    def _unseen(self) -> int | None:
+        if self.table is None or self.table.is_visible(self._seq):
+            return None
+        return self._seq
