@@ -18,7 +18,18 @@ import msgspec
 
 from gossamer.mnesia_like.errors import BadKeyError, BadValueError
 
-__all__ = ["KEY_TYPES", "Key", "Value", "canonical", "decode", "encode", "encode_key", "encode_value", "same"]
+__all__ = [
+    "KEY_TYPES",
+    "Key",
+    "Value",
+    "canonical",
+    "decode",
+    "encode",
+    "encode_key",
+    "encode_value",
+    "is_key",
+    "same",
+]
 
 Key = Any
 Value = Any
@@ -39,7 +50,7 @@ def encode_key(table: str, key: Key, limit: int) -> bytes:
     Raises:
         BadKeyError: of another type, not encodable, or above ``limit`` bytes.
     """
-    if type(key) not in KEY_TYPES or (type(key) is tuple and not _is_key(key, _MAX_DEPTH)):
+    if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
         raise BadKeyError(table, got=_describe(key), expected="str, bytes, int, or a tuple of these")
     try:
         encoded = encode(key)
@@ -101,7 +112,7 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
     if kind is dict:
         copy = {}
         for key, item in value.items():
-            if type(key) not in KEY_TYPES or (type(key) is tuple and not _is_key(key, depth - 1)):
+            if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key, depth - 1)):
                 raise BadValueError(
                     table, where=f"a key of {where}", got=_describe(key), expected="str, bytes, int or tuple"
                 )
@@ -115,9 +126,10 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
     )
 
 
-def _is_key(key: Key, depth: int) -> bool:
+def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
+    """Whether a table can have that key."""
     if type(key) is tuple:
-        return depth > 0 and all(_is_key(part, depth - 1) for part in key)
+        return depth > 0 and all(is_key(part, depth - 1) for part in key)
     return type(key) in KEY_TYPES
 
 

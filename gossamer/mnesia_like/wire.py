@@ -17,7 +17,7 @@ import msgspec
 
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.transaction_wire import Lock, Pipe, Stage
-from gossamer.mnesia_like.values import KEY_TYPES, encode
+from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
 
 __all__ = [
     "MAX_FRAME",
@@ -208,20 +208,29 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
             peer, f"format {version}, expected {_VERSION}; run the same release on both nodes"
         )
     for message in messages:
+        maps: tuple[dict[Any, Any], ...]
         match message:
             case Delta(written=written, deleted=deleted):
-                good = KEY_TYPES.issuperset(map(type, written)) and KEY_TYPES.issuperset(map(type, deleted))
+                maps = written, deleted
             case Chunk(rows=rows):
-                good = KEY_TYPES.issuperset(map(type, rows))
+                maps = (rows,)
             case Pipe(body=Lock(key=key)):
-                good = KEY_TYPES.issuperset(map(type, key))
+                maps = (key,)
             case Pipe(body=Stage(rows=rows, reads=reads)):
-                good = KEY_TYPES.issuperset(map(type, rows)) and KEY_TYPES.issuperset(map(type, reads))
+                maps = rows, reads
             case _:
-                good = True
-        if not good:
-            raise BadFrameError(peer, "a key that is not str, bytes, int or tuple")
+                continue
+        if not all(map(_good_keys, maps)):
+            raise BadFrameError(peer, "a key that is not str, bytes, int or a tuple of these")
     return mine, theirs, messages
+
+
+def _good_keys(rows: dict[Any, Any]) -> bool:
+    """Whether a table can have these keys; parts of tuples are looked at, where there are tuples at all."""
+    kinds = set(map(type, rows))
+    if not kinds <= KEY_TYPES:
+        return False
+    return tuple not in kinds or all(is_key(key) for key in rows if type(key) is tuple)
 
 
 def _header(count: int, fix: int, wide: int) -> bytes:
