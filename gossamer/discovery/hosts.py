@@ -68,7 +68,7 @@ class Hosts:
         except TimeoutError:
             return f"the system's resolver did not answer within {self._within:g} s"
         except OSError as error:
-            return error.strerror or str(error)
+            return error.strerror or str(error) or type(error).__name__
         except ValueError:
             # What cannot be put into a query: a label that is empty or too long.
             return "is not a host name"

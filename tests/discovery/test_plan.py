@@ -62,6 +62,29 @@ def test_news_is_told_once_a_change() -> None:
     assert told == [[Notice(where, "refused")], [], [Notice(where, "joined")], [Notice(where, "refused")], []]
 
 
+def test_what_is_not_looked_for_any_more_is_forgotten() -> None:
+    """Pods come and go for months, each with an address of its own."""
+    p = plan()
+    for number in range(1000):
+        found = Discovered(((f"10.1.{number // 250}.{number % 250}", 7946),))
+        p.targets(found, local=ME, live=())
+        p.tried(found, JoinResult((), dict.fromkeys(found.addresses, "refused")))
+    assert len(p.problems) == 1
+
+
+def test_who_came_in_by_itself_is_no_problem_and_its_next_fall_is_news() -> None:
+    p = plan()
+    found = Discovered((A,))
+    refused = JoinResult((), {A: "refused"})
+    p.targets(found, local=ME, live=())
+    p.tried(found, refused)
+    assert p.problems
+    p.targets(found, local=ME, live={A})
+    assert p.problems == {}
+    p.targets(found, local=ME, live=())
+    assert p.tried(found, refused) == [Notice("10.0.0.2:7946", "refused")]
+
+
 def test_waits_double_to_the_longest_and_start_over_on_news() -> None:
     p = plan(longest=2.0)
     found = Discovered((A,))
