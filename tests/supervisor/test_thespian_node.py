@@ -106,7 +106,7 @@ async def test_an_admin_of_before_is_refused_and_left_alone():
         # The admin, and its logger that inherited the socket.
         assert admins
         assert all(is_alive(p.pid) for p in admins)
-        with capture_logs() as logs, pytest.raises(StartFailed, match="72"):
+        with capture_logs() as logs, pytest.raises(StartFailed, match="refused: admin port"):
             await start_system(port=port)
         said = " ".join(str(entry) for entry in logs)
         assert f"refused: admin port {port}" in said

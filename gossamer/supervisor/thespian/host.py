@@ -47,6 +47,7 @@ from gossamer.supervisor.thespian.wire import (
     FrameToNode,
     Halt,
     NotCreated,
+    Refused,
     Started,
     StopActor,
     Tell,
@@ -82,6 +83,7 @@ def report(frame: FrameToNode) -> None:
 
 
 def _refuse(why: str) -> None:
+    report(Refused(why))
     sys.stderr.write(f"refused: {why}\n")
     sys.stderr.flush()
     os._exit(REFUSED)

@@ -11,14 +11,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import socket
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -28,10 +25,9 @@ from gossamer.supervisor.functions import exit as send_exit
 from gossamer.supervisor.functions import self_pid, send, trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.os_process import OsProcess
-from gossamer.supervisor.port import guarded
+from gossamer.supervisor.thespian.link import BACKLOG, HostLink
 from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe
 from gossamer.supervisor.thespian.wire import (
-    MAX_FRAME,
     Answer,
     Ask,
     BadValueError,
@@ -41,19 +37,17 @@ from gossamer.supervisor.thespian.wire import (
     Deliver,
     Ended,
     Forget,
-    FrameToHost,
     FrameToNode,
     Halt,
     NotCreated,
     Published,
+    Refused,
     Started,
     StopActor,
     Subscribed,
     Tell,
     Unsubscribed,
     Up,
-    encode,
-    to_node,
 )
 from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reason
 
@@ -61,8 +55,6 @@ __all__ = ["ActorEnded", "Begin", "Finish", "Pass", "Question", "ThespianSystem"
 
 log = structlog.get_logger(__name__)
 
-BACKLOG = 1000
-"""Frames that wait for the host."""
 STRAY = 1000
 """Reasons kept of actors that nobody asked for (children of actors)."""
 
@@ -149,13 +141,11 @@ class ThespianSystem(GenServer):
         self._ended: dict[str, Reason] = {}
         self._questions: dict[int, Caller] = {}
         self._subscriptions: dict[tuple[str, str], Callable[[], None]] = {}
-        self._backlog: deque[bytes] = deque()
         self._next = 0
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setblocking(False)
-        loop = self.process.loop
+        self._refusal = ""
+        self._link = HostLink(self.process, self._take)
         self.process.on_release(lambda _entry: self._let_go())
-        with theirs:
+        with self._link.theirs as theirs:
             places = [*map(str, path or ()), *sys.path]
             self._host = await OsProcess.start_link(
                 [
@@ -166,13 +156,15 @@ class ThespianSystem(GenServer):
                 grace=1.0,
                 label=f"{self.process.label} host",
             )
-        loop.add_reader(self._socket, guarded(self._readable))
+        self._link.listen()
         try:
             first = await self.process.receive(start_timeout, lambda m: isinstance(m, Up | Exit))
         except TimeoutError:
             raise StopInit(("timeout", f"no actor system within {start_timeout:g} s")) from None
         if isinstance(first, Exit):
-            raise StopInit(("thespian_host", first.reason))
+            # Its last words may be unread.
+            self._link.read()
+            raise StopInit(("thespian_host", self._refusal or first.reason))
         self.admin_port = first.port
         log.info("thespian_up", admin_port=first.port)
 
@@ -182,7 +174,7 @@ class ThespianSystem(GenServer):
             actor = _Actor(self._next, caller.pid, caller)
             self._actors[actor.number] = self._by_owner[caller.pid] = actor
             self.process.link(caller.pid)
-            self._write(Create(actor.number, request.target))
+            self._link.write(Create(actor.number, request.target))
             return NoReply()
         return await super().handle_call(request, caller)
 
@@ -191,7 +183,7 @@ class ThespianSystem(GenServer):
             self._next += 1
             self._questions[self._next] = request.caller
             try:
-                room = self._write(Ask(request.actor, self._next, request.value, request.timeout))
+                room = self._link.write(Ask(request.actor, self._next, request.value, request.timeout))
             except BadValueError as error:
                 room = False
                 self._questions.pop(self._next)
@@ -200,7 +192,7 @@ class ThespianSystem(GenServer):
                 request.caller.fail(("overload", f"{BACKLOG} requests wait for the actor system"))
         elif isinstance(request, Pass):
             try:
-                self._write(Tell(request.actor, request.value))
+                self._link.write(Tell(request.actor, request.value))
             except BadValueError as error:
                 log.error("message_dropped", system=self.process.label, error=str(error))
         elif isinstance(request, Finish):
@@ -209,7 +201,7 @@ class ThespianSystem(GenServer):
                 if request.kill:
                     self._kill(actor)
                 else:
-                    self._write(StopActor(actor.number))
+                    self._link.write(StopActor(actor.number))
         else:
             return await super().handle_cast(request)
         return None
@@ -227,7 +219,7 @@ class ThespianSystem(GenServer):
     async def terminate(self, reason: Reason) -> None:
         runtime = self.process.runtime
         if runtime.alive(self._host):
-            self._write(Halt())
+            self._link.write(Halt())
             try:
                 await self.process.receive(
                     self._grace, lambda m: isinstance(m, Exit) and m.source == self._host
@@ -239,23 +231,6 @@ class ThespianSystem(GenServer):
                 await ended
 
     # What comes from the system.
-
-    def _readable(self) -> None:
-        for _ in range(64):
-            try:
-                packet = self._socket.recv(2 * MAX_FRAME)
-            except BlockingIOError:
-                return
-            except OSError:
-                packet = b""
-            if not packet:
-                # The host is gone, and its process says how.
-                self.process.loop.remove_reader(self._socket)
-                return
-            try:
-                self._take(to_node(packet))
-            except msgspec.MsgspecError as error:
-                log.error("bad_frame", system=self.process.label, error=str(error))
 
     def _take(self, frame: FrameToNode) -> None:
         if isinstance(frame, Answer):
@@ -271,6 +246,8 @@ class ThespianSystem(GenServer):
             self._reasons[frame.address] = Crash(frame.error, frame.message, frame.traceback)
         elif isinstance(frame, Ended):
             self._note_end(frame)
+        elif isinstance(frame, Refused):
+            self._refusal = f"refused: {frame.reason}"
         elif isinstance(frame, Up):
             send(self_pid(), frame)
         else:
@@ -307,7 +284,7 @@ class ThespianSystem(GenServer):
             reason = _reason(frame.status)
         for key in [key for key in self._subscriptions if key[0] == frame.address]:
             self._subscriptions.pop(key)()
-            self._write(Forget(frame.address))
+            self._link.write(Forget(frame.address))
         actor = self._by_address.get(frame.address)
         if actor is not None:
             self._over(actor, reason)
@@ -367,7 +344,9 @@ class ThespianSystem(GenServer):
 
     def _deliver(self, address: str, message: Delivered) -> None:
         try:
-            room = self._write(Deliver(address, message.topic, message.payload, message.qos, message.retain))
+            room = self._link.write(
+                Deliver(address, message.topic, message.payload, message.qos, message.retain)
+            )
         except BadValueError:
             room = False
         if not room:
@@ -375,40 +354,7 @@ class ThespianSystem(GenServer):
                 log.warning("deliveries_dropped", system=self.process.label, bound=BACKLOG)
             self.dropped += 1
 
-    # What goes to the system.
-
-    def _write(self, frame: FrameToHost) -> bool:
-        packet = encode(frame)
-        if self._backlog:
-            if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
-                return False
-            self._backlog.append(packet)
-            return True
-        try:
-            self._socket.send(packet)
-        except BlockingIOError:
-            self._backlog.append(packet)
-            self.process.loop.add_writer(self._socket, guarded(self._writable, entry=self.process))
-        except OSError:
-            return False
-        return True
-
-    def _writable(self) -> None:
-        while self._backlog:
-            try:
-                self._socket.send(self._backlog[0])
-            except BlockingIOError:
-                return
-            except OSError:
-                self._backlog.clear()
-                break
-            self._backlog.popleft()
-        self.process.loop.remove_writer(self._socket)
-
     def _let_go(self) -> None:
-        self.process.loop.remove_reader(self._socket)
-        self.process.loop.remove_writer(self._socket)
-        self._socket.close()
         for cancel in self._subscriptions.values():
             cancel()
         self._subscriptions.clear()

@@ -30,6 +30,7 @@ __all__ = [
     "Halt",
     "NotCreated",
     "Published",
+    "Refused",
     "Started",
     "StopActor",
     "Subscribed",
@@ -98,6 +99,10 @@ class Up(Struct, frozen=True, array_like=True, tag="up"):
     port: int
 
 
+class Refused(Struct, frozen=True, array_like=True, tag="refused"):
+    reason: str
+
+
 class Created(Struct, frozen=True, array_like=True, tag="created"):
     actor: int
     address: str
@@ -154,7 +159,17 @@ class Unsubscribed(Struct, frozen=True, array_like=True, tag="unsubscribed"):
 
 FrameToHost = Create | Tell | Ask | StopActor | Deliver | Forget | Halt
 FrameToNode = (
-    Up | Created | NotCreated | Answer | Started | Crashed | Ended | Published | Subscribed | Unsubscribed
+    Up
+    | Refused
+    | Created
+    | NotCreated
+    | Answer
+    | Started
+    | Crashed
+    | Ended
+    | Published
+    | Subscribed
+    | Unsubscribed
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,0 +1,109 @@
+"""The node's end of the socket pair to a host: frames out, frames in, neither blocks.
+
+What waits for the host is bounded; what may not be lost (create, stop, halt) goes beyond the bound.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from gossamer.supervisor.port import guarded
+from gossamer.supervisor.process import Process
+from gossamer.supervisor.thespian.wire import (
+    MAX_FRAME,
+    Create,
+    FrameToHost,
+    FrameToNode,
+    Halt,
+    StopActor,
+    encode,
+    to_node,
+)
+
+__all__ = ["BACKLOG", "HostLink"]
+
+log = structlog.get_logger(__name__)
+
+BACKLOG = 1000
+"""Frames that wait for the host."""
+AT_ONCE = 64
+"""Frames taken in one turn of the loop."""
+
+
+class HostLink:
+    """Belongs to one process, and is closed when that ends; ``take`` gets what the host says."""
+
+    def __init__(self, process: Process, take: Callable[[FrameToNode], None]) -> None:
+        self._process = process
+        self._loop = process.loop
+        self._take = take
+        self._backlog: deque[bytes] = deque()
+        self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """``theirs`` is for the host; close it once the host has it."""
+        self._socket.setblocking(False)
+        process.on_release(lambda _entry: self._close())
+
+    def listen(self) -> None:
+        """Take frames from now on."""
+        self._loop.add_reader(self._socket, guarded(self.read))
+
+    def read(self) -> None:
+        """Take what is there."""
+        for _ in range(AT_ONCE):
+            try:
+                packet = self._socket.recv(2 * MAX_FRAME)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                # The host is gone, and its process says how.
+                self._loop.remove_reader(self._socket)
+                return
+            try:
+                self._take(to_node(packet))
+            except msgspec.MsgspecError as error:
+                log.error("bad_frame", system=self._process.label, error=str(error))
+
+    def write(self, frame: FrameToHost) -> bool:
+        """Send a frame, now or when there is room; False when too many wait.
+
+        Raises:
+            BadValueError: what it carries may not travel.
+        """
+        packet = encode(frame)
+        if self._backlog:
+            if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
+                return False
+            self._backlog.append(packet)
+            return True
+        try:
+            self._socket.send(packet)
+        except BlockingIOError:
+            self._backlog.append(packet)
+            self._loop.add_writer(self._socket, guarded(self._drain, entry=self._process))
+        except OSError:
+            return False
+        return True
+
+    def _drain(self) -> None:
+        while self._backlog:
+            try:
+                self._socket.send(self._backlog[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._backlog.clear()
+                break
+            self._backlog.popleft()
+        self._loop.remove_writer(self._socket)
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
