@@ -163,6 +163,10 @@ class Behaviour:
             return
         process = self._otp_process
         process.status = "terminating"
+        if self.kind == "supervisor":
+            # It waits for its children, as long as their specifications say; they report for themselves.
+            await self.terminate(reason)
+            return
         late = process.loop.call_later(TERMINATE_PATIENCE, _hanging, process)
         try:
             await self.terminate(reason)

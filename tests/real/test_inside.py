@@ -6,9 +6,16 @@ import subprocess
 from contextlib import contextmanager
 
 import httpx
+import pytest
 
 from gossamer.cli import ExitCode
-from real.harness import Program, eventually, run
+from real.harness import Cluster, Program, eventually, run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster"), nodes=2) as cluster:
+        yield cluster
 
 
 def walk(items):
@@ -65,10 +72,10 @@ def test_ps_names_the_client_of_a_connection(cluster):
 
 
 def test_a_process_of_another_node_is_traced_as_it_works(cluster, tmp_path):
-    pid = process(cluster, 3, "gossip")["pid"]
+    pid = process(cluster, 2, "gossip")["pid"]
     with traced(cluster, tmp_path, pid, "--json", ask=1) as trace:
         # A call that somebody makes meanwhile is seen coming in and going out.
-        assert run("cluster", "keys", "list", "--api", cluster.api(3)).returncode == 0
+        assert run("cluster", "keys", "list", "--api", cluster.api(2)).returncode == 0
         eventually(lambda: "reply" in trace.out, says="the answer")
         lines = [json.loads(line) for line in trace.out.splitlines()]
         assert lines[0]["event"] == "tracing"
@@ -78,7 +85,7 @@ def test_a_process_of_another_node_is_traced_as_it_works(cluster, tmp_path):
         assert trace.end(signal.SIGINT) == ExitCode.DONE
     assert "the process lives on" in trace.err
     assert "Traceback" not in trace.err
-    assert process(cluster, 3, "gossip")["pid"] == pid
+    assert process(cluster, 2, "gossip")["pid"] == pid
 
 
 def test_a_trace_is_over_after_its_lines(cluster):

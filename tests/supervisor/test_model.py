@@ -434,6 +434,9 @@ class DynamicMachine(RuleBasedStateMachine):
 
 TestSupervisorAgainstItsModel = SupervisorMachine.TestCase
 TestDynamicSupervisorAgainstItsModel = DynamicMachine.TestCase
-TestSupervisorAgainstItsModel.settings = TestDynamicSupervisorAgainstItsModel.settings = settings(
+TestSupervisorAgainstItsModel.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestDynamicSupervisorAgainstItsModel.settings = settings(
+    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
