@@ -291,6 +291,8 @@ class MqttLimitsConfig(Section):
     """Length of a topic name or filter."""
     max_exclusive: Annotated[int, Field(ge=0)] = 100_000
     """Subscriptions to ``$exclusive/…`` on one node; 0: none are allowed."""
+    max_delayed: Annotated[int, Field(ge=0)] = 100_000
+    """Messages to ``$delayed/…`` that wait on one node; more are dropped and counted."""
     topic_alias_maximum: Annotated[int, Field(ge=0, le=65535)] = 64
     """Topic aliases a version 5 client may use."""
     subscribe_wait: Duration = 2.0

@@ -29,6 +29,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from gossamer.errors import UsageError
+from gossamer.mqtt.delayed import delayed_topic
 from gossamer.routes import body_of, matches, parse_filter
 
 __all__ = ["DENIED", "Acl", "AclError", "Gate", "Rule", "parse_acl"]
@@ -175,6 +176,9 @@ class Gate:
         except UnicodeDecodeError:
             # No topic at all, which whoever resolves it will say.
             return True
+        if name.startswith("$delayed/"):
+            # The topic that it is for; what names none goes nowhere.
+            _, name = delayed_topic(name) or (0, name)
         found = False
         for rule in self._rules:
             if "publish" in rule.actions and matches(rule.filter, name):

@@ -23,6 +23,7 @@ from gossamer.mqtt.auth import Authenticator, Login, Verdict
 from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
+from gossamer.mqtt.delayed import DELAYED, UNROUTED, Delayed
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
 from gossamer.mqtt.framing import topic_of
@@ -124,6 +125,14 @@ class Broker:
             keep_oldest=config.sessions.overflow == "drop_newest",
         )
         self.sessions: dict[str, Session] = self.table.sessions
+        self.delayed = Delayed(
+            wheel=self.wheel,
+            now=self.hub.now,
+            wall=clock.wall,
+            publish=self.route,
+            dropped=self.hub.dropped,
+            limit=limits.max_delayed,
+        )
         # Read once: a channel looks at these for every packet, and a pydantic model is slow to read.
         self.cache_get: Callable[[bytes], Any] = router.cache.get
         self.max_packet = limits.max_packet_size
@@ -161,6 +170,8 @@ class Broker:
         Raises:
             MqttProtocolError: it is not a topic name.
         """
+        if topic.startswith(DELAYED):
+            return UNROUTED
         try:
             return self.router.resolve(topic)
         except UsageError as error:
@@ -202,10 +213,9 @@ class Broker:
     ) -> int:
         """Hand a message to every subscriber, here and on other nodes."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
-        kept = self.retain(message) if message.retain else None
         self.hub.received += 1
         before = self.notes
-        peers = self.distribute(route, message, publisher)
+        peers, kept = self.pass_on(route, message, publisher)
         if kept is not None:
             peers += (kept,)
         if message.qos and self.store is not None and self.notes != before:
@@ -231,6 +241,15 @@ class Broker:
             for peer in peers:
                 peer.append(record)
         return local + len(peers)
+
+    def pass_on(
+        self, route: RouteLike, message: Message, publisher: str
+    ) -> tuple[tuple[ForwarderLike, ...], ForwarderLike | None]:
+        """Deliver or delay ``message``; where it must go besides, and who must have what is retained."""
+        if route is UNROUTED:
+            return self.delayed.take(message, publisher), None
+        kept = self.retain(message) if message.retain else None
+        return self.distribute(route, message, publisher), kept
 
     def distribute(self, route: RouteLike, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
         """Deliver ``message`` to who is here, and say where it must go besides.

@@ -102,6 +102,9 @@ class MqttCluster(GenServer):
         wills = broker.wills
         wills.table = table = await store.create_table("wills", replication="owned")
         table.subscribe_batches(self._wills_changed)
+        if disc and not broker.delayed.restored:
+            journal, rows = await store.create_journal("mqtt_delayed")
+            broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
         takeovers = Takeovers(broker, distribution, sessions)
         takeovers.offer(functions)
         if disc and broker.config.sessions.persistent:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.decode import decode
+from gossamer.mqtt.delayed import UNROUTED
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
@@ -84,9 +85,9 @@ def _publish(channel: Channel, packet: Publish) -> None:
             )
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
-    kept = channel.broker.retain(message) if packet.retain else None
     before = channel.broker.notes
-    peers = targets = channel.broker.distribute(route, message, session.client_id)
+    targets, kept = channel.broker.pass_on(route, message, session.client_id)
+    peers = targets
     if kept is not None:
         targets += (kept,)
     if packet.qos == 2:
@@ -106,7 +107,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     elif packet.qos:
         channel.acknowledge(ack, 1)
     pressure = channel.hub.pressure
-    if pressure:
+    if pressure and route is not UNROUTED:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
 

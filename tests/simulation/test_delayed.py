@@ -1,0 +1,49 @@
+"""A delayed message is published by the node that took it, also when that was restarted in between."""
+
+import asyncio
+
+import pytest_asyncio
+import structlog
+
+from gossamer.testing import seeds
+from gossamer.testing.cluster import SimCluster
+
+
+@pytest_asyncio.fixture
+async def pair(sim, tmp_path):
+    """Two nodes with discs."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    made = SimCluster(sim, 2, seeds=1)
+    made.discs = tmp_path
+    yield made
+    await made.stop_all()
+    structlog.reset_defaults()
+
+
+@seeds(2)
+async def test_delayed_messages_cross_nodes_and_outlive_a_crash(sim, pair):
+    await pair.start()
+    await pair.settled()
+    listener = await pair.client(2)
+    await listener.subscribe("t/#", qos=1)
+    speaker = await pair.client(1)
+    begun = sim.loop.time()
+    for qos in (0, 1, 2):
+        await speaker.publish(f"$delayed/5/t/{qos}", b"soon", qos=qos)
+    await speaker.publish("$delayed/nonsense/t/x", b"never", qos=1)
+    await asyncio.sleep(4)
+    assert not listener.messages
+    await asyncio.sleep(3)
+    assert sorted(message.topic for message in listener.messages) == [b"t/0", b"t/1", b"t/2"]
+
+    for number in range(5):
+        await speaker.publish(f"$delayed/{20 + number}/t/kept", b"%d" % number, qos=1)
+    pair.crash(1)
+    await asyncio.sleep(22 - (sim.loop.time() - begun) % 1)
+    assert len(listener.messages) == 3
+    await pair.restart(1)
+    await pair.settled()
+    await asyncio.sleep(15)
+    assert listener.payloads()[3:] == [b"%d" % number for number in range(5)]
+    assert pair.nodes[1].broker.delayed.count == 0
+    assert pair.nodes[1].broker.hub.drops["bad_delay"] == 0, "counted in its former life"
