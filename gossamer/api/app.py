@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
+from gossamer.api.drill import drill_router
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
 from gossamer.api.inside import inside
@@ -79,6 +80,7 @@ def make_app(view: NodeView, *, hosts: frozenset[str] = frozenset()) -> FastAPI:
     app.include_router(inside(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
+    app.include_router(drill_router(view.name, lambda: view.faults), prefix="/api/v1")
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -29,6 +29,7 @@ from gossamer.api.model import (
     TopicMatch,
 )
 from gossamer.config import Endpoint
+from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
 __all__ = ["NodeView"]
@@ -44,6 +45,10 @@ class NodeView(Protocol):
     @property
     def healing(self) -> HealingView:
         """Splits seen and healed."""
+
+    @property
+    def faults(self) -> FaultTable | None:
+        """The gate to the network, None where the configuration has none."""
 
     def cluster(self) -> ClusterInfo:
         """The members that are not down, as ``GET /cluster`` shows them."""

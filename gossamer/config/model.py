@@ -27,6 +27,7 @@ __all__ = [
     "ClusterConfig",
     "Config",
     "DistributionConfig",
+    "DrillConfig",
     "GossipConfig",
     "HttpAuthConfig",
     "JwtConfig",
@@ -365,6 +366,14 @@ class AuditConfig(Section):
     """Share of the messages that are recorded."""
 
 
+class DrillConfig(Section):
+    """Breaking things on purpose."""
+
+    faults: bool = False
+    """Put a gate between this node and its network, closed and opened by ``PUT /api/v1/drill/faults``. Links
+    then pass a local relay and are slower: for nodes that may be broken, not for service."""
+
+
 class LogConfig(Section):
     """What a node says on standard error."""
 
@@ -382,4 +391,5 @@ class Config(Section):
     mqtt: Annotated[MqttConfig, Blank] = MqttConfig()
     api: Annotated[ApiConfig, Blank] = ApiConfig()
     audit: Annotated[AuditConfig, Blank] = AuditConfig()
+    drill: Annotated[DrillConfig, Blank] = DrillConfig()
     log: Annotated[LogConfig, Blank] = LogConfig()

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -25,17 +26,35 @@ CLAIM = 10.0
 class _End(asyncio.Protocol):
     """One end of a relayed connection; what comes here leaves at the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: Callable[[], object] | None = None) -> None:
+        self._made = made
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
+        self._early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if self.other is None:
-            self.transport.pause_reading()
+        if self._made is not None:
+            self._made()
+
+    def pair(self, other: _End) -> None:
+        """The other end is there: hand over what came before it."""
+        self.other = other
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+        if self.transport is None:
+            self.connection_lost(None)
+        else:
+            self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
+        if self.other is None:
+            self._early.append(data)
+            # Here and not when the connection is made: uvloop begins to read after that, whatever was asked.
+            if self.transport is not None:
+                self.transport.pause_reading()
+        elif self.other.transport is not None:
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
@@ -75,13 +94,14 @@ class Relay:
         """
         _, far = await self._network.connect(_End, address)
         path = self._path()
-        near = _End()
+        loop = asyncio.get_running_loop()
         listener: Listener | None = None
 
         def claimed() -> asyncio.Protocol:
-            near.other, far.other = far, near
             give_up.cancel()
-            asyncio.get_running_loop().call_soon(_begin, far, listener, path)
+            loop.call_soon(_close, listener, path)
+            near = _End(lambda: far.pair(near))
+            near.other = far
             return near
 
         def unclaimed() -> None:
@@ -89,7 +109,7 @@ class Relay:
             if far.transport is not None:
                 far.transport.abort()
 
-        give_up = asyncio.get_running_loop().call_later(CLAIM, unclaimed)
+        give_up = loop.call_later(CLAIM, unclaimed)
         listener = await self._network.listen_unix(claimed, str(path))
         return f"unix:{path}"
 
@@ -99,15 +119,6 @@ class Relay:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._opened += 1
         return self._directory / str(self._opened)
-
-
-def _begin(far: _End, listener: Listener | None, path: Path) -> None:
-    """Both ends are there."""
-    _close(listener, path)
-    if far.transport is not None:
-        far.transport.resume_reading()
-    elif far.other is not None and far.other.transport is not None:
-        far.other.transport.close()
 
 
 def _close(listener: Listener | None, path: Path) -> None:

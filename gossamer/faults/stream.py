@@ -121,6 +121,9 @@ class GatedConnection(asyncio.Transport, asyncio.Protocol):
         self._above.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._below_paused and self._below is not None:
+            # uvloop begins to read after the connection is made, whatever was asked before.
+            self._below.pause_reading()
         self._in.push(bytes(data))
         self._flow()
 

@@ -49,6 +49,7 @@ from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
+from gossamer.faults import FaultTable, FaultyNetwork
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import (
     GossipServer,
@@ -152,9 +153,13 @@ class Node:
         )
         self.aloof = Aloof(data_dir)
         links = config.distribution
+        self.faults = FaultTable(self._name_at) if config.drill.faults else None
+        # Between nodes only: who orders faults, and the clients, are to be reached through all of them.
+        gate = None if self.faults is None else FaultyNetwork(self.network, self.faults, rng=self.rng)
+        self._between: Network = gate or self.network
         self.distribution = Distribution(
             self.runtime,
-            transport or GrpcTransport(max_message=2 * links.max_frame),
+            transport or GrpcTransport(max_message=2 * links.max_frame, network=gate),
             cookie=cookie,
             env=config.cluster.env,
             address=(links.host or "0.0.0.0", links.port),  # noqa: S104 - blank means every address
@@ -301,6 +306,16 @@ class Node:
             ports[key if key not in ports else f"{key}_{number}"] = port
         return ports
 
+    def _name_at(self, address: Address) -> str | None:
+        """The member that gossips or takes links at ``address``."""
+        for member in self.members.members(include_left=True):
+            if member.address == address[0] and address[1] in (
+                member.port,
+                member.metadata.ports.get("distribution"),
+            ):
+                return member.name
+        return None
+
     def metadata(self) -> MemberMetadata:
         """What this node tells the cluster of itself."""
         services = ["mqtt"] if self.broker.ports else []
@@ -394,7 +409,7 @@ class Node:
             metadata=self.metadata(),
             bind=(cluster.host or "0.0.0.0", cluster.port),  # noqa: S104 - blank means every address
             keyring=self._keyring,
-            network=self.network,
+            network=self._between,
             clock=self.clock,
             view=self.members,
             rng=self.rng,

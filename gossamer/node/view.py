@@ -27,6 +27,7 @@ from gossamer.api.model import (
 from gossamer.config import Endpoint
 from gossamer.discovery import ClusterCommands
 from gossamer.errors import GossamerError, UsageError
+from gossamer.faults import FaultTable
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
@@ -82,6 +83,11 @@ class View:
     def healing(self) -> Healing:
         """Splits seen and healed."""
         return self._healing
+
+    @property
+    def faults(self) -> FaultTable | None:
+        """The gate to the network, None where the configuration has none."""
+        return self._node.faults
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ from gossamer.api import (
 )
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
+from gossamer.faults import FaultTable
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
 
@@ -149,6 +150,7 @@ class FakeView:
         self.traces_over = 0
         self.trace_over = asyncio.Event()
         self.healing = FakeHealing()
+        self.faults: FaultTable | None = None
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)

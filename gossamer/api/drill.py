@@ -1,0 +1,86 @@
+"""Faults on purpose over HTTP: look at them, replace them; refused unless the configuration allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from gossamer.api.model import Value
+from gossamer.errors import UsageError
+from gossamer.faults import Fault, FaultTable
+
+__all__ = ["FaultInfo", "FaultOrder", "FaultsDisabledError", "FaultsInfo", "drill_router"]
+
+Seconds = Annotated[float, Field(ge=0, le=3600)]
+
+
+class FaultsDisabledError(UsageError):
+    """This node takes no faults."""
+
+    def __init__(self, *, node: str) -> None:
+        self.node = node
+        super().__init__(
+            f"node {node} takes no faults: drill.faults is false; "
+            "set it to true in its configuration and start it again, on nodes that may be broken on purpose"
+        )
+
+
+class FaultInfo(Value):
+    """What happens between this node and ``peer``: a name, ``host:port``, or ``*`` for all. Seconds."""
+
+    peer: Annotated[str, Field(min_length=1, max_length=255)]
+    direction: Literal["out", "in", "both"] = "both"
+    cut: bool = False
+    loss: Annotated[float, Field(ge=0, le=1)] = 0.0
+    delay: Seconds = 0.0
+    jitter: Seconds = 0.0
+
+
+class FaultOrder(Value):
+    """The faults that shall hold from now on, all of them; without ``seconds`` until the next order."""
+
+    faults: Annotated[tuple[FaultInfo, ...], Field(max_length=1000)]
+    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+
+
+class FaultsInfo(Value):
+    """The faults that hold on a node, and what its gate did so far."""
+
+    node: str
+    faults: tuple[FaultInfo, ...]
+    datagrams_dropped: int
+    datagrams_delayed: int
+    connects_held: int
+    streams_stalled: int
+
+
+def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRouter:
+    """Routes below ``/drill``."""
+    router = APIRouter(prefix="/drill", tags=["drill"])
+
+    def table() -> FaultTable:
+        found = table_of()
+        if found is None:
+            raise FaultsDisabledError(node=node)
+        return found
+
+    def info() -> FaultsInfo:
+        found = table()
+        faults = tuple(FaultInfo(**asdict(fault)) for fault in found.faults)
+        return FaultsInfo(node=node, faults=faults, **asdict(found.counts))
+
+    @router.get("/faults")
+    async def faults() -> FaultsInfo:
+        return info()
+
+    @router.put("/faults")
+    async def replace(order: FaultOrder) -> FaultsInfo:
+        """Let just these hold; an empty list heals."""
+        table().set((Fault(**fault.model_dump()) for fault in order.faults), seconds=order.seconds)
+        return info()
+
+    return router
