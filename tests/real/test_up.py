@@ -219,3 +219,12 @@ class TestStart:
             first.end()
         assert outcome.returncode == ExitCode.UNAVAILABLE
         assert "node.data_dir" in outcome.stderr
+
+
+def test_a_cluster_that_takes_too_long_says_who_lacks_what_and_leaves_nothing(tmp_path):
+    outcome = run("up", "--nodes", "2", "--timeout", "1", "--data-dir", tmp_path, *FREE_PORTS)
+    assert outcome.returncode == ExitCode.UNAVAILABLE
+    assert "the cluster is not ready after 1 s; see node.log of each node:" in outcome.stderr
+    assert "node1@127.0.0.1: " in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert not (tmp_path / "cluster.json").exists()

@@ -102,13 +102,18 @@ class Launcher:
         over = self._runtime.join(supervisor)
         stopping = asyncio.create_task(stop.wait(), name="signal")
         try:
-            async with asyncio.TaskGroup() as group:
-                getting_ready = group.create_task(self._come_up())
-                first_end = group.create_task(self._ended.get())
+            getting_ready = asyncio.create_task(self._come_up(), name="come up")
+            first_end = asyncio.create_task(self._ended.get(), name="first end")
+            try:
                 await asyncio.wait({getting_ready, first_end, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
                 getting_ready.cancel()
                 first_end.cancel()
-            if first_end.done() and not first_end.cancelled():
+                await asyncio.wait({getting_ready, first_end})
+            if not getting_ready.cancelled():
+                # Not in a task group, which would wrap what it has to say.
+                getting_ready.result()
+            if not first_end.cancelled():
                 raise _ended_error(*first_end.result(), logs)
             if stop.is_set():
                 return ExitCode.DONE
