@@ -9,6 +9,8 @@ changes nothing in the end.
 
 Rules: 1. Pure.  2. Go back N: the peer says how far it got, and what came after is built and sent again.
 3. In flight at most ``window`` bytes (and one message): a stuck peer costs that, a cursor, and nothing else.
+4. A turn builds one part of a snapshot; while there is ``more`` the owner goes on in later turns, so that a
+joiner of a large table holds up nobody.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class Feed:
             self._ack_part(self._snapshot, self._snapshot.parts[0][0] - 1, resend=True)
 
     def pump(self) -> list[bytes]:
-        """The messages to send now."""
+        """The messages to send now; see :attr:`more`."""
         messages: list[bytes] = []
         while self.in_flight < self._window:
             message = self._next()
@@ -123,7 +125,15 @@ class Feed:
                 break
             messages.append(message)
             self.in_flight += len(message)
+            if self._snapshot is not None:
+                break
         return messages
+
+    @property
+    def more(self) -> bool:
+        """Whether another part of a snapshot may be sent."""
+        snapshot = self._snapshot
+        return snapshot is not None and self.in_flight < self._window and snapshot.offset < len(snapshot.keys)
 
     def _next(self) -> bytes | None:
         if self._snapshot is None:

@@ -61,6 +61,9 @@ class Upkeep:
             table = state.definition.name
             if state.log.sweep is not None:
                 self._step_own(state, state.log.sweep)
+            for name, feed in state.feeds.items():
+                if feed.more:
+                    self._x.pump_one(state, name, feed)
             for name, replica in state.replicas.items():
                 if replica.purging:
                     change = replica.purge(self._slice)
@@ -78,6 +81,7 @@ class Upkeep:
         """Whether :meth:`work` has something to do."""
         return any(
             state.log.sweep is not None
+            or any(feed.more for feed in state.feeds.values())
             or any(r.purging or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
             for state in self._x.tables.values()
         )
