@@ -1,8 +1,9 @@
 """An etcd of the node's own: the program, run as a supervised child.
 
 Rules: 1. The program is that of the ``etcd`` extra, or the one in PATH.  2. It is started before anything
-asks it, and counts as started once it has its ports; a quorum comes when enough of its peers run.  3. It dies
-with its node, and is restarted by its supervisor when it dies alone.
+asks it, and counts as started once it answers its peers; a quorum comes when enough of them run.  3. It dies
+with its node, and is restarted by its supervisor when it dies alone.  4. It logs errors only: without a
+quorum it has an election to tell of every second, and what that means for this node the strategy tells.
 
 An embedded etcd speaks plain HTTP: what it holds are addresses, but whoever reaches ``client_addr`` can
 change them. Keep both addresses within the cluster's own network.
@@ -10,13 +11,15 @@ change them. Keep both addresses within the cluster's own network.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import shutil
+import socket
 from pathlib import Path
 
 import structlog
 
-from gossamer.config import EtcdConfig, etcd_name
+from gossamer.config import Endpoint, EtcdConfig, etcd_name
 from gossamer.discovery.errors import MissingExtraError
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
@@ -24,8 +27,11 @@ __all__ = ["embedded_spec", "etcd_arguments", "etcd_program"]
 
 log = structlog.get_logger(__name__)
 
-_READY = r"starting (an )?etcd server|ready to serve|starting server"
-_GRACE = 5.0
+START_LIMIT = 30.0
+"""Seconds that etcd may take to answer its peers; with a large log it reads that first."""
+_GRACE = 3.0
+"""The last members of a cluster cannot hand over to anybody; what etcd acknowledged is on disc by then."""
+_PAUSE = 0.05
 _ANY = {"", "0.0.0.0", "::"}  # noqa: S104 - what may be bound
 
 
@@ -65,7 +71,53 @@ def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) 
         *("--initial-cluster-state", "new" if config.bootstrap else "existing"),
         # Old revisions serve nobody but a watch that was away for longer than an hour, which loads anew.
         *("--auto-compaction-retention", "1"),
+        *("--log-level", "error"),
     ]
+
+
+class _EtcdProcess(OsProcess):
+    """Started once it answers at its peers' address, which it does without a quorum."""
+
+    async def init(self, argv: list[str], config: EtcdConfig) -> None:  # type: ignore[override]
+        for key, address in (("bind_addr", config.bind_addr), ("client_addr", config.client_addr)):
+            if why := _taken(address):
+                raise StopInit(("eaddrinuse", f"{key} {address}: {why}"))
+        await super().init(argv, grace=_GRACE)
+        try:
+            async with asyncio.timeout(START_LIMIT):
+                while not await _answers(config.bind_addr):
+                    if self._child.returncode is not None:
+                        raise StopInit(("exit_status", self._child.returncode))
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError:
+            await self.terminate("timeout")
+            raise StopInit(("timeout", f"no answer at {config.bind_addr} within {START_LIMIT:g} s")) from None
+
+
+def _taken(address: Endpoint) -> str:
+    """Why ``address`` cannot be bound; asked first, since another program there would look like etcd."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
+
+
+async def _answers(address: Endpoint) -> bool:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(address.host, address.host)  # noqa: S104
+    try:
+        async with asyncio.timeout(1.0):
+            reader, writer = await asyncio.open_connection(host, address.port)
+            try:
+                writer.write(b"GET /version HTTP/1.0\r\n\r\n")
+                return (await reader.read(5)) == b"HTTP/"
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError):
+        return False
 
 
 def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> ChildSpec:
@@ -78,7 +130,7 @@ def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -
         if config.client_addr.host not in {"127.0.0.1", "::1", "localhost"}:
             log.warning("etcd_open_to_network", address=shown, advice="let only cluster nodes reach it")
         try:
-            return await OsProcess.start_link(argv, ready=_READY, grace=_GRACE, label="etcd")
+            return await _EtcdProcess.start_link(argv, config, label="etcd")
         except StartFailed as error:
             problem = (
                 f"the embedded etcd did not start ({error.reason}); its own words are in the log. Are "

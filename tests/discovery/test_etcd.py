@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
-from discovery.etcds import PATIENCE, Node, Server, eventually, free_port, keys, member
-from gossamer.config import EtcdConfig, config_from
-from gossamer.discovery import DiscoveryFailedError, Strategy, strategy_of
+from discovery.etcds import PATIENCE, Node, Server, eventually, free_port, keys
+from gossamer.discovery import DiscoveryFailedError
 from gossamer.discovery.etcd import Register
 from gossamer.discovery.etcd_client import Events, Item
-from gossamer.discovery.etcd_embedded import etcd_arguments
-from gossamer.supervisor import Runtime, Supervisor
 
 
 @pytest.fixture
@@ -282,81 +277,3 @@ async def test_a_compacted_revision_is_loaded_anew(server: Server) -> None:
     events = [event async for event in client.watch("g/", 2)]
     assert events[-1].lost
     await client.close()
-
-
-def of(tree: dict[str, object], tmp_path: Path, node: str = "node1@127.0.0.1") -> Strategy:
-    config = config_from({"cluster": {"discovery": {"strategy": "etcd", "etcd": tree}}})
-    return strategy_of(config.cluster, node=node, data_dir=tmp_path)
-
-
-def test_the_command_line_of_an_embedded_etcd_has_the_keys_of_the_configuration() -> None:
-    """What binds everything is not what others are told: they reach the host that gossip has."""
-    keys = {
-        "embedded": True,
-        "data_dir": "/var/lib/etcd",
-        "bind_addr": "0.0.0.0:2380",
-        "client_addr": "0.0.0.0:2379",
-        "initial_cluster": "broker-1=http://10.0.0.1:2380, broker-2=http://10.0.0.2:2380",
-        "bootstrap": False,
-    }
-    config = EtcdConfig.model_validate(keys)
-    line = etcd_arguments(config, node="broker-1@10.0.0.1", host="10.0.0.1", data_dir=Path("data"))
-    options = dict(zip(line[::2], line[1::2], strict=True))
-    assert options == {
-        "--name": "broker-1",
-        "--data-dir": "/var/lib/etcd",
-        "--listen-peer-urls": "http://0.0.0.0:2380",
-        "--initial-advertise-peer-urls": "http://10.0.0.1:2380",
-        "--listen-client-urls": "http://0.0.0.0:2379",
-        "--advertise-client-urls": "http://10.0.0.1:2379",
-        "--initial-cluster": "broker-1=http://10.0.0.1:2380,broker-2=http://10.0.0.2:2380",
-        "--initial-cluster-state": "existing",
-        "--auto-compaction-retention": "1",
-    }
-    alone = EtcdConfig(embedded=True)
-    line = etcd_arguments(alone, node="a@10.0.0.1", host="10.0.0.1", data_dir=Path("data"))
-    assert line[line.index("--initial-cluster") + 1] == "a@10.0.0.1=http://127.0.0.1:2380"
-    assert line[line.index("--data-dir") + 1] == "data/etcd"
-
-
-async def test_an_embedded_etcd_runs_beside_the_node_and_ends_with_it(tmp_path: Path) -> None:
-    client, peer = free_port(), free_port()
-    tree = {"embedded": True, "client_addr": f"127.0.0.1:{client}", "bind_addr": f"127.0.0.1:{peer}"}
-    strategy = of(tree, tmp_path)
-    runtime = Runtime(node="node1@127.0.0.1")
-    await runtime.start(Supervisor, strategy.children(), intensity=3, name="top")
-    node = member(1)
-
-    async def entered() -> bool:
-        try:
-            await strategy.lock()
-            await strategy.discover(node.endpoint)
-            await strategy.register(node)
-        except DiscoveryFailedError:
-            return False
-        finally:
-            await strategy.unlock()
-        return True
-
-    await eventually(entered)
-    assert (tmp_path / "etcd" / "member").is_dir()
-    await runtime.stop()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", client))
-
-
-async def test_an_embedded_etcd_whose_port_is_taken_says_which(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        tree = {
-            "embedded": True,
-            "client_addr": f"127.0.0.1:{port}",
-            "bind_addr": f"127.0.0.1:{free_port()}",
-        }
-        runtime = Runtime(node="node1@127.0.0.1")
-        with capture_logs(), pytest.raises(Exception, match=f"client_addr 127.0.0.1:{port} free"):
-            await runtime.start(Supervisor, of(tree, tmp_path).children(), name="top")
-        await runtime.stop()

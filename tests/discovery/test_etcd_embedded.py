@@ -1,0 +1,165 @@
+"""An etcd that a node runs itself: its command line, its supervision, its quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from structlog.testing import capture_logs
+
+from discovery.etcds import PATIENCE, eventually, free_port, member
+from gossamer.config import EtcdConfig, config_from
+from gossamer.discovery import DiscoveryFailedError, Strategy, strategy_of
+from gossamer.discovery.etcd_embedded import etcd_arguments, etcd_program
+from gossamer.supervisor import Runtime, Supervisor
+
+
+def of(tree: dict[str, object], tmp_path: Path, node: str = "node1@127.0.0.1") -> Strategy:
+    config = config_from({"cluster": {"discovery": {"strategy": "etcd", "etcd": tree}}})
+    return strategy_of(config.cluster, node=node, data_dir=tmp_path)
+
+
+def test_the_command_line_of_an_embedded_etcd_has_the_keys_of_the_configuration() -> None:
+    """What binds everything is not what others are told: they reach the host that gossip has."""
+    keys = {
+        "embedded": True,
+        "data_dir": "/var/lib/etcd",
+        "bind_addr": "0.0.0.0:2380",
+        "client_addr": "0.0.0.0:2379",
+        "initial_cluster": "broker-1=http://10.0.0.1:2380, broker-2=http://10.0.0.2:2380",
+        "bootstrap": False,
+    }
+    config = EtcdConfig.model_validate(keys)
+    line = etcd_arguments(config, node="broker-1@10.0.0.1", host="10.0.0.1", data_dir=Path("data"))
+    options = dict(zip(line[::2], line[1::2], strict=True))
+    assert options == {
+        "--name": "broker-1",
+        "--data-dir": "/var/lib/etcd",
+        "--listen-peer-urls": "http://0.0.0.0:2380",
+        "--initial-advertise-peer-urls": "http://10.0.0.1:2380",
+        "--listen-client-urls": "http://0.0.0.0:2379",
+        "--advertise-client-urls": "http://10.0.0.1:2379",
+        "--initial-cluster": "broker-1=http://10.0.0.1:2380,broker-2=http://10.0.0.2:2380",
+        "--initial-cluster-state": "existing",
+        "--auto-compaction-retention": "1",
+        "--log-level": "error",
+    }
+    alone = EtcdConfig(embedded=True)
+    line = etcd_arguments(alone, node="a@10.0.0.1", host="10.0.0.1", data_dir=Path("data"))
+    assert line[line.index("--initial-cluster") + 1] == "a@10.0.0.1=http://127.0.0.1:2380"
+    assert line[line.index("--data-dir") + 1] == "data/etcd"
+
+
+class Embedded:
+    """A node's strategy with the etcd that it runs beside it."""
+
+    def __init__(self, directory: Path, number: int, **keys: object) -> None:
+        self.client, self.peer = free_port(), free_port()
+        self.member = member(number)
+        self.directory = directory / f"node{number}"
+        addresses = {"client_addr": f"127.0.0.1:{self.client}", "bind_addr": f"127.0.0.1:{self.peer}"}
+        self._tree = {"embedded": True, "timeout": "1s", **addresses, **keys}
+        self.runtime = Runtime(node=f"node{number}@127.0.0.1")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.peer}"
+
+    async def start(self, **keys: object) -> Embedded:
+        self.strategy = of(self._tree | keys, self.directory, self.runtime.node)
+        await self.runtime.start(Supervisor, self.strategy.children(), intensity=3, name="top")
+        return self
+
+    async def enters(self) -> None:
+        async def entered() -> bool:
+            try:
+                await self.strategy.lock()
+                await self.strategy.discover(self.member.endpoint)
+                await self.strategy.register(self.member)
+            except DiscoveryFailedError:
+                return False
+            finally:
+                await self.strategy.unlock()
+            return True
+
+        await eventually(entered)
+
+    async def sees(self, *numbers: int) -> None:
+        wanted = {member(number).endpoint for number in numbers}
+
+        async def look() -> bool:
+            found = await self.strategy.discover(self.member.endpoint)
+            return set(found.addresses) == wanted and not found.problems
+
+        await eventually(look)
+
+    def process(self) -> psutil.Process:
+        """The etcd itself."""
+        mine = [child for child in psutil.Process().children(recursive=True) if child.name() == "etcd"]
+        (one,) = [child for child in mine if str(self.directory / "etcd") in child.cmdline()]
+        return one
+
+
+async def test_an_embedded_etcd_is_restarted_when_it_dies_and_ends_with_its_node(tmp_path: Path) -> None:
+    node = await Embedded(tmp_path, 1).start()
+    await node.enters()
+    assert (tmp_path / "node1" / "etcd" / "member").is_dir()
+    await node.sees(1)
+    first = node.process()
+    first.kill()
+    await eventually(lambda: bool((etcds := _etcds(node)) and etcds != [first.pid]))
+    await node.sees(1)
+    assert node.strategy.registered
+    await node.runtime.stop()
+    assert _etcds(node) == []
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", node.client))
+
+
+def _etcds(node: Embedded) -> list[int]:
+    try:
+        return [node.process().pid]
+    except (psutil.Error, ValueError):
+        return []
+
+
+async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(tmp_path: Path) -> None:
+    one, two = Embedded(tmp_path, 1), Embedded(tmp_path, 2, bootstrap=False)
+    initial = f"node1={one.url}"
+    await one.start(initial_cluster=initial)
+    await one.enters()
+    add = ["member", "add", "node2", f"--peer-urls={two.url}"]
+    control = str(Path(etcd_program()).with_name("etcdctl"))
+    await asyncio.to_thread(
+        subprocess.run,
+        [control, "--endpoints", f"http://127.0.0.1:{one.client}", *add],
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    await two.start(initial_cluster=f"{initial},node2={two.url}")
+    await two.enters()
+    for node in (one, two):
+        await node.sees(1, 2)
+    await asyncio.gather(one.runtime.stop(), two.runtime.stop())
+
+
+async def test_an_embedded_etcd_whose_port_is_taken_says_which(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        tree = {
+            "embedded": True,
+            "client_addr": f"127.0.0.1:{port}",
+            "bind_addr": f"127.0.0.1:{free_port()}",
+        }
+        runtime = Runtime(node="node1@127.0.0.1")
+        with capture_logs(), pytest.raises(Exception, match=f"client_addr 127.0.0.1:{port} free"):
+            await runtime.start(Supervisor, of(tree, tmp_path).children(), name="top")
+        await runtime.stop()
