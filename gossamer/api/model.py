@@ -316,9 +316,9 @@ class TraceEvent(Value):
 
     at: float
     event: str
-    """tracing (the first line), call, cast, receive, send, answer, failure, reply, exit, down, link, unlink,
-    monitor, demonitor, spawn, dropped; lost (lines that came too fast), end (of the process, with the
-    reason), over (of the trace).
+    """tracing (the first line), call, cast, receive, send, bytes (of a connection), answer, failure, reply,
+    exit, down, link, unlink, monitor, demonitor, spawn, dropped; lost (lines that came too fast), end (of the
+    process, with the reason), over (of the trace).
     """
     way: Literal["in", "out", ""]
     peer: str

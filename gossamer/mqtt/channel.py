@@ -25,6 +25,7 @@ from gossamer.mqtt.encode import encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import drop_qos0
 from gossamer.mqtt.framing import frame
+from gossamer.mqtt.glance import glance
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING
@@ -32,7 +33,7 @@ from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.wheel import Deadline
-from gossamer.supervisor import Port
+from gossamer.supervisor import Port, Sent
 
 if TYPE_CHECKING:
     from gossamer.mqtt.acl import Gate
@@ -161,6 +162,9 @@ class Channel(Port, asyncio.Protocol):
             self._parts = None
         if not data:
             return
+        if self.tracer is not None:
+            # Here data begins with a packet; in the middle of one anything could be taken for a topic.
+            self.tracer("receive", glance(data))
         pos = take(self, data) if self._state == UP else self._first(data)
         if pos < len(data) and self._state != CLOSED:
             self._keep(data, pos)
@@ -278,6 +282,8 @@ class Channel(Port, asyncio.Protocol):
         else:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
+        if self.tracer is not None:
+            self.tracer("send", Sent("", glance(data)))
         transport.write(data)
         return len(data)
 

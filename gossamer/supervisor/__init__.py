@@ -61,7 +61,7 @@ from gossamer.supervisor.os_process import OsProcess
 from gossamer.supervisor.port import Port, guarded
 from gossamer.supervisor.registry import Registry
 from gossamer.supervisor.runtime import Runtime
-from gossamer.supervisor.shown import shown
+from gossamer.supervisor.shown import Told, shown
 from gossamer.supervisor.signals import RemoteRouter
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec
 from gossamer.supervisor.statem import (
@@ -169,6 +169,7 @@ __all__ = [
     "Supervisor",
     "Timeout",
     "TimerRef",
+    "Told",
     "TooManyTraces",
     "TraceLine",
     "call",

@@ -37,7 +37,7 @@ from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.entry import Entry, Sent
 from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
 from gossamer.supervisor.process import Process
-from gossamer.supervisor.shown import shown
+from gossamer.supervisor.shown import Told, shown
 from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 
 if TYPE_CHECKING:
@@ -227,6 +227,8 @@ def _line(at: float, event: str, about: object) -> TraceLine:
         return TraceLine(at, "end", "", "", _reason(about))
     if event in ("exit", "failure"):
         return TraceLine(at, event, "out" if event == "exit" else "in", peer, _reason(about))
+    if isinstance(about, Told) and event in ("receive", "send"):
+        return TraceLine(at, "bytes", "in" if event == "receive" else "out", "", shown(about))
     way = "in" if event in ("receive", "dropped", "answer") else "out"
     if type(about) is Cast and event in ("receive", "send"):
         event, about = "cast", about.request

@@ -106,6 +106,10 @@ def test_the_end_of_the_process_ends_the_trace(cluster, tmp_path):
 
         pid = eventually(row, says="the connection in the tree")["pid"]
         with traced(cluster, tmp_path, pid) as trace:
+            publish = ["mosquitto_pub", "-p", cluster.port(2), "-t", "a", "-m", "not for all eyes"]
+            subprocess.run(publish, check=True, timeout=30)
+            eventually(lambda: "PUBLISH a qos=0" in trace.out, says="the message in the trace")
+            assert "eyes" not in trace.out
             subscriber.terminate()
             eventually(lambda: trace.process.poll() is not None, says="the trace is over")
             assert trace.process.returncode == 0
