@@ -205,6 +205,11 @@ def _orders(view: NodeView) -> APIRouter:
         await view.leave()
         return Done(done=f"{view.name} left", members=tuple(view.members()))
 
+    @router.post("/drain")
+    async def drain() -> Done:
+        """Send clients to other nodes, and their sessions with them; nobody is let in after that."""
+        return Done(done=await view.drain(), members=tuple(view.members()))
+
     @router.post("/force-leave")
     async def force_leave(order: ForceLeaveRequest) -> Done:
         await view.force_leave(order.name)

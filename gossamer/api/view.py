@@ -101,6 +101,9 @@ class NodeView(Protocol):
     async def leave(self) -> None:
         """Leave the cluster in order and live on alone. Raises UsageError if alone already."""
 
+    async def drain(self) -> str:
+        """Send clients and sessions to other nodes; what was done. Raises UsageError if there are none."""
+
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """The gossip keys, after ``order``. Raises UsageError if it makes no sense; no secret is in it."""
 

@@ -17,8 +17,9 @@ __all__ = ["app"]
 app = typer.Typer(help="Who is in the cluster; join and leave.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
-# Joining waits for tables, leaving for the news to spread.
+# Joining waits for tables, leaving for the news to spread, draining for clients and sessions to move.
 _PATIENT = 60.0
+_PATIENT_DRAIN = 600.0
 
 
 @app.command()
@@ -63,8 +64,19 @@ def join(
 
 
 @app.command()
-def leave(api: Api = DEFAULT_API, json: Json = False) -> None:
+def leave(
+    drain: Annotated[
+        bool, typer.Option("--drain", help="First send its clients, and their sessions, to other nodes.")
+    ] = False,
+    api: Api = DEFAULT_API,
+    json: Json = False,
+) -> None:
     """Make the node leave the cluster; it lives on alone and does not come back by itself."""
+    if drain:
+        with ApiClient(api, timeout=_PATIENT_DRAIN) as client:
+            drained = client.post("/api/v1/cluster/drain", {})["done"]
+        if not json:
+            print_lines(str(drained))
     _order(api, "leave", {}, as_json=json)
 
 

@@ -8,6 +8,7 @@ from gossamer.mqtt.auth import Authenticator, Chain, Login, NobodyElse, Verdict
 from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.cluster import MqttCluster
 from gossamer.mqtt.codec import Framer, decode, encode
+from gossamer.mqtt.drain import Drained, drain
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
 from gossamer.mqtt.listener import ListenError, mqtt_spec
@@ -24,6 +25,7 @@ __all__ = [
     "Chain",
     "ClientInfo",
     "ClusterRetained",
+    "Drained",
     "Framer",
     "ListenError",
     "Login",
@@ -38,6 +40,7 @@ __all__ = [
     "Verdict",
     "compile_plan",
     "decode",
+    "drain",
     "encode",
     "mqtt_spec",
     "set_password",

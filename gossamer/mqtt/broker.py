@@ -8,7 +8,7 @@ CONNECT, subscribing, and what people and programs may ask.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -101,8 +101,8 @@ class Broker:
         self._rng = rng or random.Random()
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
         self.certificates: list[Certificates] = []
-        self.reference: str | None = None
-        """Where clients are sent while this node is drained."""
+        self.references: Iterator[str] | None = None
+        """Where clients are sent, one after the other, while this node is drained (see ``drain``)."""
         self.hub = Fanout(
             call_soon=lambda callback: runtime.loop.call_soon(callback),
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
@@ -317,9 +317,10 @@ class Broker:
             self.hub.dropped("shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
             return
-        if self.reference is not None:
+        if self.references is not None:
+            reference = next(self.references) or None
             channel.rejected(
-                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=self.reference or None)
+                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=reference)
             )
             return
         login = Login(
@@ -595,18 +596,6 @@ class Broker:
             session.channel.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
         self.table.end(session)
         return True
-
-    def drain(self, reference: str = "") -> int:
-        """Send every client elsewhere, and those that come from now on; how many there were.
-
-        ``reference`` names the other server to clients of 5.0 ([MQTT-4.11.0-1]); those of 3.1.1 are closed.
-        """
-        self.reference = reference
-        properties = Properties(server_reference=reference) if reference else NONE
-        channels = [channel for channel in self.channels if channel.is_up]
-        for channel in channels:
-            channel.disconnect(ReasonCode.USE_ANOTHER_SERVER, properties=properties)
-        return len(channels)
 
     def renew_gates(self) -> None:
         """The ACL has changed."""

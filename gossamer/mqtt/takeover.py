@@ -98,6 +98,7 @@ class Takeovers:
         functions["mqtt.end"] = self._end
         functions["mqtt.kick"] = self.broker.kick
         functions["mqtt.remains"] = self._remains
+        functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
 
@@ -352,6 +353,12 @@ class Takeovers:
             if self._taking.get(client_id) is taking:
                 del self._taking[client_id]
             taking.over.set()
+
+    async def _fetch(self, client_id: str) -> bool:
+        """What a node calls that is being drained: have a session here whose client is not here yet."""
+        if client_id not in self._taking:
+            await self.fetch(client_id, clean=False)
+        return client_id in self.broker.sessions
 
     # -- what is left
 

@@ -31,6 +31,7 @@ from gossamer.faults import FaultTable
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
+from gossamer.mqtt import drain
 from gossamer.node.healview import Healing
 from gossamer.node.metrics import metrics_of
 from gossamer.routes import matches
@@ -64,6 +65,14 @@ class ShortKeyError(UsageError):
             f"key: got {got} characters, expected {SHORTEST_KEY} or more; "
             "make one with `openssl rand -hex 32`"
         )
+
+
+class NowhereToGoError(UsageError):
+    """A node is to be drained, and no other one takes clients."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: got nobody to send clients to, expected another node that is up with mqtt")
 
 
 class View:
@@ -293,11 +302,33 @@ class View:
         await self._commands.join([(endpoint.host, endpoint.port) for endpoint in endpoints])
         if self._node.state == "left":
             self._node.state = "running"
+        self._node.broker.references = None
 
     async def leave(self) -> None:
         """Leave the cluster and live on alone."""
         await self._commands.leave()
         self._node.state = "left"
+
+    async def drain(self) -> str:
+        """Send clients and sessions to the other nodes. It lets nobody in until it joins again."""
+        node = self._node
+        others = [
+            m
+            for m in node.members.members()[1:]
+            if m.status is Status.ONLINE and not m.left and "mqtt" in m.metadata.ports
+        ]
+        if not others:
+            raise NowhereToGoError(name=self.name)
+        done = await node.runtime.run(
+            drain,
+            node.broker,
+            references=[f"{m.address}:{m.metadata.ports['mqtt']}" for m in others],
+            nodes=[m.name for m in others],
+        )
+        return (
+            f"{self.name} drained: {done.clients} clients sent elsewhere, {done.moved} sessions moved, "
+            f"{done.left} left"
+        )
 
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """The gossip keys of this node, after ``order``."""

@@ -302,6 +302,10 @@ class FakeView:
     async def leave(self) -> None:
         self.orders.append(("leave", None))
 
+    async def drain(self) -> str:
+        self.orders.append(("drain", None))
+        return f"{self.name} drained"
+
     async def force_leave(self, name: str) -> None:
         if name not in {row.name for row in self.known}:
             raise UsageError(f"unknown member {name}; expected one of gossamer nodes")

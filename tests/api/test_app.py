@@ -100,10 +100,12 @@ async def test_orders_reach_the_node(client, view):
     answer = await client.post("/api/v1/cluster/join", json={"endpoints": ["10.0.0.2:7946"]})
     assert answer.status_code == 200
     assert answer.json()["done"] == "node1@127.0.0.1 joined"
+    await client.post("/api/v1/cluster/drain")
     await client.post("/api/v1/cluster/leave")
     await client.post("/api/v1/cluster/force-leave", json={"name": "node4@127.0.0.1"})
     assert view.orders == [
         ("join", (("10.0.0.2", 7946),)),
+        ("drain", None),
         ("leave", None),
         ("force_leave", "node4@127.0.0.1"),
     ]

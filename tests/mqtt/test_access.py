@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gossamer.config import HttpAuthConfig, JwtConfig
 from gossamer.errors import UsageError
-from gossamer.mqtt import Chain, Login, PasswordFile, ReasonCode, Verdict, set_password
+from gossamer.mqtt import Chain, Login, PasswordFile, ReasonCode, Verdict, drain, set_password
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.acl import _covers, _meets, parse_acl
 from gossamer.mqtt.auth import Certificate
@@ -421,13 +421,16 @@ async def test_a_listener_may_take_smaller_packets_than_the_node(make_world):
 async def test_a_draining_node_names_another_server(world):
     """[MQTT-4.11.0-1]"""
     new, old = await world.client("new", version=p.V5), await world.client("old")
-    assert world.broker.drain("other:1883") == 2
+    done = await world.runtime.run(drain, world.broker, references=["other:1883"], nodes=[])
+    assert done.clients == 2
     [goodbye] = await new.got()
     assert (goodbye.reason, goodbye.properties.server_reference) == (0x9C, "other:1883")
     assert old.closed
     assert await old.got() == []
     answer = await connack(world.dial())
     assert (answer.reason, answer.properties.server_reference) == (0x9C, "other:1883")
+    world.broker.references = None
+    assert (await connack(world.dial())).reason == 0
 
 
 async def test_sys_topics_are_published_only_to_who_asks(world):
