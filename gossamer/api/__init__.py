@@ -4,11 +4,11 @@ from gossamer.api.app import make_app
 from gossamer.api.healing import (
     AlarmInfo,
     HealEpisode,
+    HealingView,
     HealPlanInfo,
     HealRows,
     HealSettings,
     HealStatusInfo,
-    HealingView,
     PartitionInfo,
     QuarantinedRow,
 )
@@ -26,6 +26,7 @@ from gossamer.api.model import (
     NodeStatus,
     ProcessInfo,
     Readiness,
+    RouteFindings,
     RouteInfo,
     Sample,
     SubscriptionInfo,
@@ -63,6 +64,7 @@ __all__ = [
     "ProcessInfo",
     "QuarantinedRow",
     "Readiness",
+    "RouteFindings",
     "RouteInfo",
     "Sample",
     "SubscriptionInfo",

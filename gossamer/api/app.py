@@ -38,7 +38,9 @@ from gossamer.api.model import (
     Page,
     Problem,
     Readiness,
+    RouteFindings,
     RouteInfo,
+    RouteVerification,
     SubscriptionInfo,
     TableInfo,
     TopicInfo,
@@ -154,6 +156,11 @@ def _reads(view: NodeView) -> APIRouter:
     @router.get("/topics/match", tags=["routes"])
     async def match(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> TopicMatch:
         return view.match(topic)
+
+    @router.post("/routes/verify", tags=["routes"])
+    async def verify(order: RouteVerification) -> RouteFindings:
+        """Compare this node's routes with its tables and its peers, now, and repair them."""
+        return await view.verify_routes(repair=order.repair)
 
     @router.get("/subscriptions", tags=["clients"])
     async def subscriptions(

@@ -23,6 +23,7 @@ from gossamer.api.model import (
     NodeStatus,
     ProcessInfo,
     Readiness,
+    RouteFindings,
     SubscriptionInfo,
     TableInfo,
     TopicInfo,
@@ -70,6 +71,12 @@ class NodeView(Protocol):
 
     def match(self, topic: str) -> TopicMatch:
         """Where a message to ``topic`` would go. Raises UsageError where it is no topic name."""
+
+    async def verify_routes(self, *, repair: bool) -> RouteFindings:
+        """Hold this node's routes against their sources and its peers.
+
+        Raises UnavailableError if it cannot.
+        """
 
     def subscriptions(self) -> Iterable[SubscriptionInfo]:
         """The subscriptions of this node's sessions, in any order."""

@@ -19,6 +19,7 @@ from gossamer.api.model import (
     NodeStatus,
     ProcessInfo,
     Readiness,
+    RouteFindings,
     SubscriptionInfo,
     TableInfo,
     TopicInfo,
@@ -34,7 +35,7 @@ from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import drain
 from gossamer.node.healview import Healing
 from gossamer.node.metrics import metrics_of
-from gossamer.routes import matches
+from gossamer.routes import Findings, matches
 from gossamer.supervisor import TraceLine, follow, locate
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ __all__ = ["View"]
 ROUTES = "routes"
 GOSSIP_TIMEOUT = 15.0
 """Seconds a change of membership may take."""
+VERIFY_TIMEOUT = 120.0
+"""Seconds a verification of routes may take: about two for each million, and what peers need."""
 
 HINTS_FOR = 600.0
 """Seconds a partition hint is shown."""
@@ -230,6 +233,20 @@ class View:
             matches=found,
             nodes=tuple(dict.fromkeys(name for info in found for name in info.nodes)),
             subscribers=len(route.deliveries),
+        )
+
+    async def verify_routes(self, *, repair: bool) -> RouteFindings:
+        """Hold this node's routes against their sources and its peers."""
+        request = "verify" if repair else "check"
+        found: Findings = await self._node.runtime.call("routes", request, timeout=VERIFY_TIMEOUT)
+        return RouteFindings(
+            node=self.name,
+            repaired=repair,
+            checked=found.checked,
+            peers=found.peers,
+            silent=found.silent,
+            wrong=found.wrong,
+            differences=found.differences,
         )
 
     def subscriptions(self) -> Iterator[SubscriptionInfo]:

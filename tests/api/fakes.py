@@ -25,6 +25,7 @@ from gossamer.api import (
     ProcessInfo,
     QuarantinedRow,
     Readiness,
+    RouteFindings,
     Sample,
     SubscriptionInfo,
     TableInfo,
@@ -146,7 +147,7 @@ class FakeView:
     ) -> None:
         self.name = name
         self.ready = True
-        self.busy = self.hangs = False
+        self.busy = self.hangs = self.routes_wrong = False
         self.traces_over = 0
         self.trace_over = asyncio.Event()
         self.healing = FakeHealing()
@@ -215,6 +216,19 @@ class FakeView:
             matches=(TopicInfo(filter="a/+", nodes=("node2@127.0.0.1",)),),
             nodes=("node2@127.0.0.1",),
             subscribers=0,
+        )
+
+    async def verify_routes(self, *, repair):
+        self.orders.append(("verify_routes", repair))
+        wrong = {"unheard": 2, "stale_cache": 1} if self.routes_wrong else {}
+        return RouteFindings(
+            node=self.name,
+            repaired=repair,
+            checked=7,
+            peers=2,
+            silent=0,
+            wrong=sum(wrong.values()),
+            differences=wrong,
         )
 
     def subscriptions(self):
