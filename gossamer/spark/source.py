@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -107,8 +106,8 @@ def load(
         NoDataError: there is nothing to read.
     """
     files = [path for path in _list(session, where) if _near(path, end)]
-    with ThreadPoolExecutor(8) as pool:
-        judged = list(pool.map(lambda path: _judge(session, path), files))
+    # One after another: the bridge to the JVM mixes up answers to several threads.
+    judged = [_judge(session, path) for path in files]
     problems = [item for item in judged if isinstance(item, FileProblem)]
     footers, doubled = _without_duplicates([item for item in judged if isinstance(item, Footer)])
     problems += doubled

@@ -6,8 +6,10 @@ from collections import Counter
 import pytest
 
 import gossamer.audit.schema as schema
+from gossamer.spark.cluster import routes
 from gossamer.spark.completeness import Terms, verdicts
 from gossamer.spark.source import load
+from gossamer.spark.traffic import latency
 from tests.spark import auditor
 from tests.spark.world import FILTERS, SECOND, START, TOPICS, World
 
@@ -109,3 +111,11 @@ def test_what_a_hole_may_hide_is_undecidable_and_the_rest_is_judged(spark, tmp_p
     early = [row for row in found if row.published_at and row.published_at < hole.begin - 10 * SECOND]
     assert {row.verdict for row in early if "n2@host" not in (row.node, row.origin)} == {"delivered"}
     assert START < hole.begin < hole.end
+
+
+def test_no_plan_multiplies_tables_or_calls_python(spark, tmp_path):
+    recording = load(spark, str(World(1, faults=0).play(30).write(tmp_path)))
+    for frame in (verdicts(recording), routes(recording), latency(recording)):
+        plan = frame._jdf.queryExecution().toString()
+        for word in ("CartesianProduct", "BroadcastNestedLoopJoin", "EvalPython"):
+            assert word not in plan
