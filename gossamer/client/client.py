@@ -1,14 +1,11 @@
 """A Python client: a hidden node that is attached to one node of the cluster and follows when that one dies.
 
 It has a runtime of its own, a link to the node it is attached to, and one to every other node whose actors it
-calls. Membership does not know it.
+calls. Membership does not know it. Who attaches, and again, is the keeper (:mod:`~gossamer.client.keeper`).
 
-Rules: 1. One supervised process, the *keeper*, attaches: it tries the given addresses in turn, for ever, and
-starts again when the attachment ends.  2. Publishing and subscribing wait for an attachment, a bounded time.
-A publish of QoS 1 or 2 whose node died is tried again at the next, so it may arrive twice and is not lost.
-3. Calls and monitors of actors are not tried again: who was asked may have done it. They end with
-``noconnection``.  4. A node whose port refuses, or that answers no ping, is dead to this client at once: it
-takes part in no failure detector and has no verdicts to wait for.
+Rules: 1. Publishing and subscribing wait for an attachment, a bounded time. A publish of QoS 1 or 2 whose
+node died is tried again at the next, so it may arrive twice and is not lost.  2. Calls and monitors of actors
+are not tried again: who was asked may have done it. They end with ``noconnection``.
 
 It opens every connection itself and listens nowhere: behind a firewall or a translated address it works as
 anywhere else, as long as it reaches the nodes.
@@ -24,9 +21,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-import structlog
-
-from gossamer.client.errors import NotAttachedError, RefusedError, TargetError
+from gossamer.client.errors import RefusedError, TargetError
+from gossamer.client.keeper import LINK_WAIT, Keeper
 from gossamer.client.subscription import OnGap, Subscription
 from gossamer.client.targets import Target, targets_of
 from gossamer.distribution import (
@@ -35,16 +31,9 @@ from gossamer.distribution import (
     LinkTransport,
     RemoteProcesses,
     connect_node,
-    identify,
 )
-from gossamer.errors import GossamerError
 from gossamer.gateway import (
-    GATEWAY,
-    Attach,
-    Deliveries,
     Find,
-    Gone,
-    Ping,
     Publish,
     Refused,
     Subscribe,
@@ -52,11 +41,9 @@ from gossamer.gateway import (
     Unsubscribe,
     Whereabouts,
 )
-from gossamer.network import Address
 from gossamer.routes import parse_filter, parse_name
 from gossamer.supervisor import (
     CallFailed,
-    ChildSpec,
     Destination,
     Down,
     Pid,
@@ -65,18 +52,11 @@ from gossamer.supervisor import (
     Supervisor,
     monitor,
     receive,
-    self_pid,
-    spawn_link,
 )
 
 __all__ = ["Client"]
 
-log = structlog.get_logger(__name__)
-
-PING_INTERVAL = 2.0
-PING_TIMEOUT = 5.0
 RETRY = 0.2
-LINK_WAIT = 5.0
 QOS0_RUN = 128
 """QoS 0 publishes after which one waits for its answer, so that a fast publisher cannot outrun the link."""
 
@@ -113,18 +93,13 @@ class Client:
             transport or GrpcTransport(),
             cookie=cookie,
             env=env,
-            evidence=self._evidence,
             hidden=True,
         )
         RemoteProcesses(self.distribution)
         self._subscriptions: dict[int, Subscription] = {}
         self._numbers = 0
         self._published = 0
-        self._attachment: Pid | None = None
-        self._attached = asyncio.Event()
-        self._last = ""
-        self._was = ""
-        self._next_target = 0
+        self._keeper = Keeper(self.distribution, self._targets, self._subscriptions, timeout=timeout)
 
     # -- life
 
@@ -143,10 +118,10 @@ class Client:
         Raises:
             NotAttachedError: to nobody within the time limit; nothing is left running.
         """
-        children = [self.distribution.child_spec(), ChildSpec("keeper", self._start_keeper)]
+        children = [self.distribution.child_spec(), self._keeper.child_spec()]
         try:
             await self.runtime.start(Supervisor, children, intensity=10, period=10.0, label="client")
-            await self._where()
+            await self._keeper.where()
         except BaseException:
             await self.stop()
             raise
@@ -160,7 +135,7 @@ class Client:
     @property
     def attached_to(self) -> str | None:
         """The name of the node, None while there is none."""
-        return None if self._attachment is None else self._attachment.node
+        return None if self._keeper.attachment is None else self._keeper.attachment.node
 
     # -- messages
 
@@ -177,7 +152,7 @@ class Client:
         if qos == 0:
             self._published += 1
             if self._published % QOS0_RUN:
-                self.runtime.cast(await self._where(), order)
+                self.runtime.cast(await self._keeper.where(), order)
                 return
         await self._ask(f"publish to {topic!r}", order)
 
@@ -206,7 +181,7 @@ class Client:
             taken=self._taken,
             close=self._close,
         )
-        await self._where()
+        await self._keeper.where()
         self._subscriptions[number] = made
         try:
             order = Subscribe(number, topic_filter, qos, retain_handling)
@@ -262,32 +237,21 @@ class Client:
 
     # -- inside
 
-    async def _where(self, deadline: float | None = None) -> Pid:
-        """The attachment, once there is one."""
-        try:
-            async with asyncio.timeout_at(deadline or self.runtime.loop.time() + self._timeout):
-                while self._attachment is None:
-                    await self._attached.wait()
-                return self._attachment
-        except TimeoutError:
-            tried = ", ".join(f"{host}:{port}" for host, port in self._targets)
-            raise NotAttachedError(waited=self._timeout, tried=tried, last=self._last) from None
-
     async def _ask(self, what: str, order: object) -> None:
         """Call the attachment; when its node goes meanwhile, the next."""
         deadline = self.runtime.loop.time() + self._timeout
         while True:
-            where = await self._where(deadline)
+            where = await self._keeper.where(deadline)
             left = max(0.001, deadline - self.runtime.loop.time())
             try:
                 answer = await self.runtime.call(where, order, left)
             except CallFailed as failure:
                 if failure.reason == "timeout":
                     raise
-                self._last = f"{what}: {failure.reason}"
-                if isinstance(order, Subscribe) and self._attachment != where:
+                self._keeper.last = f"{what}: {failure.reason}"
+                if isinstance(order, Subscribe) and self._keeper.attachment != where:
                     # The keeper subscribes it wherever it attaches.
-                    await self._where(deadline)
+                    await self._keeper.where(deadline)
                     return
                 await asyncio.sleep(RETRY)
                 continue
@@ -299,7 +263,7 @@ class Client:
 
     async def _reach(self, destination: Destination) -> Destination:
         """A destination on a node that is linked, as far as that can be had."""
-        here = await self._where()
+        here = await self._keeper.where()
         if isinstance(destination, str):
             return (destination, here.node)
         node = destination.node if isinstance(destination, Pid) else destination[1]
@@ -313,105 +277,15 @@ class Client:
         return destination
 
     def _taken(self, number: int, count: int) -> None:
-        if self._attachment is not None:
-            self.runtime.cast(self._attachment, Taken(number, count))
+        if self._keeper.attachment is not None:
+            self.runtime.cast(self._keeper.attachment, Taken(number, count))
 
     def _close(self, number: int) -> None:
-        if self._subscriptions.pop(number, None) is not None and self._attachment is not None:
-            attachment = self._attachment
+        attachment = self._keeper.attachment
+        if self._subscriptions.pop(number, None) is not None and attachment is not None:
 
             async def tell() -> None:
                 with contextlib.suppress(CallFailed):
                     await self.runtime.call(attachment, Unsubscribe(number))
 
             self.runtime.spawn(tell, label="unsubscribe")
-
-    def _evidence(self, name: str, kind: str) -> None:
-        if kind == "refused":
-            self.distribution.disconnect(name, "refused")
-
-    # -- the keeper
-
-    async def _start_keeper(self) -> Pid:
-        return spawn_link(self._keep, name="keeper", label="keeper")
-
-    async def _keep(self) -> None:
-        self._lose()
-        try:
-            while True:
-                address = self._targets[self._next_target % len(self._targets)]
-                try:
-                    attachment = await self._attach(address)
-                except (GossamerError, TimeoutError) as error:
-                    self._next_target += 1
-                    if str(error) != self._last:
-                        log.info("attach_failed", address=f"{address[0]}:{address[1]}", error=str(error))
-                    self._last = str(error)
-                    await asyncio.sleep(RETRY)
-                    continue
-                await self._serve(attachment)
-                self._lose()
-                self._next_target += 1
-        finally:
-            self._lose()
-
-    def _lose(self) -> None:
-        self._attachment = None
-        self._attached.clear()
-
-    async def _attach(self, address: Address) -> Pid:
-        hub = self.distribution
-        name, creation = await identify(hub, address)
-        hub.connect(name, creation, address)
-        if not await connect_node(name, LINK_WAIT):
-            hub.disconnect(name, "not up in time")
-            raise NotAttachedError(
-                waited=LINK_WAIT, tried=name, last="the link did not open; see the node's log"
-            )
-        me = self_pid()
-        attachment = await self.runtime.call((GATEWAY, name), Attach(me))
-        if not isinstance(attachment, Pid):
-            raise RefusedError(
-                what=f"attach to {name}", reason=getattr(attachment, "reason", "no attachment")
-            )
-        for one in list(self._subscriptions.values()):
-            one.moved(self._was)
-            order = Subscribe(one.number, one.filter, one.qos, one.retain, again=one.began)
-            answer = await self.runtime.call(attachment, order)
-            if isinstance(answer, Refused):
-                raise RefusedError(what=f"subscribe to {one.filter!r} again", reason=answer.reason)
-            one.lives()
-        self._attachment = attachment
-        self._was = name
-        self._attached.set()
-        log.info("attached", node=name)
-        return attachment
-
-    async def _serve(self, attachment: Pid) -> None:
-        """Until the attachment ends."""
-        ref = monitor(attachment)
-        pinger = spawn_link(self._ping, attachment, label="pinger")
-        try:
-            while True:
-                match await receive():
-                    case Deliveries(source, number, messages, dropped, lost) if source == attachment:
-                        subscription = self._subscriptions.get(number)
-                        if subscription is not None:
-                            subscription.feed(messages, dropped, lost)
-                    case Down(ref=gone, reason=reason) if gone == ref:
-                        self._last = f"{attachment.node}: {reason}"
-                        log.info("detached", node=attachment.node, reason=str(reason))
-                        return
-                    case Gone(node):
-                        self.distribution.disconnect(node, "down")
-        finally:
-            self.runtime.exit(pinger, "kill") if self.runtime.alive(pinger) else None
-
-    async def _ping(self, attachment: Pid) -> None:
-        while True:
-            await asyncio.sleep(PING_INTERVAL)
-            try:
-                await self.runtime.call(attachment, Ping(), PING_TIMEOUT)
-            except CallFailed:
-                self.distribution.disconnect(attachment.node, "silent")
-                return

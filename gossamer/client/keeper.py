@@ -1,0 +1,160 @@
+"""Who keeps a client attached: one supervised process that tries the given nodes in turn, for ever.
+
+Rules: 1. When an attachment ends, the next node is tried; subscriptions move with it, and are told.  2. A
+node whose port refuses, or that answers no ping, is dead to this client at once: it takes part in no failure
+detector and has no verdicts to wait for.  3. A subscription that the next node will not have is a reason to
+try another one: it must not end in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from gossamer.client.errors import NotAttachedError, RefusedError
+from gossamer.client.subscription import Subscription
+from gossamer.distribution import Distribution, connect_node, identify
+from gossamer.errors import GossamerError
+from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, Refused, Subscribe
+from gossamer.network import Address
+from gossamer.supervisor import CallFailed, ChildSpec, Down, Pid, monitor, receive, self_pid, spawn_link
+
+__all__ = ["LINK_WAIT", "Keeper"]
+
+log = structlog.get_logger(__name__)
+
+PING_INTERVAL = 2.0
+PING_TIMEOUT = 5.0
+RETRY = 0.2
+LINK_WAIT = 5.0
+
+
+class Keeper:
+    """The attachment of one client, now and the next. ``subscriptions`` are the client's own, by number."""
+
+    def __init__(
+        self,
+        distribution: Distribution,
+        targets: Sequence[Address],
+        subscriptions: Mapping[int, Subscription],
+        *,
+        timeout: float,
+    ) -> None:
+        self._distribution = distribution
+        self._runtime = distribution.runtime
+        self._targets = targets
+        self._subscriptions = subscriptions
+        self._timeout = timeout
+        self._attached = asyncio.Event()
+        self._was = ""
+        self._next_target = 0
+        self.attachment: Pid | None = None
+        """Where everything goes; None while there is no node."""
+        self.last = ""
+        """What went wrong last."""
+        distribution.evidence = self._evidence
+
+    def child_spec(self) -> ChildSpec:
+        """The process, for the client's supervisor."""
+        return ChildSpec("keeper", self._start_keeper)
+
+    async def where(self, deadline: float | None = None) -> Pid:
+        """The attachment, once there is one."""
+        try:
+            async with asyncio.timeout_at(deadline or self._runtime.loop.time() + self._timeout):
+                while self.attachment is None:
+                    await self._attached.wait()
+                return self.attachment
+        except TimeoutError:
+            tried = ", ".join(f"{host}:{port}" for host, port in self._targets)
+            raise NotAttachedError(waited=self._timeout, tried=tried, last=self.last) from None
+
+    def _evidence(self, name: str, kind: str) -> None:
+        if kind == "refused":
+            self._distribution.disconnect(name, "refused")
+
+    async def _start_keeper(self) -> Pid:
+        return spawn_link(self._keep, name="keeper", label="keeper")
+
+    async def _keep(self) -> None:
+        self._lose()
+        try:
+            while True:
+                address = self._targets[self._next_target % len(self._targets)]
+                try:
+                    attachment = await self._attach(address)
+                except (GossamerError, TimeoutError) as error:
+                    self._next_target += 1
+                    if str(error) != self.last:
+                        log.info("attach_failed", address=f"{address[0]}:{address[1]}", error=str(error))
+                    self.last = str(error)
+                    await asyncio.sleep(RETRY)
+                    continue
+                await self._serve(attachment)
+                self._lose()
+                self._next_target += 1
+        finally:
+            self._lose()
+
+    def _lose(self) -> None:
+        self.attachment = None
+        self._attached.clear()
+
+    async def _attach(self, address: Address) -> Pid:
+        hub = self._distribution
+        name, creation = await identify(hub, address)
+        hub.connect(name, creation, address)
+        if not await connect_node(name, LINK_WAIT):
+            hub.disconnect(name, "not up in time")
+            raise NotAttachedError(
+                waited=LINK_WAIT, tried=name, last="the link did not open; see the node's log"
+            )
+        me = self_pid()
+        attachment = await self._runtime.call((GATEWAY, name), Attach(me))
+        if not isinstance(attachment, Pid):
+            raise RefusedError(
+                what=f"attach to {name}", reason=getattr(attachment, "reason", "no attachment")
+            )
+        for one in list(self._subscriptions.values()):
+            one.moved(self._was)
+            order = Subscribe(one.number, one.filter, one.qos, one.retain, again=one.began)
+            answer = await self._runtime.call(attachment, order)
+            if isinstance(answer, Refused):
+                raise RefusedError(what=f"subscribe to {one.filter!r} again", reason=answer.reason)
+            one.lives()
+        self.attachment = attachment
+        self._was = name
+        self._attached.set()
+        log.info("attached", node=name)
+        return attachment
+
+    async def _serve(self, attachment: Pid) -> None:
+        """Until the attachment ends."""
+        ref = monitor(attachment)
+        pinger = spawn_link(self._ping, attachment, label="pinger")
+        try:
+            while True:
+                match await receive():
+                    case Deliveries(source, number, messages, dropped, lost) if source == attachment:
+                        subscription = self._subscriptions.get(number)
+                        if subscription is not None:
+                            subscription.feed(messages, dropped, lost)
+                    case Down(ref=gone, reason=reason) if gone == ref:
+                        self.last = f"{attachment.node}: {reason}"
+                        log.info("detached", node=attachment.node, reason=str(reason))
+                        return
+                    case Gone(node):
+                        self._distribution.disconnect(node, "down")
+        finally:
+            self._runtime.exit(pinger, "kill") if self._runtime.alive(pinger) else None
+
+    async def _ping(self, attachment: Pid) -> None:
+        while True:
+            await asyncio.sleep(PING_INTERVAL)
+            try:
+                await self._runtime.call(attachment, Ping(), PING_TIMEOUT)
+            except CallFailed:
+                self._distribution.disconnect(attachment.node, "silent")
+                return
