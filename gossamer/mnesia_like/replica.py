@@ -64,7 +64,8 @@ class Replica:
         self.index = 0
         self.loading = False
         self.sweep: Sweep | None = None
-        self.gaps = 0
+        # Something came since it was last looked at.
+        self.moved = False
         self.repairs = 0
         self.asked = float("-inf")
         self._retry = retry
@@ -184,6 +185,7 @@ class Replica:
         if not self.loading or chunk.session != self.session or chunk.index != self.index + 1:
             return []
         self.index = chunk.index
+        self.moved = True
         changes: list[Change] = []
         rows = self.rows
         written = chunk.rows
@@ -279,6 +281,7 @@ class Replica:
         pop = rows.pop
         deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
         self.position = delta.number
+        self.moved = True
         return Change(self._table, self.owner, delta.written, deleted)
 
     def _finish_snapshot(self, base: int) -> list[Change]:

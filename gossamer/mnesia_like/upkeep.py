@@ -35,6 +35,9 @@ class Upkeep:
                     if not replica.purging and replica.may_ask(now):
                         peer.roster_due = True
                         self._x.ask(peer, replica)
+                elif replica.moved:
+                    # What is missing is on its way.
+                    replica.moved = False
                 elif replica.missing and replica.refused is None:
                     peer.acks[state.definition.name] = True
             log = state.log
