@@ -28,7 +28,7 @@ from gossamer.mqtt.framing import frame
 from gossamer.mqtt.glance import glance
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
-from gossamer.mqtt.pressure import DECIDING, OWING
+from gossamer.mqtt.pressure import DECIDING, OWING, TURN
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.session import Session
@@ -71,6 +71,7 @@ class Channel(Port, asyncio.Protocol):
         "keep_alive",
         "listener",
         "max_packet",
+        "more",
         "peer",
         "reading_paused",
         "seen",
@@ -98,6 +99,7 @@ class Channel(Port, asyncio.Protocol):
         self.peer = ""
         self.aliases: dict[int, bytes] | None = None
         self.reading_paused = 0
+        self.more = False
         self.write_full = False
         self._state = NEW
         self._parts: list[bytes] | None = None
@@ -166,8 +168,21 @@ class Channel(Port, asyncio.Protocol):
             # Here data begins with a packet; in the middle of one anything could be taken for a topic.
             self.tracer("receive", glance(data))
         pos = take(self, data) if self._state == UP else self._first(data)
-        if pos < len(data) and self._state != CLOSED:
+        if self.more:
+            self.more = False
+            if self._state != CLOSED:
+                self._parts = [data[pos:]]
+                self._parts_size = len(data) - pos
+                self._need = 0
+                self.pause_reading(TURN)
+                self.broker.runtime.loop.call_soon(self._go_on)
+        elif pos < len(data) and self._state != CLOSED:
             self._keep(data, pos)
+
+    def _go_on(self) -> None:
+        """Take the rest of a read that was too much for one turn."""
+        self.resume_reading(TURN)
+        self.data_received(b"")
 
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""

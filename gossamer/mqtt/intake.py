@@ -7,7 +7,8 @@ Rules: 1. A publish that begins like the one before it, up to the end of its top
 plan. 2. QoS 0 publishes that follow one another under one plan are one run, handed on as one slice.  3.
 Acknowledgements of a read are one piece of output, those that wait for peers one record and one entry.  4.
 Before anything is done out of line, what came before it is handed on: the order of arrival is the order of
-effect, also when a malformed packet ends the connection.
+effect, also when a malformed packet ends the connection. 5. A read whose publishes fan out widely is taken
+in parts, one a turn of the loop; what is left keeps its place in front of the next read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from gossamer.mqtt.errors import violation
-from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
+from gossamer.mqtt.fanout import DELIVERIES, V5_MARK, Plan, compile_plan
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.handlers import handle, unexpected_ack
 from gossamer.mqtt.packets import V4, V5
@@ -56,6 +57,7 @@ def take(channel: Channel, data: bytes) -> int:
     far_plan: Plan | None = None
     acks: list[bytes] = []
     acked = False
+    enough = hub.sent + DELIVERIES
     try:
         while pos < end:
             if total and data.startswith(prefix, pos):
@@ -107,6 +109,11 @@ def take(channel: Channel, data: bytes) -> int:
                         if plan is not run or not run_count:
                             if run is not None and run_count:
                                 hub.run(run, data[run_start:pos], run_count, version, session)
+                                run_count = 0
+                                if hub.sent >= enough:
+                                    # Wide fan-outs: others want the loop too.
+                                    channel.more = True
+                                    break
                             run = plan
                             run_start = pos
                             run_count = 0
@@ -144,6 +151,9 @@ def take(channel: Channel, data: bytes) -> int:
                     pos = stop
                     if not channel.is_up:
                         return end
+                    if hub.sent >= enough:
+                        channel.more = True
+                        break
                     continue
             # One publish of QoS 1.
             if run_count:
@@ -189,6 +199,9 @@ def take(channel: Channel, data: bytes) -> int:
                         far, far_acks = [], []
                     acks.append(b"\x40\x02" + identifier)
             pos = stop
+            if hub.sent >= enough:
+                channel.more = True
+                break
     finally:
         if run_count:
             hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)

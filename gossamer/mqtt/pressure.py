@@ -28,6 +28,7 @@ __all__ = [
     "OWING",
     "PATIENCE",
     "RATE",
+    "TURN",
     "Hold",
     "Pressure",
     "Publisher",
@@ -42,6 +43,8 @@ DECIDING = 4
 """Why a channel does not read: its client is being authenticated."""
 RATE = 8
 """Why a channel does not read: its client sends more than its listener allows."""
+TURN = 16
+"""It has used its turn of the loop, and goes on in the next."""
 
 PATIENCE = 1.0
 FAR_BEHIND = 4
