@@ -47,9 +47,9 @@ from gossamer.mnesia_like.shared import Discarded
 from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
 from gossamer.mnesia_like.store import Store
 from gossamer.mnesia_like.table import HistoryLostError, Subscription, TableEvent
-from gossamer.mnesia_like.transaction import (
+from gossamer.mnesia_like.transaction import Transaction
+from gossamer.mnesia_like.transaction_errors import (
     NotTransactionalError,
-    Transaction,
     TransactionAbortedError,
     TransactionInDoubtError,
     TransactionOverError,

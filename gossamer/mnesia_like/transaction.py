@@ -22,103 +22,34 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gossamer.clock import Clock
-from gossamer.errors import TransportError, UnavailableError, UsageError
+from gossamer.errors import TransportError, UnavailableError
 from gossamer.mnesia_like.exchange import Action
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.queries import ANY, matches
 from gossamer.mnesia_like.shared_table import SharedTable
-from gossamer.mnesia_like.transaction_core import GONE, Attempt, Transactions
+from gossamer.mnesia_like.transaction_attempt import GONE, Attempt
+from gossamer.mnesia_like.transaction_core import Transactions
+from gossamer.mnesia_like.transaction_errors import (
+    MAX_BYTES,
+    NotTransactionalError,
+    TransactionAbortedError,
+    TransactionInDoubtError,
+    TransactionOverError,
+    TransactionRefusedError,
+    TransactionTimeoutError,
+    TransactionTooLargeError,
+)
 from gossamer.mnesia_like.transaction_locks import WHOLE, Age
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 from gossamer.mnesia_like.versions import Version
 
-__all__ = [
-    "NotTransactionalError",
-    "Transaction",
-    "TransactionAbortedError",
-    "TransactionInDoubtError",
-    "TransactionOverError",
-    "TransactionRefusedError",
-    "TransactionTimeoutError",
-    "TransactionTooLargeError",
-    "Transactor",
-]
+__all__ = ["Transaction", "Transactor"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_MAX_BYTES = 4 * 1024 * 1024
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
-
-
-class TransactionAbortedError(UsageError):
-    """The function asked for it by ``tx.abort(reason)``; nothing changed."""
-
-    def __init__(self, reason: object) -> None:
-        self.reason = reason
-        super().__init__(f"the transaction was aborted by its own function: {reason!r}; nothing changed")
-
-
-class TransactionOverError(UsageError):
-    """A ``tx`` was used after its transaction had ended."""
-
-    def __init__(self) -> None:
-        super().__init__("this transaction has ended, expected use inside its function; begin another")
-
-
-class TransactionTooLargeError(UsageError):
-    """A transaction wrote more than the bound allows."""
-
-    def __init__(self, got: int) -> None:
-        self.got = got
-        super().__init__(
-            f"a transaction of {got} bytes, expected at most {_MAX_BYTES}; write in several, or without one"
-        )
-
-
-class NotTransactionalError(UsageError):
-    """The table is owned: each row has one writer, so that there is nothing to agree upon."""
-
-    def __init__(self, table: str, replication: str) -> None:
-        self.table = table
-        self.replication = replication
-        super().__init__(
-            f"table {table!r} is {replication}, transactions take shared and local ones; use its own read "
-            "and write"
-        )
-
-
-class TransactionTimeoutError(UnavailableError):
-    """It did not come to its end in time; nothing changed, and its locks are free."""
-
-    def __init__(self, *, waited: float, attempts: int, why: str) -> None:
-        self.waited = waited
-        self.attempts = attempts
-        self.why = why
-        super().__init__(
-            f"the transaction did not end within {waited:g} s and {attempts} attempts ({why}), nothing "
-            "changed; try again, touch fewer rows, or allow it more time"
-        )
-
-
-class TransactionRefusedError(UnavailableError):
-    """A node that has a copy cannot write it; nothing changed."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(f"the transaction was refused by {why}; nothing changed; mend that and try again")
-
-
-class TransactionInDoubtError(UnavailableError):
-    """It was being voted on when this node lost sight of the others: they may have committed it."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(
-            f"the outcome of the transaction is not known here ({why}); read its rows once the nodes are "
-            "connected again before you repeat it"
-        )
 
 
 class _Restart(BaseException):
@@ -189,7 +120,7 @@ class Transaction:
             old = await self.read(table, key, [], write=True)
             value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
         size += len(encode_value(table, value, found.definition.max_value_bytes))
-        if self._size + size > _MAX_BYTES:
+        if self._size + size > MAX_BYTES:
             raise TransactionTooLargeError(self._size + size)
         await self._lock(found, key, write=True)
         self._size += size

@@ -7,9 +7,9 @@ Whoever reads next anywhere finds the rows. All rows of one transaction carry on
 replace, so that in a merge after a split they win or lose against single writes as any row does.
 
 When a participant goes down, the rest go on: it will merge when it comes back. When the coordinator goes
-down, those who voted yes ask each other: one has committed, or all live ones are prepared, then all commit;
-one does not know of it, then none does. A table with ``majority=True`` commits on the side that has most of
-its nodes; a coordinator that lost that side after asking for votes cannot know the outcome, and says so.
+down, those who voted yes settle it (see ``transaction_part``). A table with ``majority=True`` commits on the
+side that has most of its nodes; a coordinator that lost that side after asking for votes cannot know the
+outcome, and says so.
 
 Rules: 1. Pure, but for the tables themselves, which it reads and writes.  2. Locks never form circles (see
 ``transaction_locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore
@@ -22,15 +22,13 @@ Rejected: one lock server (a hop for each lock, and an election when it dies); o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.mnesia_like.exchange import Exchange, Installed, Wake
-from gossamer.mnesia_like.shared import Shared, Version
-from gossamer.mnesia_like.transaction_locks import WHOLE, Age, LockManager, LockOwner, Verdict
-from gossamer.mnesia_like.transaction_pipe import PipeEnd
+from gossamer.mnesia_like.exchange import Exchange, Wake
+from gossamer.mnesia_like.transaction_attempt import Attempt
+from gossamer.mnesia_like.transaction_locks import WHOLE, Age, Verdict
+from gossamer.mnesia_like.transaction_part import Part, Participant
 from gossamer.mnesia_like.transaction_wire import (
     Commit,
     Died,
@@ -38,7 +36,6 @@ from gossamer.mnesia_like.transaction_wire import (
     Granted,
     Know,
     Lock,
-    Pipe,
     Prepare,
     Query,
     Stage,
@@ -46,71 +43,15 @@ from gossamer.mnesia_like.transaction_wire import (
     Vote,
 )
 from gossamer.mnesia_like.values import Key, Value, encode
+from gossamer.mnesia_like.versions import Version
 
-__all__ = ["GONE", "Attempt", "Transactions"]
-
-GONE: Any = []
-"""In place of ``[value]``: the row is deleted."""
+__all__ = ["Transactions"]
 
 _STAGE_ROWS = 500
 _STAGE_BYTES = 64 * 1024
-_REMEMBERED = 10_000
 
 
-def _no_objection() -> str:
-    return ""
-
-
-def _nothing() -> None:
-    pass
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt of a transaction of this node's.
-
-    ``state``: ``active``, ``dead`` (begin anew), ``refused`` (will not go better), ``voting``, ``committed``,
-    ``lost`` (the majority is gone and nobody here can know).
-    """
-
-    number: int
-    age: Age
-    state: str = "active"
-    why: str = ""
-    # (peer, request) of locks asked for and not granted.
-    pending: set[tuple[str, int]] = field(default_factory=set)
-    # Of each table that is locked for writing, the nodes where.
-    writing: dict[str, set[str]] = field(default_factory=dict)
-    # Nodes that know of this attempt.
-    told: set[str] = field(default_factory=set)
-    asked: dict[int, tuple[str, Key]] = field(default_factory=dict)
-    rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
-    voters: set[str] = field(default_factory=set)
-    yes: set[str] = field(default_factory=set)
-    stamp: int = 0
-    # Rows of this node's own tables: why they cannot be written, if so, and the writing of them.
-    objection: Callable[[], str] = _no_objection
-    install_local: Callable[[], None] = _nothing
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there is something to wait for."""
-        return self.state == "voting" or (self.state == "active" and bool(self.pending))
-
-
-@dataclass(slots=True)
-class _Part:
-    """What this node has staged for somebody else's attempt."""
-
-    rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
-    reads: dict[str, dict[Key, list[Any]]] = field(default_factory=dict)
-    stamp: int = 0
-    peers: list[str] = field(default_factory=list)
-    # None while the coordinator is there; then what the others, by name, have said.
-    doubt: dict[str, str] | None = None
-
-
-class Transactions:
+class Transactions(Participant):
     """See the module. ``reach``: of a table, how many of its nodes can be reached, and of how many;
     ``refuses``: why a table cannot be written now, if so."""
 
@@ -122,23 +63,10 @@ class Transactions:
         reach: Callable[[str], tuple[int, int]],
         retry: float = 1.0,
     ) -> None:
-        self.node = node
-        self.shared: dict[str, Shared] = {}
-        self.locks = LockManager()
+        super().__init__(exchange, node=node, reach=reach, retry=retry)
         self.attempts: dict[int, Attempt] = {}
-        self.counts = {"committed": 0, "died": 0, "in_doubt": 0, "lost": 0, "refused": 0, "resolved": 0}
-        self.refuses: Callable[[str], str] = lambda table: ""
-        self._x = exchange
-        self._reach = reach
-        self._retry = retry
-        self._pipes: dict[str, PipeEnd] = {}
-        self._confirm: dict[str, None] = {}
-        self._parts: dict[LockOwner, _Part] = {}
-        self._outcomes: OrderedDict[LockOwner, str] = OrderedDict()
         self._numbers = 0
         self._requests = 0
-        self._sessions = 0
-        self._now = 0.0
 
     # -- what this node's own transactions ask for
 
@@ -245,49 +173,6 @@ class Transactions:
             if attempt.state == "active":
                 self._die(attempt, f"table {table!r} was dropped")
 
-    def peer_up(self, name: str, now: float) -> None:
-        """The peer is there; again, where frames may have been lost."""
-        self._now = now
-        if name not in self._pipes:
-            self._pipes[name] = self._pipe(name)
-        self._pipes[name].open(now)
-
-    def peer_down(self, name: str, now: float) -> None:
-        """The peer is gone, with everything it had asked for and been asked."""
-        self._now = now
-        self._pipes.pop(name, None)
-        self._broken(name)
-
-    def tick(self, now: float) -> None:
-        """Some time passed."""
-        self._now = now
-        for name, pipe in list(self._pipes.items()):
-            if not pipe.tick(now):
-                self._x.report("transactions_given_up", peer=name)
-                self._pipes[name] = self._pipe(name)
-                self._broken(name)
-                self._pipes[name].open(now)
-
-    def receive(self, name: str, message: Pipe, now: float) -> None:
-        """An envelope of a peer that is up."""
-        self._now = now
-        pipe = self._pipes.get(name)
-        if pipe is None:
-            return
-        broke, body = pipe.receive(message, now)
-        if broke:
-            self._broken(name)
-        if body is not None:
-            self._confirm[name] = None
-            self._handle(name, body)
-
-    def settle(self) -> None:
-        """The event is over: confirm what was taken."""
-        for name in self._confirm:
-            if name in self._pipes:
-                self._pipes[name].confirm()
-        self._confirm.clear()
-
     def info(self) -> dict[str, Any]:
         """Counts, and what goes on."""
         return {
@@ -310,7 +195,7 @@ class Transactions:
                 if attempt is not None and attempt.state == "active":
                     self._die(attempt, f"an older transaction has the lock at {name}")
             case Stage(number=number, table=table, rows=rows, reads=reads):
-                staged = self._parts.setdefault((name, number), _Part())
+                staged = self._parts.setdefault((name, number), Part())
                 staged.rows.setdefault(table, {}).update(rows)
                 staged.reads.setdefault(table, {}).update(reads)
             case Prepare():
@@ -329,16 +214,6 @@ class Transactions:
                     part.doubt[name] = state
                     self._resolve((node, number), part)
 
-    def _on_lock(self, name: str, message: Lock) -> None:
-        number, table = message.number, message.table
-        if table not in self.shared:
-            self._send(name, Died(number))
-            return
-        key = next(iter(message.key), WHOLE)
-        owner = (name, number)
-        age = (message.age, name)
-        self._verdicts(self.locks.request(owner, age, message.request, table, key, write=message.write))
-
     def _on_granted(self, name: str, number: int, request: int, version: list[Any]) -> None:
         attempt = self.attempts.get(number)
         if attempt is None or attempt.state != "active":
@@ -352,37 +227,6 @@ class Transactions:
                 return
         if not attempt.pending:
             self._wake(attempt)
-
-    def _on_prepare(self, name: str, message: Prepare) -> None:
-        owner = (name, message.number)
-        part = self._parts.setdefault(owner, _Part())
-        problem, again = self._objection(owner, part, (message.stamp, name))
-        if problem:
-            self.counts["refused"] += 1
-            self._finish(owner, 0)
-        else:
-            part.stamp = message.stamp
-            part.peers = [peer for peer in message.peers if peer != self.node]
-        self._send(name, Vote(message.number, problem, again))
-
-    def _objection(self, owner: LockOwner, part: _Part, version: Version) -> tuple[str, bool]:
-        for table, rows in part.rows.items():
-            shared = self.shared.get(table)
-            if shared is None:
-                return f"no table {table!r}", True
-            problem = self.refuses(table) if rows else ""
-            if problem:
-                return problem, False
-            for key in rows:
-                if not self.locks.holds(owner, table, key, write=True):
-                    return f"a lock of {table!r} was lost", True
-                if shared.versions.get(key, (0, "")) >= version:
-                    return f"a row of {table!r} has a later version", True
-            for key, read in part.reads.get(table, {}).items():
-                mine = shared.versions.get(key)
-                if mine is not None and (len(read) != 2 or mine > (read[0], read[1])):
-                    return f"a row of {table!r} was read in an earlier version", True
-        return "", False
 
     def _on_vote(self, name: str, number: int, problem: str, *, again: bool) -> None:
         attempt = self.attempts.get(number)
@@ -459,16 +303,6 @@ class Transactions:
         self.counts["died"] += 1
         self._wake(attempt)
 
-    # -- the participant's end
-
-    def _finish(self, owner: LockOwner, stamp: int) -> None:
-        """Somebody's attempt is over; with a stamp it is committed."""
-        part = self._parts.pop(owner, None)
-        if part is not None and stamp:
-            self._remember(owner, "committed")
-            self._install(owner[0], part.rows, stamp)
-        self._verdicts(self.locks.release(owner))
-
     def _broken(self, name: str) -> None:
         """What was said to ``name`` and by it is void."""
         for attempt in list(self.attempts.values()):
@@ -477,67 +311,9 @@ class Transactions:
             elif attempt.state == "voting" and name in attempt.voters:
                 attempt.voters.discard(name)
                 self._decide(attempt)
-        for owner in self.locks.owners():
-            if owner[0] == name and (owner not in self._parts or not self._parts[owner].stamp):
-                self._finish(owner, 0)
-        for owner, staged in list(self._parts.items()):
-            if owner not in self._parts:
-                continue
-            if not staged.stamp:
-                if owner[0] == name:
-                    self._finish(owner, 0)
-            elif owner[0] == name and staged.doubt is None:
-                self.counts["in_doubt"] += 1
-                staged.doubt = {peer: "" for peer in staged.peers if peer in self._x.peers and peer != name}
-                for peer in staged.doubt:
-                    self._send(peer, Query(*owner))
-                self._resolve(owner, staged)
-            elif staged.doubt is not None and name in staged.doubt:
-                del staged.doubt[name]
-                self._resolve(owner, staged)
-
-    def _resolve(self, owner: LockOwner, part: _Part) -> None:
-        """The coordinator is gone: does what the others know settle it?"""
-        assert part.doubt is not None  # noqa: S101
-        said = list(part.doubt.values())
-        commit = "committed" in said
-        if not commit and "unknown" not in said:
-            if "" in said:
-                return
-            commit = all(self._may_go_on(table, len(said)) for table in part.rows)
-        self.counts["resolved"] += 1
-        self._x.report(
-            "transaction_resolved", coordinator=owner[0], outcome="committed" if commit else "aborted"
-        )
-        if not commit:
-            self._remember(owner, "unknown")
-        self._finish(owner, part.stamp if commit else 0)
-
-    def _may_go_on(self, table: str, others: int) -> bool:
-        if table not in self._x.tables or not self._x.tables[table].definition.majority:
-            return True
-        _, nodes = self._reach(table)
-        return 2 * (others + 1) > nodes
-
-    def _knows(self, owner: LockOwner) -> str:
-        part = self._parts.get(owner)
-        if part is not None and part.stamp:
-            return "prepared"
-        return self._outcomes.get(owner, "unknown")
-
-    def _remember(self, owner: LockOwner, outcome: str) -> None:
-        self._outcomes[owner] = outcome
-        while len(self._outcomes) > _REMEMBERED:
-            self._outcomes.popitem(last=False)
+        self._abandoned(name)
 
     # -- inside
-
-    def _install(self, author: str, rows: dict[str, dict[Key, list[Value]]], stamp: int) -> None:
-        for table, changes in rows.items():
-            shared = self.shared.get(table)
-            if shared is not None:
-                change = shared.install(author, (stamp, author), changes, self._now)
-                self._x.actions.append(Installed(table, tuple(changes), change))
 
     def _stamp(self, rows: Mapping[str, Any], wall: float) -> int:
         return max(self.shared[table].tick_clock(wall) for table in rows)
@@ -598,20 +374,3 @@ class Transactions:
 
     def _wake(self, attempt: Attempt) -> None:
         self._x.actions.append(Wake(attempt.number))
-
-    def _send(self, name: str, message: TransactionMessage) -> None:
-        pipe = self._pipes.get(name)
-        if pipe is not None:
-            pipe.send(message, self._now)
-
-    def _pipe(self, name: str) -> PipeEnd:
-        def session() -> int:
-            self._sessions += 1
-            return self._sessions
-
-        def send(pipe: Pipe) -> None:
-            peer = self._x.peers.get(name)
-            if peer is not None:
-                peer.outbox.append(encode(pipe))
-
-        return PipeEnd(session, send, retry=self._retry)
