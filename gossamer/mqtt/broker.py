@@ -1,14 +1,14 @@
 """The broker of one node: sessions, who may have them, and the way in for Python publishers.
 
 A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom,
-the session table keeps what outlives a connection. What is here is what they share, the decision on a
-CONNECT, subscribing, and what people and programs may ask.
+the session table keeps what outlives a connection; ``admission`` decides on a CONNECT, ``subscribing`` on a
+SUBSCRIBE. What is here is what they share, and what people and programs may ask.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,19 +19,18 @@ from gossamer.clock import Clock
 from gossamer.config import MqttConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt.access import Access
-from gossamer.mqtt.auth import Authenticator, Login, Verdict
+from gossamer.mqtt.admission import Admission
+from gossamer.mqtt.auth import Authenticator
 from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.delayed import DELAYED, UNROUTED, Delayed
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
-from gossamer.mqtt.framing import topic_of
-from gossamer.mqtt.handlers import SYSTEM, subscribed
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.message import Message, strip
-from gossamer.mqtt.packets import V4, V5, Connack, Connect, Subscription
+from gossamer.mqtt.packets import Connect
 from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
@@ -39,14 +38,13 @@ from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessions import SessionTable
 from gossamer.mqtt.sessionstore import SessionStore
+from gossamer.mqtt.subscribing import Subscribing
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
-from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.acl import Gate
     from gossamer.mqtt.takeover import Takeovers
 
 __all__ = ["Broker", "ClientInfo"]
@@ -98,7 +96,6 @@ class Broker:
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
         self.clock = clock
-        self._rng = rng or random.Random()
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
         self.certificates: list[Certificates] = []
         self.references: Iterator[str] | None = None
@@ -110,7 +107,6 @@ class Broker:
         )
         self.shedding = Shedding(limits.max_lag)
         self.takeovers: Takeovers | None = None
-        self._bringing: dict[str, Channel] = {}
         self.on_return: Callable[[str], object] = _nobody
         """Told of every client that has connected."""
         self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
@@ -145,11 +141,12 @@ class Broker:
         self.connect_timeout = limits.connect_timeout
         self.max_keep_alive = int(limits.max_keepalive)
         self.max_subscriptions = limits.max_subscriptions
+        self.admission = Admission(self, rng=rng or random.Random())
+        self.subscribing = Subscribing(self)
         self._ingest = Ingest(self)
         router.on_forward(self._ingest)
         router.on_group_forward(self._ingest.group)
         router.on_congestion(self.hub.pressure.link)
-        router.on_evicted(self._evicted)
 
     @property
     def store(self) -> SessionStore | None:
@@ -277,7 +274,12 @@ class Broker:
     def opened(self, channel: Channel) -> None:
         """A connection was accepted; it has ``connect_timeout`` to say CONNECT."""
         self.channels.add(channel)
-        channel.deadline = self.wheel.at(self.hub.now() + self.connect_timeout, partial(self._check, channel))
+        when = self.hub.now() + self.connect_timeout
+        channel.deadline = self.wheel.at(when, partial(self.admission.check, channel))
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        """The first packet of a connection; it is answered now or later."""
+        self.admission.connect(channel, packet)
 
     def closed(self, channel: Channel, why: str) -> None:
         self.channels.discard(channel)
@@ -286,277 +288,6 @@ class Broker:
             channel.deadline.cancel()
             channel.deadline = None
         log.debug("client_gone", client_id=channel.client_id, peer=channel.peer, why=why)
-
-    def _check(self, channel: Channel, now: float) -> float | None:
-        """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
-        if not channel.is_up:
-            channel.finish("no CONNECT in time")
-            return None
-        due = channel.seen + channel.keep_alive * 1.5
-        if channel.reading_paused:
-            # It is we who do not listen.
-            return now + channel.keep_alive
-        if due <= now:
-            channel.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
-            return None
-        return due
-
-    def connect(self, channel: Channel, packet: Connect) -> None:
-        """Decide on a CONNECT; answers now or, where a password must be checked, later."""
-        properties = packet.properties
-        if properties.authentication_method is not None:
-            channel.rejected(ReasonCode.BAD_AUTHENTICATION_METHOD, "no enhanced authentication here")
-            return
-        if not packet.client_id and packet.version == V4 and not packet.clean_start:
-            # [MQTT-3.1.3-8] of 3.1.1
-            channel.rejected(
-                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
-            )
-            return
-        if self.shedding.on:
-            self.hub.dropped("shed")
-            channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
-            return
-        if self.references is not None:
-            reference = next(self.references) or None
-            channel.rejected(
-                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=reference)
-            )
-            return
-        login = Login(
-            client_id=packet.client_id,
-            username=packet.username,
-            password=packet.password,
-            peer=channel.peer,
-            certificate=channel.listener.certificate_of(channel),
-        )
-        answer = self.access.ask(login)
-        if isinstance(answer, Verdict):
-            self._decided(channel, packet, login, answer)
-        else:
-            self.runtime.spawn(
-                self._authenticate,
-                channel,
-                packet,
-                login,
-                answer,
-                label="mqtt_authenticate",
-                link_to=channel.pid,
-            )
-
-    async def _authenticate(
-        self, channel: Channel, packet: Connect, login: Login, answer: Awaitable[Verdict]
-    ) -> None:
-        verdict = await answer
-        if not channel.is_closed:
-            self._decided(channel, packet, login, verdict)
-
-    def _decided(self, channel: Channel, packet: Connect, login: Login, verdict: Verdict) -> None:
-        self.access.decided(login, verdict)
-        if verdict.reason != ReasonCode.SUCCESS:
-            self.hub.dropped("refused")
-            channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
-            return
-        self._admit(channel, packet, verdict)
-
-    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
-        client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
-        username = verdict.username or packet.username
-        if packet.will is not None and packet.will.topic.startswith(SYSTEM):
-            channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
-            return
-        gate = self.access.gate(client_id, username, self.cache_get)
-        if gate is not None:
-            if packet.will is not None and not gate.may_publish(packet.will.topic):
-                self.access.denied("will", client_id, username, packet.will.topic.decode(errors="replace"))
-                channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
-                return
-            channel.gate = gate
-            channel.cache_get = gate.get
-        channel.listener.admitted(channel)
-        if verdict.expires_at is not None:
-            left = max(0.0, verdict.expires_at - self.clock.wall())
-            self.wheel.at(self.hub.now() + left, partial(_expired, channel))
-        if self.takeovers is not None and self.takeovers.elsewhere(client_id, clean=packet.clean_start):
-            # Not linked to the channel: a session on its way arrives, whether its client waits or not.
-            self.runtime.spawn(self._bring, channel, packet, client_id, username, label="mqtt_takeover")
-            return
-        self._enter(channel, packet, client_id, username)
-
-    async def _bring(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
-        """The client's session is on another node: bring it here, or have it ended there."""
-        assert self.takeovers is not None  # noqa: S101 - it said that it is there
-        before = self._bringing.get(client_id)
-        if before is not None:
-            before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
-        self._bringing[client_id] = channel
-        try:
-            await self.takeovers.fetch(client_id, clean=packet.clean_start)
-        finally:
-            if self._bringing.get(client_id) is channel:
-                del self._bringing[client_id]
-        if not channel.is_closed:
-            self._enter(channel, packet, client_id, username)
-            return
-        session = self.sessions.get(client_id)
-        if session is not None and session.channel is None and session.deadline is None:
-            self.table.rest(session)
-
-    def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
-        version = packet.version
-        asked = packet.properties
-        answer: dict[str, Any] = {}
-        keep_alive = packet.keep_alive
-        if version == V5:
-            wanted = asked.session_expiry or 0
-            expiry = self.table.bounded_expiry(wanted)
-            if expiry != wanted:
-                answer["session_expiry"] = expiry
-            if self.max_keep_alive < 65535 and (not keep_alive or keep_alive > self.max_keep_alive):
-                keep_alive = answer["server_keep_alive"] = self.max_keep_alive
-            if not packet.client_id:
-                answer["assigned_client_id"] = client_id
-            answer["receive_maximum"] = self.receive_maximum
-            answer["maximum_packet_size"] = channel.max_packet
-            answer["topic_alias_maximum"] = self.topic_alias_maximum or None
-        else:
-            expiry = 0 if packet.clean_start else self.table.max_expiry
-        session, present = self.table.open(client_id, clean=packet.clean_start, expiry=expiry)
-        if not present:
-            session.clean = packet.clean_start
-        elif channel.gate is not None:
-            self._check_again(session, channel.gate)
-        shape = session.shape
-        session.username = username
-        session.attach(
-            channel,
-            version=version,
-            receive_maximum=min(asked.receive_maximum or 65535, self.receive_maximum),
-            max_packet=asked.maximum_packet_size or 0,
-            alias_maximum=asked.topic_alias_maximum or 0,
-        )
-        if present and session.shape != shape:
-            self.table.forget_plans()
-        channel.will = packet.will
-        if self.takeovers is not None:
-            self.takeovers.own(session)
-        session.save()
-        self.table.leave_will(client_id, packet.will, session.expiry)
-        self.on_return(client_id)
-        channel.keep_alive = keep_alive
-        connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
-        if channel.deadline is not None:
-            channel.deadline.cancel()
-            channel.deadline = None
-        if keep_alive:
-            channel.deadline = self.wheel.at(self.hub.now() + keep_alive * 1.5, partial(self._check, channel))
-        channel.admitted(session, connack)
-
-    def _check_again(self, session: Session, gate: Gate) -> None:
-        """What was allowed when the client subscribed may not be any more, or it has another name now."""
-        refused = [f for f in session.subscriptions if not gate.may_subscribe(f)]
-        if not refused:
-            return
-        for topic_filter in refused:
-            self.access.denied("subscribe", session.client_id, session.username, topic_filter)
-        self.unsubscribe(session, refused)
-        kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
-        if len(kept) < len(session.queue):
-            self.hub.dropped("not_authorized", len(session.queue) - len(kept))
-            session.refill(kept)
-
-    # Subscriptions.
-
-    def subscribe(
-        self, session: Session, wanted: Sequence[Subscription], identifier: int | None
-    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any]:
-        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for."""
-        reasons: list[int] = []
-        retained: list[tuple[str, int, tuple[int, ...]]] = []
-        seq: Any = None
-        gate = session.channel.gate if session.channel is not None else None
-        for item in wanted:
-            known = item.filter in session.subscriptions
-            if gate is not None and not gate.may_subscribe(item.filter):
-                self.access.denied("subscribe", session.client_id, session.username, item.filter)
-                reasons.append(ReasonCode.NOT_AUTHORIZED)
-                continue
-            if not known and len(session.subscriptions) >= self.max_subscriptions:
-                reasons.append(ReasonCode.QUOTA_EXCEEDED)
-                continue
-            try:
-                done = self.router.subscribe(item.filter, session, self._options(item, identifier))
-            except ExclusiveTakenError:
-                reasons.append(ReasonCode.QUOTA_EXCEEDED)
-                continue
-            except UsageError as error:
-                log.info("filter_refused", client_id=session.client_id, error=str(error))
-                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
-                continue
-            session.subscriptions[item.filter] = (item, identifier)
-            if done.seq is not None:
-                seq = done.seq
-            reasons.append(item.qos)
-            if item.filter.startswith("$share/"):
-                # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
-                continue
-            if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
-                identifiers = () if identifier is None else (identifier,)
-                retained.append((body_of(item.filter), item.qos, identifiers))
-        return reasons, retained, seq
-
-    def restore_subscriptions(self, session: Session) -> Any:
-        """Subscribe a session to what it knows it has subscribed; what to wait for."""
-        seq: Any = None
-        for item, identifier in list(session.subscriptions.values()):
-            try:
-                done = self.router.subscribe(item.filter, session, self._options(item, identifier))
-            except (UsageError, ExclusiveTakenError) as error:
-                # The limits of this node are not those of the one that took the SUBSCRIBE.
-                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
-                del session.subscriptions[item.filter]
-                continue
-            if done.seq is not None:
-                seq = done.seq
-        return seq
-
-    def _options(self, item: Subscription, identifier: int | None) -> Any:
-        return SubscriptionOptions(
-            qos=item.qos,
-            no_local=item.no_local,
-            retain_as_published=item.retain_as_published,
-            identifier=identifier,
-        )
-
-    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
-        """Unsubscribe; a reason code each."""
-        reasons: list[int] = []
-        for topic_filter in filters:
-            if session.subscriptions.pop(topic_filter, None) is None:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-                continue
-            self.router.unsubscribe(topic_filter, session)
-            reasons.append(ReasonCode.SUCCESS)
-        return reasons
-
-    def _evicted(self, session: Any, topic_filter: str) -> None:
-        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
-        if isinstance(session, Session):
-            session.subscriptions.pop(topic_filter, None)
-
-    def when_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
-        """SUBACK once every live node has the routes (bounded by the router)."""
-        if seq is None or self.router.is_visible(seq):
-            subscribed(channel, suback, retained)
-        else:
-            self.runtime.spawn(
-                self._await_visible, channel, seq, suback, retained, label="mqtt_suback", link_to=channel.pid
-            )
-
-    async def _await_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
-        await self.router.visible(seq)
-        if channel.is_up:
-            subscribed(channel, suback, retained)
 
     # Looking in.
 
@@ -620,9 +351,3 @@ class Broker:
 
 def _nobody(_client_id: str) -> None:
     pass
-
-
-def _expired(channel: Channel, _now: float) -> None:
-    """What the client proved who it is with holds no longer."""
-    if channel.is_up:
-        channel.disconnect(ReasonCode.NOT_AUTHORIZED)

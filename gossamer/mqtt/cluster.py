@@ -141,7 +141,7 @@ class MqttCluster(GenServer):
             broker.table.restore_will(stored)
             session = broker.table.restore(stored)
             if session is not None:
-                broker.restore_subscriptions(session)
+                broker.subscribing.restore(session)
                 count += 1
             if count % RESTORED == RESTORED - 1:
                 # Everyone else's turn.

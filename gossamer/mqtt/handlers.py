@@ -191,13 +191,13 @@ def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
 
 def _subscribe(channel: Channel, packet: Subscribe) -> None:
     identifiers = packet.properties.subscription_identifiers
-    reasons, retained, seq = channel.broker.subscribe(
+    reasons, retained, seq = channel.broker.subscribing.subscribe(
         channel.session, packet.subscriptions, identifiers[0] if identifiers else None
     )
     if channel.version == V4:
         reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
     suback = encode(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), channel.version)
-    channel.broker.when_visible(channel, seq, suback, retained)
+    channel.broker.subscribing.when_visible(channel, seq, suback, retained)
 
 
 def subscribed(channel: Channel, suback: bytes, retained: list[tuple[str, int, tuple[int, ...]]]) -> None:
@@ -208,7 +208,7 @@ def subscribed(channel: Channel, suback: bytes, retained: list[tuple[str, int, t
 
 
 def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:
-    reasons = tuple(channel.broker.unsubscribe(channel.session, packet.filters))
+    reasons = tuple(channel.broker.subscribing.unsubscribe(channel.session, packet.filters))
     channel.session.push(encode(Unsuback(packet_id=packet.packet_id, reasons=reasons), channel.version))
 
 

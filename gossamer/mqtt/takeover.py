@@ -380,7 +380,7 @@ class Takeovers:
                     # Whoever claimed it is gone for good.
                     session.gate = None
                     self._giving.pop(client_id, None)
-                    self.broker.restore_subscriptions(session)
+                    self.broker.subscribing.restore(session)
                     self.broker.table.rest(session)
                     return
                 lost += await self._offer_to(owner, session, records)

@@ -155,7 +155,7 @@ class Taking:
         session.gate = self._admit
         self._before = install(session, entries, broker.hub.now())
         self._pending = pending_of(state)
-        seq = broker.restore_subscriptions(session)
+        seq = broker.subscribing.restore(session)
         if seq is not None:
             await broker.router.visible(seq)
         return Installed()

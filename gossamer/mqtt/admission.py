@@ -1,0 +1,233 @@
+"""Who is let in: the decision on a CONNECT, from its first look to CONNACK.
+
+In order: what the standard forbids; whether this node takes anybody now; who the client is (which may take a
+question to somebody else); what it may do; where its session is; the session itself.
+
+Rule: nothing of a client that waits for an answer is held but its CONNECT; whoever loses patience is gone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.auth import Login, Verdict
+from gossamer.mqtt.framing import topic_of
+from gossamer.mqtt.handlers import SYSTEM
+from gossamer.mqtt.packets import V4, V5, Connack, Connect
+from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.session import Session
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.acl import Gate
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.channel import Channel
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """See the module."""
+
+    def __init__(self, broker: Broker, *, rng: random.Random) -> None:
+        self._broker = broker
+        self._rng = rng
+        self._bringing: dict[str, Channel] = {}
+        """Who waits for a session that is on its way here."""
+
+    def check(self, channel: Channel, now: float) -> float | None:
+        """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
+        if not channel.is_up:
+            channel.finish("no CONNECT in time")
+            return None
+        due = channel.seen + channel.keep_alive * 1.5
+        if channel.reading_paused:
+            # It is we who do not listen.
+            return now + channel.keep_alive
+        if due <= now:
+            channel.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
+            return None
+        return due
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        """Decide on a CONNECT; answers now or, where a password must be checked, later."""
+        properties = packet.properties
+        if properties.authentication_method is not None:
+            channel.rejected(ReasonCode.BAD_AUTHENTICATION_METHOD, "no enhanced authentication here")
+            return
+        if not packet.client_id and packet.version == V4 and not packet.clean_start:
+            # [MQTT-3.1.3-8] of 3.1.1
+            channel.rejected(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
+            )
+            return
+        if self._broker.shedding.on:
+            self._broker.hub.dropped("shed")
+            channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
+            return
+        if self._broker.references is not None:
+            reference = next(self._broker.references) or None
+            channel.rejected(
+                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=reference)
+            )
+            return
+        login = Login(
+            client_id=packet.client_id,
+            username=packet.username,
+            password=packet.password,
+            peer=channel.peer,
+            certificate=channel.listener.certificate_of(channel),
+        )
+        answer = self._broker.access.ask(login)
+        if isinstance(answer, Verdict):
+            self._decided(channel, packet, login, answer)
+        else:
+            self._broker.runtime.spawn(
+                self._authenticate,
+                channel,
+                packet,
+                login,
+                answer,
+                label="mqtt_authenticate",
+                link_to=channel.pid,
+            )
+
+    async def _authenticate(
+        self, channel: Channel, packet: Connect, login: Login, answer: Awaitable[Verdict]
+    ) -> None:
+        verdict = await answer
+        if not channel.is_closed:
+            self._decided(channel, packet, login, verdict)
+
+    def _decided(self, channel: Channel, packet: Connect, login: Login, verdict: Verdict) -> None:
+        self._broker.access.decided(login, verdict)
+        if verdict.reason != ReasonCode.SUCCESS:
+            self._broker.hub.dropped("refused")
+            channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
+            return
+        self._admit(channel, packet, verdict)
+
+    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
+        client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
+        username = verdict.username or packet.username
+        if packet.will is not None and packet.will.topic.startswith(SYSTEM):
+            channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
+            return
+        gate = self._broker.access.gate(client_id, username, self._broker.cache_get)
+        if gate is not None:
+            if packet.will is not None and not gate.may_publish(packet.will.topic):
+                self._broker.access.denied(
+                    "will", client_id, username, packet.will.topic.decode(errors="replace")
+                )
+                channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
+                return
+            channel.gate = gate
+            channel.cache_get = gate.get
+        channel.listener.admitted(channel)
+        if verdict.expires_at is not None:
+            left = max(0.0, verdict.expires_at - self._broker.clock.wall())
+            self._broker.wheel.at(self._broker.hub.now() + left, partial(_expired, channel))
+        if self._broker.takeovers is not None and self._broker.takeovers.elsewhere(
+            client_id, clean=packet.clean_start
+        ):
+            # Not linked to the channel: a session on its way arrives, whether its client waits or not.
+            self._broker.runtime.spawn(
+                self._bring, channel, packet, client_id, username, label="mqtt_takeover"
+            )
+            return
+        self._enter(channel, packet, client_id, username)
+
+    async def _bring(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+        """The client's session is on another node: bring it here, or have it ended there."""
+        assert self._broker.takeovers is not None  # noqa: S101 - it said that it is there
+        before = self._bringing.get(client_id)
+        if before is not None:
+            before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
+        self._bringing[client_id] = channel
+        try:
+            await self._broker.takeovers.fetch(client_id, clean=packet.clean_start)
+        finally:
+            if self._bringing.get(client_id) is channel:
+                del self._bringing[client_id]
+        if not channel.is_closed:
+            self._enter(channel, packet, client_id, username)
+            return
+        session = self._broker.sessions.get(client_id)
+        if session is not None and session.channel is None and session.deadline is None:
+            self._broker.table.rest(session)
+
+    def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+        version = packet.version
+        asked = packet.properties
+        answer: dict[str, Any] = {}
+        keep_alive = packet.keep_alive
+        if version == V5:
+            wanted = asked.session_expiry or 0
+            expiry = self._broker.table.bounded_expiry(wanted)
+            if expiry != wanted:
+                answer["session_expiry"] = expiry
+            if self._broker.max_keep_alive < 65535 and (
+                not keep_alive or keep_alive > self._broker.max_keep_alive
+            ):
+                keep_alive = answer["server_keep_alive"] = self._broker.max_keep_alive
+            if not packet.client_id:
+                answer["assigned_client_id"] = client_id
+            answer["receive_maximum"] = self._broker.receive_maximum
+            answer["maximum_packet_size"] = channel.max_packet
+            answer["topic_alias_maximum"] = self._broker.topic_alias_maximum or None
+        else:
+            expiry = 0 if packet.clean_start else self._broker.table.max_expiry
+        session, present = self._broker.table.open(client_id, clean=packet.clean_start, expiry=expiry)
+        if not present:
+            session.clean = packet.clean_start
+        elif channel.gate is not None:
+            self._check_again(session, channel.gate)
+        shape = session.shape
+        session.username = username
+        session.attach(
+            channel,
+            version=version,
+            receive_maximum=min(asked.receive_maximum or 65535, self._broker.receive_maximum),
+            max_packet=asked.maximum_packet_size or 0,
+            alias_maximum=asked.topic_alias_maximum or 0,
+        )
+        if present and session.shape != shape:
+            self._broker.table.forget_plans()
+        channel.will = packet.will
+        if self._broker.takeovers is not None:
+            self._broker.takeovers.own(session)
+        session.save()
+        self._broker.table.leave_will(client_id, packet.will, session.expiry)
+        self._broker.on_return(client_id)
+        channel.keep_alive = keep_alive
+        connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
+        if channel.deadline is not None:
+            channel.deadline.cancel()
+            channel.deadline = None
+        if keep_alive:
+            channel.deadline = self._broker.wheel.at(
+                self._broker.hub.now() + keep_alive * 1.5, partial(self.check, channel)
+            )
+        channel.admitted(session, connack)
+
+    def _check_again(self, session: Session, gate: Gate) -> None:
+        """What was allowed when the client subscribed may not be any more, or it has another name now."""
+        refused = [f for f in session.subscriptions if not gate.may_subscribe(f)]
+        if not refused:
+            return
+        for topic_filter in refused:
+            self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
+        self._broker.subscribing.unsubscribe(session, refused)
+        kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
+        if len(kept) < len(session.queue):
+            self._broker.hub.dropped("not_authorized", len(session.queue) - len(kept))
+            session.refill(kept)
+
+
+def _expired(channel: Channel, _now: float) -> None:
+    """What the client proved who it is with holds no longer."""
+    if channel.is_up:
+        channel.disconnect(ReasonCode.NOT_AUTHORIZED)

@@ -1,0 +1,125 @@
+"""Subscribing: what a SUBSCRIBE changes, when it is answered, and what is sent because of it.
+
+Rule: SUBACK says that every live node knows the routes, or that the router has waited long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.errors import UsageError
+from gossamer.mqtt.handlers import subscribed
+from gossamer.mqtt.packets import Subscription
+from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.session import Session
+from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.channel import Channel
+
+__all__ = ["Subscribing"]
+
+log = structlog.get_logger(__name__)
+
+
+class Subscribing:
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        broker.router.on_evicted(self._evicted)
+
+    def subscribe(
+        self, session: Session, wanted: Sequence[Subscription], identifier: int | None
+    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any]:
+        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for."""
+        reasons: list[int] = []
+        retained: list[tuple[str, int, tuple[int, ...]]] = []
+        seq: Any = None
+        gate = session.channel.gate if session.channel is not None else None
+        for item in wanted:
+            known = item.filter in session.subscriptions
+            if gate is not None and not gate.may_subscribe(item.filter):
+                self._broker.access.denied("subscribe", session.client_id, session.username, item.filter)
+                reasons.append(ReasonCode.NOT_AUTHORIZED)
+                continue
+            if not known and len(session.subscriptions) >= self._broker.max_subscriptions:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                continue
+            try:
+                done = self._broker.router.subscribe(item.filter, session, self._options(item, identifier))
+            except ExclusiveTakenError:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                continue
+            except UsageError as error:
+                log.info("filter_refused", client_id=session.client_id, error=str(error))
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
+                continue
+            session.subscriptions[item.filter] = (item, identifier)
+            if done.seq is not None:
+                seq = done.seq
+            reasons.append(item.qos)
+            if item.filter.startswith("$share/"):
+                # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
+                continue
+            if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
+                identifiers = () if identifier is None else (identifier,)
+                retained.append((body_of(item.filter), item.qos, identifiers))
+        return reasons, retained, seq
+
+    def restore(self, session: Session) -> Any:
+        """Subscribe a session to what it knows it has subscribed; what to wait for."""
+        seq: Any = None
+        for item, identifier in list(session.subscriptions.values()):
+            try:
+                done = self._broker.router.subscribe(item.filter, session, self._options(item, identifier))
+            except (UsageError, ExclusiveTakenError) as error:
+                # The limits of this node are not those of the one that took the SUBSCRIBE.
+                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
+                del session.subscriptions[item.filter]
+                continue
+            if done.seq is not None:
+                seq = done.seq
+        return seq
+
+    def _options(self, item: Subscription, identifier: int | None) -> Any:
+        return SubscriptionOptions(
+            qos=item.qos,
+            no_local=item.no_local,
+            retain_as_published=item.retain_as_published,
+            identifier=identifier,
+        )
+
+    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
+        """Unsubscribe; a reason code each."""
+        reasons: list[int] = []
+        for topic_filter in filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self._broker.router.unsubscribe(topic_filter, session)
+            reasons.append(ReasonCode.SUCCESS)
+        return reasons
+
+    def _evicted(self, session: Any, topic_filter: str) -> None:
+        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
+        if isinstance(session, Session):
+            session.subscriptions.pop(topic_filter, None)
+
+    def when_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+        """SUBACK once every live node has the routes (bounded by the router)."""
+        if seq is None or self._broker.router.is_visible(seq):
+            subscribed(channel, suback, retained)
+        else:
+            self._broker.runtime.spawn(
+                self._await_visible, channel, seq, suback, retained, label="mqtt_suback", link_to=channel.pid
+            )
+
+    async def _await_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+        await self._broker.router.visible(seq)
+        if channel.is_up:
+            subscribed(channel, suback, retained)
