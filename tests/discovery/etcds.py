@@ -91,7 +91,7 @@ def member(number: int) -> Member:
 class Node:
     """The strategy of one node with what runs beside it."""
 
-    def __init__(self, server: Server, number: int, *, ttl: float = 3.0, client: EtcdClient | None = None):
+    def __init__(self, server: Server, number: int, *, ttl: float = 60.0, client: EtcdClient | None = None):
         self.member = member(number)
         self.client = client or server.client()
         self.strategy = Etcd(self.client, node=self.member.name, prefix="g/test", node_ttl=ttl, lock_ttl=3.0)

@@ -122,6 +122,8 @@ async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_toke
         three = await Node(server, 3, client=asking("node")).start()
         await three.enter()
         await one.sees(1, 2, 3)
+        await one.strategy.keep()
+        await one.sees(1, 2, 3)
         assert one.strategy.registered
         assert len(await keys(one.client)) == 3
         for node in (one, two, three):
