@@ -34,6 +34,7 @@ from gossamer.mqtt.packets import Connect
 from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.redispatch import Redispatch
 from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessions import SessionTable
@@ -147,6 +148,16 @@ class Broker:
         router.on_forward(self._ingest)
         router.on_group_forward(self._ingest.group)
         router.on_congestion(self.hub.pressure.link)
+        self.redispatch = Redispatch(
+            group=router.group,
+            pick=router.pick,
+            deliver=self.hub.member,
+            dropped=self.hub.dropped,
+            call_soon=lambda callback: runtime.loop.call_soon(callback),
+            now=self.hub.now,
+        )
+        self.table.redispatch = self.redispatch
+        router.on_group_lost(self.redispatch.lost)
 
     @property
     def store(self) -> SessionStore | None:

@@ -28,6 +28,7 @@ from gossamer.mqtt.packets import Will
 from gossamer.mqtt.ports import RouterLike
 from gossamer.mqtt.properties import NONE
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.redispatch import Orphan, orphans
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessionstore import SessionStore, Stored
 from gossamer.mqtt.wheel import Wheel
@@ -80,6 +81,8 @@ class SessionTable:
         self._keep_oldest = keep_oldest
         self.store: SessionStore | None = None
         """Where sessions survive the node; set once, before the first client comes."""
+        self.redispatch: Callable[[list[Orphan]], object] = _nobody
+        """Given what a session that ended had not acknowledged of share groups."""
         self.on_end: Callable[[str], object] = _nothing
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
@@ -221,7 +224,7 @@ class SessionTable:
     def rest(self, session: Session) -> None:
         """Nobody is connected to ``session``: it ends now, or when its time has come."""
         if not session.expiry:
-            self.end(session)
+            self._end_for_good(session)
             return
         if session.expiry != NEVER:
             self._expire_at(session, self._hub.now() + session.expiry)
@@ -269,7 +272,14 @@ class SessionTable:
 
     def _expire(self, session: Session, now: float) -> None:
         if session.expires_at is not None and session.expires_at <= now:
-            self.end(session)
+            self._end_for_good(session)
+
+    def _end_for_good(self, session: Session) -> None:
+        """Its client is gone, and it is not somewhere else: what it had for share groups goes to others."""
+        left = orphans(session)
+        self.end(session)
+        if left:
+            self.redispatch(left)
 
     def end(self, session: Session) -> None:
         """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
@@ -289,6 +299,10 @@ class SessionTable:
         if will is not None:
             self._send_will(will)
             self._wills.release(session.client_id)
+
+
+def _nobody(_left: list[Orphan]) -> None:
+    pass
 
 
 def _nothing(_client_id: str) -> None:

@@ -10,6 +10,9 @@ subscribers are gone with it, so nothing more can be done for the record and it 
 ``lost_is_safe`` is False. Where frames are lost while the peer lives (the link's retention overflowed),
 False. Every record that does not arrive is counted with its reason.
 
+A forwarder with ``lost`` keeps its acknowledged records, and gives those that a peer that went down has not
+acknowledged to ``lost(record, on_safe)`` instead, which finds another way.
+
 That is ``sync`` forwarding. ``async`` answers True once the record is on its way, at the end of the turn: the
 link still keeps it until the peer has it, so only a peer or a node that fails loses it, counted but too late
 to tell the publisher. It saves publishers a round trip between nodes.
@@ -42,11 +45,12 @@ class Forwarder:
     """The batch that goes to one remote node. ``prefix`` opens every frame."""
 
     __slots__ = (
-        "_acked_records",
         "_callbacks",
         "_congestion",
         "_frame_bytes",
         "_high_water",
+        "_kept",
+        "_lost",
         "_lost_is_safe",
         "_ready",
         "_records",
@@ -76,6 +80,7 @@ class Forwarder:
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
         sync: bool = True,
+        lost: Callable[[bytes, OnSafe], None] | None = None,
     ) -> None:
         self.peer = peer
         self.prefix = prefix
@@ -92,13 +97,15 @@ class Forwarder:
         self._high_water = high_water
         self._lost_is_safe = lost_is_safe
         self._sync = sync
+        self._lost = lost
+        self._kept: list[bytes] = []
         self._scheduled = False
-        self._ready: list[tuple[list[bytes], list[OnSafe]]] = []
+        self._ready: list[tuple[list[bytes], list[OnSafe], list[bytes]]] = []
         self._records: list[bytes] = []
         self._size = 0
         self._callbacks: list[OnSafe] = []
-        # Frames: number, size, who waits, how many acknowledged records.
-        self._unacked: deque[tuple[int, int, list[OnSafe], int]] = deque()
+        # Frames: number, size, who waits, how many acknowledged records, and they themselves if kept.
+        self._unacked: deque[tuple[int, int, list[OnSafe], int, list[bytes]]] = deque()
 
     def append(self, record: bytes) -> None:
         """Forward a record, or several in a row, of QoS 0."""
@@ -120,6 +127,8 @@ class Forwarder:
             self._schedule(self.flush)
         self._records.append(record)
         self._callbacks.append(on_safe)
+        if self._lost is not None:
+            self._kept.append(record)
         self._size += len(record)
         if self._size >= self._frame_bytes:
             self._cut()
@@ -130,17 +139,17 @@ class Forwarder:
         if self._records:
             self._cut()
         ready, self._ready = self._ready, []
-        for records, callbacks in ready:
+        for records, callbacks, kept in ready:
             if self.up:
-                self._push(records, callbacks)
+                self._push(records, callbacks, kept)
             else:
-                self._drop(records, callbacks)
+                self._drop(records, callbacks, kept)
 
     def acked(self, number: int) -> None:
         """The peer has dispatched all frames up to this number."""
         unacked = self._unacked
         while unacked and unacked[0][0] <= number:
-            _, size, callbacks, _ = unacked.popleft()
+            _, size, callbacks, _, _ = unacked.popleft()
             self.unacked_bytes -= size
             self.counts["acked"] += 1
             self._resolve(callbacks, True)
@@ -149,7 +158,7 @@ class Forwarder:
     def lost(self, last: int) -> None:
         """The link gave up all frames up to this number, though the peer lives."""
         while self._unacked and self._unacked[0][0] <= last:
-            _, size, callbacks, records = self._unacked.popleft()
+            _, size, callbacks, records, _ = self._unacked.popleft()
             self.unacked_bytes -= size
             self.counts["dropped_gap"] += records
             self._resolve(callbacks, False)
@@ -159,17 +168,16 @@ class Forwarder:
         """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
         self.up = False
         while self._unacked:
-            _, size, callbacks, records = self._unacked.popleft()
+            _, size, callbacks, records, kept = self._unacked.popleft()
             self.unacked_bytes -= size
-            self.counts["dropped_peer_down"] += records
-            self._resolve(callbacks, self._lost_is_safe)
+            self._give_up(callbacks, records, kept)
         self._weigh()
 
     @property
     def pending(self) -> int:
         """Records that wait for the peer's acknowledgement, sent or not."""
-        waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks in self._ready)
-        return waiting + sum(records for _, _, _, records in self._unacked)
+        waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks, _ in self._ready)
+        return waiting + sum(records for _, _, _, records, _ in self._unacked)
 
     @property
     def idle(self) -> bool:
@@ -177,22 +185,37 @@ class Forwarder:
         return not (self._scheduled or self._unacked)
 
     def _cut(self) -> None:
-        self._ready.append((self._records, self._callbacks))
+        self._ready.append((self._records, self._callbacks, self._kept))
         self._records = []
         self._callbacks = []
+        self._kept = []
         self._size = 0
 
-    def _drop(self, records: list[bytes], callbacks: list[OnSafe]) -> None:
-        self.counts["dropped_peer_down"] += len(records)
-        self._resolve(callbacks, self._lost_is_safe)
+    def _drop(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
+        self.counts["dropped_peer_down"] += len(records) - len(callbacks)
+        self._give_up(callbacks, len(callbacks), kept)
 
-    def _push(self, records: list[bytes], callbacks: list[OnSafe]) -> None:
+    def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes]) -> None:
+        """These will not be acknowledged any more."""
+        if self._lost is None:
+            self.counts["dropped_peer_down"] += records
+            self._resolve(callbacks, self._lost_is_safe)
+            return
+        self.counts["redispatched"] += records
+        for number, record in enumerate(kept):
+            try:
+                # Whose publishers have been answered already wait no more.
+                self._lost(record, callbacks[number] if number < len(callbacks) else _nobody)
+            except Exception:
+                log.exception("redispatch_failed", peer=self.peer)
+
+    def _push(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
         frame = b"".join([self.prefix, *records]) if self.prefix or len(records) > 1 else records[0]
         try:
             number = self._send(frame, bool(callbacks))
         except UnavailableError:
             # Not a peer any more: the same as if it had gone down a moment later.
-            self._drop(records, callbacks)
+            self._drop(records, callbacks, kept)
             return
         except GossamerError as error:
             self.counts["dropped_refused"] += len(records)
@@ -202,7 +225,8 @@ class Forwarder:
         self.counts["frames"] += 1
         self.counts["bytes"] += len(frame)
         if callbacks:
-            self._unacked.append((number, len(frame), callbacks if self._sync else [], len(callbacks)))
+            waiting = callbacks if self._sync else []
+            self._unacked.append((number, len(frame), waiting, len(callbacks), kept))
             self.unacked_bytes += len(frame)
             self._weigh()
             if not self._sync:
@@ -222,3 +246,7 @@ class Forwarder:
             except Exception:
                 # The others still have to be told, and in order.
                 log.exception("on_safe_failed", peer=self.peer)
+
+
+def _nobody(_safe: bool) -> None:
+    pass

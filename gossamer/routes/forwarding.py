@@ -61,6 +61,7 @@ class Forwarding:
         self._sync = sync
         self._everybody: Callable[[str, bytes], Any] | None = None
         self._group: Callable[[str, str, bytes], Any] | None = None
+        self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
 
     def attach(self, links: DataLinks) -> None:
@@ -98,7 +99,9 @@ class Forwarding:
                 for name in [name for name, other in slot.groups.items() if other.idle]:
                     self.nodes.retired.update(slot.groups.pop(name).counts)
             encoded = group.encode()
-            forwarder = self._make(peer, bytes([GROUP_MARK]) + len(encoded).to_bytes(3) + encoded)
+            prefix = bytes([GROUP_MARK]) + len(encoded).to_bytes(3) + encoded
+            lost = None if self._group_lost is None else partial(self._group_lost, group)
+            forwarder = self._make(peer, prefix, lost)
             forwarder.up = slot.up
             slot.groups[group] = forwarder
         return forwarder
@@ -120,7 +123,16 @@ class Forwarding:
         slot = self.nodes.get(name)
         return slot is not None and slot.up
 
-    def _make(self, name: str, prefix: bytes = b"") -> Forwarder:
+    def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
+        """Who finds another member for what was on its way to a group of a node that went down."""
+        self._group_lost = callback
+
+    def _make(
+        self,
+        name: str,
+        prefix: bytes = b"",
+        lost: Callable[[bytes, Callable[[bool], None]], None] | None = None,
+    ) -> Forwarder:
         def send(frame: bytes, reliable: bool) -> int:
             if self.links is None:
                 raise PeerGoneError(name)
@@ -136,6 +148,7 @@ class Forwarding:
             high_water=self._high_water,
             lost_is_safe=self._lost_is_safe,
             sync=self._sync,
+            lost=lost,
         )
         # Rows may come before the link is up.
         forwarder.up = False

@@ -170,6 +170,15 @@ class Router:
 
         self._forwarding.on_group_forward(take)
 
+    def group(self, name: str) -> Group | None:
+        """The share group of ``$share/group/filter``, if it has a member anywhere."""
+        return self._shared.get(name)
+
+    def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
+        """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
+        share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
+        self._forwarding.on_group_lost(callback)
+
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
         self._forwarding.on_congestion(callback)

@@ -127,6 +127,12 @@ class FakeRouter:
             future.set_result(None)
         self.waiters.clear()
 
+    def group(self, name):
+        return None
+
+    def on_group_lost(self, callback):
+        self.lost = callback
+
     def on_evicted(self, callback):
         self.evicted = callback
 

@@ -24,6 +24,7 @@ class Cluster:
         self.links: dict[str, Links] = {}
         self.tables: dict[str, Table] = {}
         self.got: list[tuple[str, str]] = []
+        self.clients: dict[str, Client] = {}
         for name in names:
             table, links = Table(name), Links()
             router = Router(name, schedule=self.turn, shared_strategy=strategy, rng=random.Random(seed))
@@ -221,3 +222,59 @@ def test_verification_repairs_groups():
     assert dict(table.rows_of("a")) == {GROUP: 1}
     groups = router.resolve(b"t/x").groups
     assert {g.name: g.others for g in groups} == {GROUP: {"b": 5}, "$share/h/t/x": {"b": 1}}
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_what_a_node_that_goes_down_had_not_acknowledged_is_given_back_to_be_chosen_anew(sync):
+    router, table, links, turn = make(sync=sync)
+    safe: list[bool] = []
+    lost: list[tuple[str, bytes]] = []
+
+    def find_another(group: str, record: bytes, on_safe: Any) -> None:
+        lost.append((group, record))
+        on_safe(True)
+
+    router.on_group_lost(find_another)
+    links.up("b")
+    table.put("b", {GROUP: 3})
+    forwarder = router.pick(router.resolve(b"t/x").groups[0], "p", "t/x")
+    forwarder.append_acked(b"1", safe.append)
+    turn.end()
+    forwarder.append(b"qos 0")
+    forwarder.append_acked(b"2", safe.append)
+    turn.end()
+    links.ack("b", 1)
+    forwarder.append_acked(b"3", safe.append)
+    links.down("b")
+    turn.end()
+    assert lost == [(GROUP, b"2"), (GROUP, b"3")]
+    assert safe == [True] * 3
+    assert forwarder.counts["redispatched"] == 2
+    assert forwarder.pending == 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_exactly_one_member_gets_each_message_while_members_come_and_go(strategy, seed):
+    rng = random.Random(seed)
+    cluster = Cluster("a", "b", "c", strategy=strategy, seed=seed)
+    members: dict[str, str] = {}
+    sent = 0
+    for number in range(400):
+        draw = rng.random()
+        if draw < 0.12 or not members:
+            name, node = f"m{number}", rng.choice("abc")
+            members[name] = node
+            client = Client(name)
+            cluster.clients[name] = client
+            cluster.join(node, client)
+        elif draw < 0.2 and len(members) > 1:
+            name = rng.choice(sorted(members))
+            cluster.routers[members.pop(name)].unsubscribe_all(cluster.clients[name])
+        before = len(cluster.got)
+        cluster.publish(rng.choice("abc"), f"p{rng.randrange(5)}", f"t/{number}")
+        sent += 1
+        assert len(cluster.got) == before + 1, (number, members)
+        assert cluster.got[-1][0] in members
+    assert [topic for _, topic in cluster.got] == [f"t/{number}" for number in range(sent)]
+    assert all(router.verify().wrong == 0 for router in cluster.routers.values())

@@ -1,0 +1,136 @@
+"""Share groups: what a member had not acknowledged when it went for good goes to another member.
+
+A session that ends, because its client said goodbye for ever or did not come back in time, leaves messages
+of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen anew,
+here or on another node; and so for what was on its way to a group of a node that is declared down.
+
+Rules: 1. A message that an ordinary subscription of the session asked for as well is not passed on: it may be
+that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; a PUBLISH of QoS 2 that was
+answered with PUBREC is not.  3. Order is kept: in flight, then queued; so many a turn of the loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+
+from gossamer.errors import GossamerError
+from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.ingest import read_record, record_of
+from gossamer.mqtt.message import Message
+from gossamer.mqtt.session import Session
+from gossamer.routes import Group, body_of, matches
+
+__all__ = ["Orphan", "Redispatch", "orphans"]
+
+log = structlog.get_logger(__name__)
+
+STEP = 500
+"""Messages a turn of the loop."""
+_LIMIT = 268_435_460
+
+Orphan = tuple[str, Message]
+"""The name of a share group, and a message that is to go to another of its members."""
+
+
+def orphans(session: Session) -> list[Orphan]:
+    """What ``session`` holds for share groups and has not acknowledged."""
+    shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
+    if not shared:
+        return []
+    plain = [body_of(name) for name in session.subscriptions if not name.startswith("$share/")]
+    found: list[Orphan] = []
+    copies: Counter[tuple[bytes, bytes]] = Counter()
+    for message in _unacknowledged(session):
+        topic = message.topic.decode()
+        groups = [name for name, body in shared if matches(body, topic)]
+        if not groups or any(matches(body, topic) for body in plain):
+            continue
+        # Each group of the session has sent a copy of its own.
+        key = (message.topic, message.payload)
+        found.append((groups[copies[key] % len(groups)], message))
+        copies[key] += 1
+    return found
+
+
+def _unacknowledged(session: Session) -> Iterator[Message]:
+    packets = [packet for packet in session.inflight.values() if packet[0] >> 4 == 3]
+    packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
+    expiries = [None] * (len(packets) - len(session.queue)) + [
+        None if message is None else message.expires_at for _, _, message in session.queue
+    ]
+    now = session.hub.now()
+    for packet, expires_at in zip(packets, expiries, strict=True):
+        try:
+            at, stop = frame(packet, 0, len(packet), _LIMIT)
+            found = decode_publish(packet[0] & 6, packet[at:stop], session.version)
+        except GossamerError as error:
+            log.warning("not_redispatched", client_id=session.client_id, error=str(error))
+            continue
+        message = Message.of(found, topic=found.topic, publisher=None, now=now)
+        message.retain = False
+        if expires_at is not None:
+            message.expires_at = expires_at
+        yield message
+
+
+class Redispatch:
+    """Chooses another member. ``pick`` and ``group`` are the router's, ``deliver`` gives to a member here."""
+
+    def __init__(
+        self,
+        *,
+        group: Callable[[str], Group | None],
+        pick: Callable[[Group, str, str], Any],
+        deliver: Callable[[Any, Message], None],
+        dropped: Callable[[str], None],
+        call_soon: Callable[[Callable[[], None]], object],
+        now: Callable[[], float],
+    ) -> None:
+        self._group = group
+        self._pick = pick
+        self._deliver = deliver
+        self._dropped = dropped
+        self._call_soon = call_soon
+        self._now = now
+        self.count = 0
+        """Messages that were given to another member."""
+
+    def __call__(self, left: list[Orphan]) -> None:
+        """Give these to others, so many in a turn."""
+        for name, message in left[:STEP]:
+            self._give(name, message, _ignore)
+        if len(left) > STEP:
+            self._call_soon(lambda: self(left[STEP:]))
+
+    def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """A record on its way to a group of a node that is down, and who waits for it."""
+        try:
+            message, _ = read_record(record, 0, len(record), self._now())
+        except GossamerError as error:
+            log.warning("not_redispatched", group=name, error=str(error))
+            on_safe(True)
+            return
+        self._give(name, message, on_safe)
+
+    def _give(self, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
+        group = self._group(name)
+        chosen = None if group is None else self._pick(group, "", message.topic.decode())
+        if chosen is None:
+            self._dropped("no_group_member")
+            on_safe(True)
+            return
+        self.count += 1
+        if hasattr(chosen, "append_acked"):
+            chosen.append_acked(record_of(message, self._now()), on_safe)
+        else:
+            self._deliver(chosen, message)
+            on_safe(True)
+
+
+def _ignore(_safe: bool) -> None:
+    pass

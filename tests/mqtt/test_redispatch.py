@@ -1,0 +1,99 @@
+"""What a member of a share group leaves unacknowledged goes to another one."""
+
+import pytest
+
+from gossamer.mqtt import packets as p
+
+FILTER = "$share/g/t/+"
+
+
+async def pair(world, *, qos=1, **first):
+    """Two members; all messages go to the first until the second is there."""
+    one = await world.client("one", **first)
+    await one.subscribe(FILTER, qos=qos)
+    return one, await world.client("publisher")
+
+
+def payloads(packets):
+    return [packet.payload for packet in packets if isinstance(packet, p.Publish)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_is_in_flight_or_queued_when_a_session_ends_goes_to_another_member(make_world, qos):
+    world = await make_world(max_inflight=3)
+    one, publisher = await pair(world, qos=qos, clean_start=True)
+    for n in range(8):
+        publisher.publish("t/x", b"%d" % n, qos=qos, packet_id=n + 1)
+    got = await one.got()
+    assert payloads(got) == [b"0", b"1", b"2"]
+    # The first is settled, as far as its member has to say.
+    first = got[0].packet_id
+    one.send(p.Puback(first) if qos == 1 else p.Pubrec(first))
+    await world.settle()
+    two = await world.client("two")
+    await two.subscribe(FILTER, qos=qos)
+    one.transport.abort()
+    got = await two.got()
+    expected = [b"%d" % n for n in range(1, 8)]
+    while len(payloads(got)) < len(expected):
+        for packet in got[-3:]:
+            if isinstance(packet, p.Publish):
+                two.send(p.Puback(packet.packet_id) if qos == 1 else p.Pubrec(packet.packet_id))
+            elif isinstance(packet, p.Pubrel):
+                two.send(p.Pubcomp(packet.packet_id))
+        more = await two.got()
+        assert more, payloads(got)
+        got += more
+    assert payloads(got) == expected
+    assert world.broker.redispatch.count == len(expected)
+
+
+async def test_a_session_that_waits_for_its_client_keeps_them_until_it_ends(world):
+    one, publisher = await pair(world, version=p.V5, clean_start=True, properties=expiry(60))
+    publisher.publish("t/x", b"kept", qos=1, packet_id=1)
+    await one.got()
+    two = await world.client("two")
+    await two.subscribe(FILTER, qos=1)
+    one.transport.abort()
+    assert payloads(await two.got()) == []
+    world.later(61)
+    assert payloads(await two.got()) == [b"kept"]
+
+
+async def test_what_an_ordinary_subscription_asked_for_too_is_nobody_elses(world):
+    one, publisher = await pair(world)
+    await one.subscribe("t/#", qos=1)
+    publisher.publish("t/x", b"both", qos=1, packet_id=1)
+    assert payloads(await one.got()) == [b"both", b"both"]
+    two = await world.client("two")
+    await two.subscribe(FILTER, qos=1)
+    one.transport.abort()
+    assert payloads(await two.got()) == []
+
+
+async def test_each_group_gets_its_own_copy_again(world):
+    one, publisher = await pair(world)
+    await one.subscribe("$share/h/t/#", qos=1)
+    publisher.publish("t/x", b"m", qos=1, packet_id=1)
+    assert payloads(await one.got()) == [b"m", b"m"]
+    for name, group in (("two", FILTER), ("three", "$share/h/t/#")):
+        await (await world.client(name)).subscribe(group, qos=1)
+    one.transport.abort()
+    await world.settle()
+    inflight = {name: len(session.inflight) for name, session in world.broker.sessions.items()}
+    assert inflight == {"publisher": 0, "two": 1, "three": 1}
+
+
+async def test_the_last_member_takes_them_with_it(world):
+    one, publisher = await pair(world)
+    publisher.publish("t/x", b"m", qos=1, packet_id=1)
+    await one.got()
+    one.transport.abort()
+    await world.settle()
+    assert world.broker.hub.drops["no_group_member"] == 1
+
+
+def expiry(seconds):
+    from gossamer.mqtt.properties import Properties
+
+    return Properties(session_expiry=seconds)
