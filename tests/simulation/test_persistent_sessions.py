@@ -121,3 +121,31 @@ async def test_order_is_kept_across_an_orderly_restart(sim, lone):
     assert client.payloads() == flow.sent
     assert not doubled(client)
     assert in_order(client, "t")
+
+
+@seeds(2)
+async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_node(sim, lone):
+    """Clients of a killed listener are dropped and come back; of the rest they notice nothing but a delay."""
+    await lone.start()
+    client = await lone.client(1, "c", session_expiry=3600)
+    await client.subscribe("t", qos=1)
+    client.drop()
+    flow = Flow(await lone.client(1), "t", pause=0.01).start()
+    node = lone.nodes[1]
+    rng = sim.rng("which")
+    for label in ("disc", "mqtt_cluster", "replicator", "tables", "routes", "mqtt_ticker", "disc"):
+        pids = [pid for pid in node.runtime.processes() if node.runtime.find(pid).label == label]
+        assert pids, f"no process is labelled {label}"
+        node.runtime.exit(pids[0], "kill")
+        before = len(flow.acknowledged)
+        await asyncio.sleep(rng.uniform(1, 3))
+        assert node.state == "running"
+        assert len(flow.acknowledged) > before, f"nothing is acknowledged after {label} was killed"
+    await flow.stop()
+    lone.crash(1)
+    await lone.restart(1)
+    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    await asyncio.sleep(5)
+    assert client.session_present
+    assert not flow.lost_by(client)
+    assert in_order(client, "t")
