@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from gossamer.mnesia_like.discqueue import DiscQueue
@@ -121,15 +121,15 @@ class LocalTable(Table, Queries):
         """Take over what the disc held; before anyone else uses the table."""
         self._rows.update(rows)
 
-    def _tell(self, written: dict[Key, Value], deleted: Iterable[Key]) -> None:
+    def _tell(self, written: dict[Key, Value], deleted: Collection[Key]) -> None:
         if self._disc is not None:
             self._owner.written(self)
-        if self._watched or self._indexes or self._order is not None:
+        if self._subscriptions or self._indexes or self._order is not None:
             change = Change(self.name, self.node, written, deleted)
             self._note(change)
             self.dispatch(change)
         else:
-            self.seq += 1
+            self._count(self.node, written, deleted)
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row; the owner is this node."""

@@ -119,10 +119,7 @@ class OwnedTable(ReplicatedTable):
             return log.position
         self._to_disc(key, log.rows[key])
         self._owner.written(self)
-        if self._watched:
-            self.dispatch(Change(self.name, self.node, {key: log.rows[key]}, ()))
-        else:
-            self.seq += 1
+        self._told({key: log.rows[key]}, ())
         return number
 
     def delete(self, key: Key, *, owner: str | None = None) -> int:
@@ -141,10 +138,7 @@ class OwnedTable(ReplicatedTable):
             return log.position
         self._to_disc(key, None, deleted=True)
         self._owner.written(self)
-        if self._watched:
-            self.dispatch(Change(self.name, self.node, {}, (key,)))
-        else:
-            self.seq += 1
+        self._told({}, (key,))
         return number
 
     def delete_object(self, key: Key, value: Value) -> int:
@@ -160,18 +154,12 @@ class OwnedTable(ReplicatedTable):
         number = self._log.write(key, left)
         self._to_disc(key, left)
         self._owner.written(self)
-        if self._watched:
-            self.dispatch(Change(self.name, self.node, {key: left}, ()))
-        else:
-            self.seq += 1
+        self._told({key: left}, ())
         return self._log.position if number is None else number
 
     def absorb(self, change: Change) -> None:
         """Rows of a peer changed."""
-        if self._watched:
-            self.dispatch(change)
-        else:
-            self.seq += 1
+        self.dispatch(change)
 
     def restore(self, rows: dict[Key, Value]) -> None:
         """Own again what the disc held; before anyone else uses the table."""
@@ -181,6 +169,12 @@ class OwnedTable(ReplicatedTable):
             self._owner.written(self)
 
     # -- inside
+
+    def _told(self, written: dict[Key, Value], deleted: tuple[Key, ...]) -> None:
+        if self._subscriptions:
+            self.dispatch(Change(self.name, self.node, written, deleted))
+        else:
+            self._count(self.node, written, deleted)
 
     def _by_owner(self) -> dict[str, dict[Key, Value]]:
         rows = {self.node: self._log.rows}

@@ -14,7 +14,7 @@ decoded maps; nothing is made per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class Change:
     table: str
     owner: str
     written: dict[Key, Value]
-    deleted: Iterable[Key]
+    deleted: Collection[Key]
 
 
 class Replica:

@@ -202,10 +202,7 @@ class SharedTable(ReplicatedTable, Queries):
 
     def _tell(self, change: Change) -> None:
         self._note(change)
-        if self._watched:
-            self.dispatch(change)
-        else:
-            self.seq += 1
+        self.dispatch(change)
 
     def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
         """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 import structlog
@@ -91,7 +91,6 @@ class Subscription:
         if self in self._table._subscriptions:
             self._seq = self._table.seq
             self._table._subscriptions.remove(self)
-            self._table._look()
 
 
 class Table:
@@ -108,10 +107,8 @@ class Table:
         self._subscriptions: list[Subscription] = []
         self.seq = self._owner.first_seq
         self._keep = definition.history
-        self._history: deque[Change] = deque()
+        self._history: deque[tuple[str, dict[Key, Value], Collection[Key]]] = deque()
         self._history_rows = 0
-        # Whether anybody is to hear of changes; where not, they are only counted.
-        self._watched = bool(self._keep)
 
     def subscribe(
         self, callback: EventCallback, *, from_seq: int | None = None, snapshot: bool = False
@@ -149,10 +146,9 @@ class Table:
         guarded, alive = self._owner.guard(callback)
         subscription = Subscription(self, guarded, alive)
         self._subscriptions.append(subscription)
-        self._look()
         missed = 0 if from_seq is None else self.seq - from_seq
-        for change in [*self._history][len(self._history) - missed :]:
-            guarded(change)
+        for owner, written, deleted in [*self._history][len(self._history) - missed :]:
+            guarded(Change(self.name, owner, written, deleted))
         return subscription
 
     def contents(self) -> Iterable[tuple[str, Key, Value]]:
@@ -170,9 +166,7 @@ class Table:
 
     def dispatch(self, change: Change) -> None:
         """Number a change, keep it, and tell all subscribers."""
-        self.seq += 1
-        if self._keep:
-            self._remember(change)
+        self._count(change.owner, change.written, change.deleted)
         for subscription in tuple(self._subscriptions):
             if not subscription.alive():
                 subscription.cancel()
@@ -193,18 +187,21 @@ class Table:
         if self._disc is not None:
             await self._disc.durable(self._disc.ticket, timeout)
 
-    def _look(self) -> None:
-        self._watched = bool(self._subscriptions) or bool(self._keep)
-
     def _kept(self, seq: int) -> bool:
         return 0 <= self.seq - seq <= len(self._history)
 
-    def _remember(self, change: Change) -> None:
-        history = self._history
-        history.append(change)
-        self._history_rows += _size(change)
-        while self._history_rows > self._keep and history:
-            self._history_rows -= _size(history.popleft())
+    def _count(self, owner: str, written: dict[Key, Value], deleted: Collection[Key]) -> None:
+        """Number a change, and keep it for subscribers that are away."""
+        self.seq += 1
+        keep = self._keep
+        if keep:
+            history = self._history
+            history.append((owner, written, deleted))
+            rows = self._history_rows + len(written) + len(deleted)
+            while rows > keep:
+                _, old, gone = history.popleft()
+                rows -= len(old) + len(gone)
+            self._history_rows = rows
 
     def _to_disc(self, key: Key, value: Value, *, deleted: bool = False) -> None:
         if self._disc is not None:
@@ -276,11 +273,6 @@ class ReplicatedTable(Table):
                 future = self._waiters.pop(number)
                 if not future.done():
                     future.set_result(None)
-
-
-def _size(change: Change) -> int:
-    deleted = change.deleted
-    return max(1, len(change.written) + (len(deleted) if isinstance(deleted, Sized) else 1))
 
 
 def without(values: list[Value], value: Value) -> list[Value]:
