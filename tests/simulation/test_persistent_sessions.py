@@ -31,8 +31,9 @@ async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, lone):
     rng = sim.rng("lives")
     flows = []
     for life in range(3):
-        for qos in (1, 2):
-            flows.append(Flow(await lone.client(1), f"t/{life}/{qos}", qos=qos, pause=0.002).start())
+        flows += [
+            Flow(await lone.client(1), f"t/{life}/{qos}", qos=qos, pause=0.002).start() for qos in (1, 2)
+        ]
         await asyncio.sleep(rng.uniform(0.1, 0.4))
         if rng.random() < 0.5:
             lives[-1].drop()
