@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from discovery.apiserver import Authority
 from gossamer.discovery import Discovered, DiscoveryFailedError
@@ -65,6 +69,12 @@ class Server:
     def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            # It takes a moment to reach all threads, in which they may still answer.
+            stopped = psutil.STATUS_STOPPED
+            process = psutil.Process(self.process.pid)
+            while any(psutil.Process(thread.id).status() != stopped for thread in process.threads()):
+                time.sleep(0.001)
 
     def kill(self) -> None:
         if self.process is not None:
