@@ -2,12 +2,15 @@
 
 Rules: 1. Suspicion moves nothing; only a verdict ends a link.  2. A verdict is about one life: the death of a
 creation that has been replaced already says nothing about its successor.  3. A restart of this process loses
-nothing: it begins by comparing what gossip knows with whom the distribution has.
+nothing: it begins by comparing what gossip knows with whom the distribution has.  4. A death that others
+report ends a link that works only a moment later: in a partial split the dead live, and say so at once, and
+frames of a link that was ended for nothing would be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gossamer.distribution import Distribution
@@ -24,11 +27,13 @@ from gossamer.gossip import (
     NameConflict,
     Status,
 )
-from gossamer.supervisor import GenServer
+from gossamer.supervisor import GenServer, self_pid, send_after
 
 __all__ = ["MEMBERSHIP", "Membership", "NodeNameTakenError"]
 
 MEMBERSHIP = "membership"
+_HEARSAY = 1.0
+"""Seconds for a member that others declared dead to say that it lives."""
 
 
 class NodeNameTakenError(UnavailableError):
@@ -41,6 +46,13 @@ class NodeNameTakenError(UnavailableError):
             f"a node named {name} is alive at {holder} and was there first; "
             "give this node another node.name, or stop that one"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bury:
+    """It has had its time to say that it lives."""
+
+    member: Member
 
 
 class Membership(GenServer):
@@ -62,14 +74,23 @@ class Membership(GenServer):
         self._fatal = fatal
         self._forced_out = forced_out
         self._gone = gone
+        self._reported: dict[str, Member] = {}
         self._compare(view)
 
     async def handle_info(self, message: Any) -> None:
         match message:
             case MemberUp(member) | MemberAlive(member) | MemberUpdated(member):
+                self._reported.pop(member.name, None)
                 self._connect(member)
+            case MemberDown(member, "reported") if member.name in self._distribution.nodes():
+                self._reported[member.name] = member
+                send_after(_HEARSAY, self_pid(), _Bury(member))
             case MemberDown(member, _):
                 self._disconnect(member, "down")
+            case _Bury(member):
+                if self._reported.get(member.name) is member:
+                    del self._reported[member.name]
+                    self._disconnect(member, "down")
             case MemberLeft(member):
                 self._left(member)
             case NameConflict(name, holder):
