@@ -1,0 +1,10 @@
+"""Whole simulated clusters that are cut, crashed and healed under load, and what must hold afterwards.
+
+``python -m gossamer.testing.splits --seeds 100`` runs a hundred seeds, ``--seed 17`` replays one.
+"""
+
+from gossamer.testing.splits.runner import Outcome, run_seed, run_seeds
+from gossamer.testing.splits.scenarios import SCENARIOS, Scenario
+from gossamer.testing.splits.world import World
+
+__all__ = ["SCENARIOS", "Outcome", "Scenario", "World", "run_seed", "run_seeds"]

@@ -1,0 +1,105 @@
+"""What must hold once the weather is over, each with the words for where it does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from gossamer.mnesia_like import OwnedTable, SharedTable
+from gossamer.testing.splits.world import TABLES, World
+
+__all__ = ["violations"]
+
+
+def violations(world: World) -> Iterator[str]:
+    """One line for each that does not hold."""
+    # One cluster, and every live subscriber routed from every node.
+    yield from world.cluster.differences()
+    yield from _tables_differ(world)
+    yield from _rows_came_back(world)
+    yield from _sides(world)
+    yield from _restarts(world)
+    yield from _messages(world)
+
+
+def _tables_differ(world: World) -> Iterator[str]:
+    nodes = sorted(world.cluster.nodes.items())
+    number, first = nodes[0]
+    for name in first.store.tables():
+        for other, node in nodes[1:]:
+            if name not in node.store.tables():
+                yield f"table {name}: node {number} has it, node {other} has not"
+                continue
+            for what, mine, theirs in _contents(first.store.table(name), node.store.table(name)):
+                keys = sorted((k for k in {*mine, *theirs} if mine.get(k) != theirs.get(k)), key=repr)
+                if keys:
+                    rows = ", ".join(f"{k!r}: {mine.get(k)!r} / {theirs.get(k)!r}" for k in keys[:3])
+                    yield f"table {name} {what}: nodes {number} / {other} differ in {len(keys)} rows: {rows}"
+
+
+def _contents(mine: Any, theirs: Any) -> Iterator[tuple[str, dict[Any, Any], dict[Any, Any]]]:
+    if isinstance(mine, SharedTable):
+        yield "rows", dict(mine.rows()), dict(theirs.rows())
+    elif isinstance(mine, OwnedTable):
+        for owner in sorted({*mine.owners(), *theirs.owners()}):
+            yield f"of {owner}", dict(mine.rows_of(owner)), dict(theirs.rows_of(owner))
+
+
+def _rows_came_back(world: World) -> Iterator[str]:
+    """By latest write: the last that a node which lived throughout took is not undone by an older one."""
+    unsure = world.died | world.removed()
+    for (name, key), writes in sorted(world.writes.items(), key=repr):
+        if TABLES[name] != "lww":
+            continue
+        # What a node took and did not pass on before it died, or was removed, may be lost.
+        lasting = [write for write in writes if write.node not in unsure]
+        if not lasting:
+            continue
+        last = max(lasting, key=lambda write: write.version)
+        forgotten = any(not write.value and write.version >= last.version for write in writes)
+        for number in sorted(world.cluster.nodes):
+            table = world.table(number, name)
+            version = table.core.versions.get(key, (0, ""))
+            if version < last.version and not (version == (0, "") and forgotten):
+                what = "was deleted and is back" if not last.value else f"was {last.value[0]!r}"
+                yield f"table {name} {key!r}: {what}; node {number} holds {version}, last was {last.version}"
+
+
+def _sides(world: World) -> Iterator[str]:
+    for number, episode in world.episodes():
+        victims = {*episode.reloaded, *episode.skipped}
+        if not episode.survivors:
+            yield f"node {number}: {episode.plan} has no survivors"
+        if both := victims.intersection(episode.survivors):
+            yield f"node {number}: {episode.plan} has {sorted(both)} on both sides"
+        if missing := set(episode.saw_down) - victims - set(episode.survivors):
+            yield f"node {number}: {episode.plan} leaves out {sorted(missing)}"
+
+
+def _restarts(world: World) -> Iterator[str]:
+    names = {number: world.cluster.nodes[number].name for number in world.stores}
+    reloaded = {name for _, episode in world.episodes() for name in (*episode.reloaded, *episode.skipped)}
+    for number in sorted(world.restarted_stores()):
+        # Who knew of the heal may have died before it could tell.
+        told = bool(world.died) and world.cluster.nodes[number].healing.counts["reloads"] > 0
+        if names[number] not in reloaded and not told:
+            yield f"node {number} restarted its store, and no heal had it in the minority"
+    for number, listener in sorted(world.listeners.items()):
+        if not listener.connected:
+            yield f"the client of node {number} was dropped"
+
+
+def _messages(world: World) -> Iterator[str]:
+    for number, listener in sorted(world.listeners.items()):
+        got = Counter(listener.payloads())
+        for flow in world.flows:
+            if flow.qos == 2:
+                doubled = [payload for payload in flow.acknowledged if got[payload] > 1]
+                if doubled:
+                    yield f"node {number}: {len(doubled)} doubled of {flow.topic}, first {doubled[0]!r}"
+            if world.together(flow.node, number):
+                lost = [payload for payload in flow.acknowledged if payload not in got]
+                if lost:
+                    at = flow.acknowledged[lost[0]]
+                    yield f"node {number}: {len(lost)} lost of {flow.topic}, first {lost[0]!r} at {at:.3f}"

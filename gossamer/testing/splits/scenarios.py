@@ -1,0 +1,225 @@
+"""What can happen to a cluster: the shapes of splits that are known to hurt, and whatever comes to mind.
+
+A scenario is a coroutine over a :class:`World` that has begun; when it returns the world is calmed and
+judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.testing.splits.world import World
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+Script = Callable[[World], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``options`` are settings of the cluster; ``disc``: the nodes keep what must survive."""
+
+    script: Script
+    size: int = 5
+    disc: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    check: Callable[[World], str] | None = None
+    """What must hold besides; a text where it does not."""
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def _scenario(name: str, **about: Any) -> Callable[[Script], Script]:
+    def add(script: Script) -> Script:
+        SCENARIOS[name] = Scenario(script, **about)
+        return script
+
+    return add
+
+
+def _survived(*numbers: int) -> Callable[[World], str]:
+    """The first heal had these survivors, and only the others reloaded."""
+
+    def check(world: World) -> str:
+        history = world.cluster.nodes[numbers[0]].healing.history
+        wanted = {world.cluster.nodes[number].name for number in numbers}
+        if not history:
+            return "nothing was healed"
+        others = {node.name for node in world.cluster.nodes.values()} - wanted
+        episode = history[0]
+        if set(episode.survivors) != wanted or {*episode.reloaded, *episode.skipped} != others:
+            return f"survivors {episode.survivors}, reloaded {episode.reloaded}, expected {sorted(wanted)}"
+        return ""
+
+    return check
+
+
+async def _apart(world: World, *groups: list[int]) -> None:
+    world.split(*groups)
+    await world.pause(12, 45)
+    world.heal()
+
+
+@_scenario("3/2", check=_survived(1, 2, 3))
+async def _two_way(world: World) -> None:
+    await _apart(world, [1, 2, 3], [4, 5])
+
+
+@_scenario("2/2/1", check=_survived(1, 2))
+async def _three_way(world: World) -> None:
+    await _apart(world, [1, 2], [3, 4], [5])
+
+
+@_scenario("total", size=3, check=_survived(1))
+async def _total(world: World) -> None:
+    await _apart(world, [1], [2], [3])
+
+
+@_scenario("all nodes minority", check=_survived(1))
+async def _all_minority(world: World) -> None:
+    await _apart(world, [1], [2], [3], [4], [5])
+
+
+@_scenario("leader in the minority", check=_survived(3, 4, 5))
+async def _leader_in_minority(world: World) -> None:
+    await _apart(world, [1, 2], [3, 4, 5])
+
+
+@_scenario("two nodes", size=2, check=_survived(1))
+async def _two_nodes(world: World) -> None:
+    await _apart(world, [1], [2])
+
+
+@_scenario("asymmetric")
+async def _asymmetric(world: World) -> None:
+    one, other = world.rng.sample(world.nodes, 2)
+    world.cut(one, other, one_way=True)
+    await world.pause(15, 45)
+
+
+@_scenario("partial")
+async def _partial(world: World) -> None:
+    world.cut(*world.rng.sample(world.nodes, 2))
+    await world.pause(15, 45)
+
+
+@_scenario("overlapping", size=4)
+async def _overlapping(world: World) -> None:
+    """1-2, 2-3 and 3-4 hold."""
+    for one, other in ((1, 3), (1, 4), (2, 4)):
+        world.cut(one, other)
+    await world.pause(15, 45)
+
+
+@_scenario("flapping")
+async def _flapping(world: World) -> None:
+    for _ in range(world.rng.randrange(3, 8)):
+        side = world.rng.sample(world.nodes, world.rng.randrange(1, 3))
+        world.split(side, [number for number in world.nodes if number not in side])
+        await world.pause(0.3, 9)
+        world.heal()
+        await world.pause(0.3, 6)
+
+
+@_scenario("rolling")
+async def _rolling(world: World) -> None:
+    for number in world.nodes:
+        world.split([number], [other for other in world.nodes if other != number])
+        await world.pause(6, 12)
+        world.heal()
+        await world.pause(0.5, 8)
+
+
+@_scenario("dead leader")
+async def _dead_leader(world: World) -> None:
+    await _apart(world, [1, 2, 3], [4, 5])
+    await world.pause(0, 12)
+    world.crash(1, world.rng.choice(("kill", "reset", "silence")))
+    await world.pause(30, 60)
+
+
+@_scenario("coordinator killed mid-heal", disc=True)
+async def _dead_coordinator(world: World) -> None:
+    await _apart(world, [1, 2], [3, 4, 5])
+    for _ in range(400):
+        await asyncio.sleep(0.1)
+        coordinator = world.cluster.nodes[3]
+        plan = coordinator.healing.plan
+        if plan is not None and plan.coordinator == coordinator.name:
+            break
+    await world.pause(0, 0.6)
+    world.crash(3)
+    await world.pause(3, 40)
+
+
+@_scenario("second split during a heal")
+async def _second_split(world: World) -> None:
+    await _apart(world, [1, 2, 3], [4, 5])
+    await world.pause(5, 12)
+    await _apart(world, *world.rng.choice((([1, 2, 3, 4], [5]), ([1, 2], [3, 4, 5]), ([1, 4, 5], [2, 3]))))
+
+
+@_scenario("autoclean and autoheal at once", options={"autoclean": 20.0})
+async def _autoclean(world: World) -> None:
+    world.split([1, 2, 3], [4, 5])
+    await world.pause(10, 60)
+    if world.rng.random() < 0.5:
+        world.crash(world.rng.choice((2, 3, 5)), "silence")
+        await world.pause(0, 40)
+    world.heal()
+    await world.pause(0, 30)
+
+
+@_scenario("back with an old disc", disc=True)
+async def _old_disc(world: World) -> None:
+    """A node is away while rows are written and deleted, and half of the time comes back into a split."""
+    world.crash(world.rng.choice((2, 4)))
+    await world.pause(20, 60)
+    if world.rng.random() < 0.5:
+        world.split([1, 2, 3], [4, 5])
+        await world.pause(0, 10)
+        for number in (2, 4):
+            if number not in world.cluster.nodes:
+                await world.restart(number)
+        await world.pause(10, 20)
+
+
+@_scenario("corrupted plan file", disc=True)
+async def _corrupted(world: World) -> None:
+    await _apart(world, [1, 2, 3], [4, 5])
+    await world.pause(3, 12)
+    number = world.rng.choice((1, 4))
+    world.crash(number)
+    directory = world.cluster.disc_of(number)
+    assert directory is not None  # noqa: S101 - the scenario has discs
+    file = directory / "autoheal.json"
+    if file.exists():
+        content = bytearray(file.read_bytes())
+        del content[world.rng.randrange(len(content)) :]
+        file.write_bytes(bytes(content))
+    await world.pause(1, 10)
+    await world.restart(number)
+
+
+@_scenario("random")
+async def _random(world: World) -> None:
+    for _ in range(10):
+        match world.rng.randrange(6):
+            case 0 | 1:
+                side = world.rng.sample(world.nodes, world.rng.randrange(1, 4))
+                world.split(side, [number for number in world.nodes if number not in side])
+            case 2:
+                world.cut(*world.rng.sample(world.nodes, 2), one_way=world.rng.random() < 0.5)
+            case 3:
+                world.heal()
+            case 4 if len(world.cluster.nodes) > 2:
+                victim = world.rng.choice(sorted(world.cluster.nodes))
+                world.crash(victim, world.rng.choice(("kill", "reset", "silence")))
+            case _ if len(world.cluster.nodes) < world.size:
+                gone = [number for number in world.nodes if number not in world.cluster.nodes]
+                await world.restart(world.rng.choice(gone))
+        await world.pause(0, 12)

@@ -1,0 +1,258 @@
+"""The world of one seed: a cluster, clients that listen and publish, tables that every side writes.
+
+What is done to the cluster goes through here, so that afterwards it is known which nodes were never parted,
+which lived throughout, and which client heard everything it should have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gossamer.autoheal import register_merge
+from gossamer.errors import GossamerError
+from gossamer.mnesia_like import SharedTable
+from gossamer.testing.cluster import SimCluster
+from gossamer.testing.host import Crash
+from gossamer.testing.mqtt_client import SimClient
+from gossamer.testing.network import SimNetwork
+from gossamer.testing.splits.traffic import Flow
+
+__all__ = ["TABLES", "World", "Written"]
+
+TABLES = {"latest": "lww", "larger": "survivors", "sums": "splits.sum"}
+"""A shared table for each way to heal."""
+
+KEYS = 12
+SETTLE = 90.0
+HEAL = 300.0
+
+
+def _sum(_key: Any, ours: Any, theirs: Any) -> int:
+    return int(ours or 0) + int(theirs or 0)
+
+
+register_merge("splits.sum", _sum)
+
+
+class Written:
+    """One write that a node took: the version under which it stands; no ``value``: a deletion."""
+
+    __slots__ = ("node", "value", "version")
+
+    def __init__(self, node: int, version: tuple[int, str], value: list[Any]) -> None:
+        self.node = node
+        self.version = version
+        self.value = value
+
+
+class World:
+    """See the module. ``size`` nodes; ``options`` are settings of the section ``cluster``."""
+
+    def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: Any) -> None:
+        self.sim = sim
+        self.size = size
+        self.rng: Random = sim.rng("scenario")
+        self.cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
+        self.cluster.discs = discs
+        self.listeners: dict[int, SimClient] = {}
+        self.flows: list[Flow] = []
+        self.parted: set[frozenset[int]] = set()
+        """Pairs that a cut ever came between."""
+        self.died: set[int] = set()
+        self.writes: dict[tuple[str, Any], list[Written]] = {}
+        self.stores: dict[int, Any] = {}
+        self.notes: list[str] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def nodes(self) -> range:
+        """All numbers."""
+        return range(1, self.size + 1)
+
+    # -- life
+
+    async def begin(self) -> None:
+        """Start the nodes, oldest first, with clients, flows and tables."""
+        for number in self.nodes:
+            await self.cluster.start(number)
+            await self._tables(number)
+        await self.cluster.settled()
+        for number in self.nodes:
+            client = self.listeners[number] = await self.cluster.client(number, f"listener{number}")
+            await client.subscribe("flow/1/#", f"at/{number}", qos=1)
+            await client.subscribe("flow/2/#", qos=2)
+            self.stores[number] = self._store(number)
+        await self.cluster.settled()
+        for number in self.nodes:
+            for qos in (1, 2):
+                publisher = await self.cluster.client(number, f"publisher{number}/{qos}")
+                flow = Flow(publisher, number, f"flow/{qos}/{number}", qos, self.sim.loop.time)
+                self.flows.append(flow)
+                flow.start(pause=self.rng.uniform(0.3, 0.7))
+        self._writer = asyncio.create_task(self._write_on(), name="table writer")
+
+    async def calm(self, *, heals: bool = True) -> None:
+        """End the weather and the load, and let the cluster come to rest."""
+        self.heal()
+        for number in self.nodes:
+            if number not in self.cluster.nodes:
+                await self.restart(number)
+        await asyncio.sleep(2.0)
+        await self._stop_writing()
+        await self.cluster.settled(timeout=SETTLE)
+        if heals:
+            await self._healed()
+        for flow in self.flows:
+            await flow.stop()
+        await asyncio.sleep(5.0)
+        await self.cluster.settled(timeout=SETTLE)
+
+    async def end(self) -> None:
+        """Stop everything."""
+        await self._stop_writing()
+        for flow in self.flows:
+            await flow.stop()
+        await self.cluster.stop_all()
+
+    async def _healed(self) -> None:
+        begun = self.sim.loop.time()
+        while not all(
+            not node.healing.open and node.healing.phase == "idle" and node.healing.plan is None
+            for node in self.cluster.nodes.values()
+        ):
+            if self.sim.loop.time() - begun > HEAL:
+                raise AssertionError(f"not healed within {HEAL:g} s: {self._phases()}")
+            await asyncio.sleep(0.5)
+
+    def _phases(self) -> dict[int, tuple[str, tuple[str, ...]]]:
+        return {
+            number: (node.healing.phase, tuple(pair.peer for pair in node.healing.open))
+            for number, node in sorted(self.cluster.nodes.items())
+        }
+
+    # -- weather
+
+    def split(self, *groups: Iterable[int]) -> None:
+        """Cut the nodes into groups."""
+        sides = [list(group) for group in groups]
+        self.note("split", sides)
+        self.cluster.partition(*sides)
+        for one, other in combinations(sides, 2):
+            self.parted |= {frozenset((a, b)) for a in one for b in other}
+
+    def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Cut a pair."""
+        self.note("cut", one, other, one_way)
+        self.cluster.cut(one, other, one_way=one_way)
+        self.parted.add(frozenset((one, other)))
+
+    def heal(self) -> None:
+        """Mend every cut."""
+        self.note("heal")
+        self.cluster.heal()
+
+    def crash(self, number: int, how: Crash = "kill") -> None:
+        """End a node at once."""
+        self.note("crash", number, how)
+        self.died.add(number)
+        self.listeners.pop(number, None)
+        self.cluster.crash(number, how)
+
+    async def restart(self, number: int) -> None:
+        """A new life of a node that crashed."""
+        self.note("restart", number)
+        await self.cluster.restart(number)
+        await self._tables(number)
+        self.stores.pop(number, None)
+
+    async def pause(self, least: float, most: float) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(self.rng.uniform(least, most))
+
+    def note(self, *what: object) -> None:
+        """For the report of a seed that fails."""
+        self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
+
+    # -- tables
+
+    def table(self, number: int, name: str) -> SharedTable:
+        """A shared table at a node."""
+        table = self.cluster.nodes[number].store.table(name)
+        assert isinstance(table, SharedTable)  # noqa: S101
+        return table
+
+    def write(self, number: int, name: str, key: Any, value: list[Any]) -> None:
+        """Write a row, or delete it."""
+        table = self.table(number, name)
+        if value:
+            table.write(key, value[0])
+        elif key in table:
+            table.delete(key)
+        else:
+            return
+        version = table.core.versions[key]
+        self.writes.setdefault((name, key), []).append(Written(number, version, value))
+
+    async def _tables(self, number: int) -> None:
+        storage = "ram_copies" if self.cluster.discs is None else "disc_copies"
+        for name, heal in TABLES.items():
+            await self.cluster.nodes[number].store.create_table(
+                name, replication="shared", heal=heal, storage=storage
+            )
+
+    async def _write_on(self) -> None:
+        rng = self.sim.rng("tables")
+        count = 0
+        while True:  # until it is cancelled
+            await asyncio.sleep(rng.uniform(0.2, 0.6))
+            ready = [number for number, node in sorted(self.cluster.nodes.items()) if node.state == "running"]
+            if not ready:
+                continue
+            number, name = rng.choice(ready), rng.choice(sorted(TABLES))
+            if name not in self.cluster.nodes[number].store.tables():
+                continue
+            count += 1
+            value = [] if rng.random() < 0.3 else [count]
+            try:
+                self.write(number, name, rng.randrange(KEYS), value)
+            except GossamerError as error:
+                self.note("not written", number, name, error)
+
+    async def _stop_writing(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        writer.cancel()
+        await asyncio.wait([writer])
+        if not writer.cancelled() and (error := writer.exception()) is not None:
+            raise error
+
+    # -- what is known of it
+
+    def together(self, one: int, other: int) -> bool:
+        """Both lived throughout, and nothing ever came between them, nor between them and a third."""
+        return one not in self.died and other not in self.died and frozenset((one, other)) not in self.parted
+
+    def removed(self) -> set[int]:
+        """Nodes that were removed for being down too long, as far as those that removed them still live."""
+        names = {number: f"node{number}@" for number in self.nodes}
+        gone = {cleaned.member for node in self.cluster.nodes.values() for cleaned in node.healing.cleaned}
+        return {number for number, name in names.items() if any(one.startswith(name) for one in gone)}
+
+    def restarted_stores(self) -> set[int]:
+        """Nodes of this very life whose store was restarted."""
+        return {number for number, pid in self.stores.items() if self._store(number) != pid}
+
+    def _store(self, number: int) -> Any:
+        return self.cluster.nodes[number].runtime.whereis("mnesia_like")
+
+    def episodes(self) -> Iterator[tuple[int, Any]]:
+        """Every heal that every node knows of."""
+        for number, node in sorted(self.cluster.nodes.items()):
+            for episode in node.healing.history:
+                yield number, episode

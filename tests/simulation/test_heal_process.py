@@ -1,0 +1,156 @@
+"""The process that heals: whom it tells, what may be set while it runs, what it does when something fails."""
+
+import asyncio
+
+import pytest
+
+from gossamer.autoheal import (
+    AUTOHEAL,
+    Cleaned,
+    DryRun,
+    Episode,
+    Partition,
+    SetAutoclean,
+    SetAutoheal,
+    Subscribe,
+    server,
+)
+from gossamer.errors import UnavailableError
+from gossamer.gossip import ForceLeave
+from gossamer.node import healing
+from gossamer.supervisor import CallFailed, call, cast, receive, self_pid
+from gossamer.testing.cluster import SimCluster
+
+from .test_healing import all_healed
+
+
+@pytest.fixture
+async def cluster(sim):
+    made = SimCluster(sim, 3, cluster={"autoheal": 2.0, "autoclean": 40.0})
+    for number in (1, 2, 3):
+        await made.start(number)
+    await made.settled()
+    yield made
+    await made.stop_all()
+
+
+def ask(node, request):
+    return node.runtime.call(AUTOHEAL, request)
+
+
+async def cut_and_mend(cluster, length=12.0):
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(length)
+    cluster.heal()
+    await all_healed(cluster)
+
+
+async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(cluster):
+    heard = []
+
+    async def listener():
+        cast(AUTOHEAL, Subscribe(self_pid()))
+        while True:
+            heard.append(await receive())
+
+    cluster.nodes[1].runtime.spawn(listener)
+    await cut_and_mend(cluster)
+    assert [type(event) for event in heard] == [Partition, Episode]
+    assert heard[0].context == "running_partitioned_network"
+    assert heard[1].reloaded == (cluster.nodes[3].name,)
+    gone = cluster.nodes[3].name
+    cluster.crash(3)
+    await asyncio.sleep(60)
+    assert [type(event) for event in heard] == [Partition, Episode, Cleaned]
+    assert heard[2].member == gone
+
+
+async def test_settings_reach_all_nodes_and_those_that_come_later(cluster):
+    await ask(cluster.nodes[2], SetAutoheal(None))
+    await asyncio.sleep(1)
+    await ask(cluster.nodes[3], SetAutoclean(77.0))
+    await asyncio.sleep(1)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    await cluster.restart(1)
+    await cluster.settled()
+    await asyncio.sleep(1)
+    for node in cluster.nodes.values():
+        assert (node.healing.autoheal, node.healing.autoclean) == (None, 77.0)
+
+
+async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_on(cluster):
+    await ask(cluster.nodes[1], SetAutoheal(None))
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(12)
+    cluster.heal()
+    await asyncio.sleep(20)
+    alarm = next(cluster.nodes[1].healing.alarms())
+    assert (alarm.name, alarm.active) == ("partition", True)
+    assert "autoheal is off" in alarm.text
+    assert not cluster.nodes[1].healing.history
+    await ask(cluster.nodes[1], SetAutoheal(1.0))
+    await all_healed(cluster)
+
+
+async def test_a_rehearsal_shows_the_plan_and_changes_nothing(cluster):
+    assert await ask(cluster.nodes[2], DryRun()) is None
+    await ask(cluster.nodes[1], SetAutoheal(60.0))
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(12)
+    cluster.heal()
+    await asyncio.sleep(8)
+    stores = {number: node.runtime.whereis("mnesia_like") for number, node in cluster.nodes.items()}
+    plan = await ask(cluster.nodes[3], DryRun())
+    assert plan.victims == (cluster.nodes[3].name,)
+    assert plan.coordinator == cluster.nodes[1].name
+    assert stores == {number: node.runtime.whereis("mnesia_like") for number, node in cluster.nodes.items()}
+    await all_healed(cluster)
+
+
+async def test_a_rehearsal_answers_although_a_node_does_not(cluster):
+    cluster.partition([1, 2], [3])
+    # Its link is up still, as far as node 1 knows.
+    plan = await cluster.nodes[1].runtime.call(AUTOHEAL, DryRun(), timeout=10.0)
+    assert plan is None
+
+
+async def test_a_reload_that_fails_is_tried_again(cluster, monkeypatch):
+    tries = []
+    restart = healing.Supervisor.restart_child
+
+    async def stubborn(supervisor, child, timeout=5.0):
+        if child == "mnesia_like":
+            tries.append(child)
+            if len(tries) == 1:
+                raise TimeoutError
+        return await restart(supervisor, child, timeout)
+
+    monkeypatch.setattr(healing.Supervisor, "restart_child", stubborn)
+    await cut_and_mend(cluster)
+    assert len(tries) == 2
+    await cluster.settled()
+
+
+async def test_a_removal_that_gossip_does_not_answer_is_tried_again(cluster, monkeypatch):
+    refused = []
+
+    async def deaf(destination, request, **options):
+        if isinstance(request, ForceLeave) and not refused:
+            refused.append(request)
+            raise UnavailableError("no answer")
+        return await call(destination, request, **options)
+
+    monkeypatch.setattr(server, "call", deaf)
+    gone = cluster.nodes[3].name
+    cluster.crash(3)
+    await asyncio.sleep(100)
+    assert refused == [ForceLeave(gone, final=False)]
+    assert [cleaned.member for cleaned in cluster.nodes[1].healing.cleaned] == [gone]
+
+
+async def test_an_unknown_request_is_the_callers_mistake_and_harms_nobody(cluster):
+    with pytest.raises(CallFailed):
+        await cluster.nodes[1].runtime.call(AUTOHEAL, "what?", timeout=5.0)
+    await asyncio.sleep(2)
+    await cut_and_mend(cluster)

@@ -1,0 +1,55 @@
+"""A few lives of clusters that are cut and healed under load; ``gossamer.testing.splits`` runs many."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gossamer.testing.splits import SCENARIOS, World, run_seed, run_seeds
+from gossamer.testing.splits.invariants import violations
+from gossamer.testing.splits.runner import scenario_of
+
+LIVES = ["overlapping", "coordinator killed mid-heal", "random"]
+
+
+@pytest.mark.parametrize("scenario", LIVES)
+def test_what_must_hold_holds(scenario):
+    outcome = run_seed(1, scenario)
+    assert outcome.ok, str(outcome)
+
+
+def test_a_hundred_seeds_have_every_scenario_several_times():
+    drawn = [scenario_of(seed) for seed in range(100)]
+    assert {name for name in SCENARIOS if drawn.count(name) >= 3} == set(SCENARIOS)
+
+
+def test_a_seed_is_the_same_life_again():
+    first, second = run_seeds([3, 3], "two nodes")
+    assert (first.digest, first.virtual, first.notes) == (second.digest, second.virtual, second.notes)
+
+
+async def test_what_does_not_hold_is_said(sim):
+    world = World(sim, 2)
+    await world.begin()
+    await world.calm()
+    assert list(violations(world)) == []
+    key = next(iter(world.table(1, "latest").rows()), 0)
+    world.table(2, "latest").core.rows[key] = "another"
+    lost = next(flow for flow in world.flows if flow.node == 1)
+    lost.acknowledged[b"never sent"] = 1.0
+    found = "\n".join(violations(world))
+    assert "table latest rows: nodes 1 / 2 differ in 1 rows" in found
+    assert f"1 lost of {lost.topic}" in found
+    await world.end()
+
+
+def test_a_failing_seed_prints_how_to_replay_it():
+    program = (
+        "from gossamer.testing.splits import runner\n"
+        "runner.violations = lambda world: iter(['something'])\n"
+        "print(runner.run_seed(7, 'two nodes'))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "seed 7 (two nodes): FAILED" in told
+    assert "  something" in told
+    assert "replay: python -m gossamer.testing.splits --seed 7 --scenario 'two nodes'" in told
