@@ -104,6 +104,7 @@ class Burial:
     news: bool = False
     changed: bool = False
     _graves: dict[Key, _Grave] = field(default_factory=dict)
+    _condemned: dict[Key, tuple[str, Vector]] = field(default_factory=dict)
     _said: dict[str, _Testimony] = field(default_factory=dict)
     _started: float | None = None
 
@@ -118,8 +119,29 @@ class Burial:
         self._graves.pop(key, None)
 
     def clear(self) -> None:
-        """It holds nothing any more."""
+        """It holds nothing any more, and knows of nothing."""
         self._graves.clear()
+        self._condemned.clear()
+
+    def condemn(self, key: Key, owner: str, vector: Vector) -> None:
+        """Its holder says that all have seen a tombstone; ``vector`` is what must be here first."""
+        self._condemned[key] = owner, vector
+
+    def pardon(self, key: Key) -> None:
+        """It was written again, or its holder is gone before it was done."""
+        self._condemned.pop(key, None)
+
+    def due(self) -> list[Key]:
+        """What can be forgotten now on the word of others."""
+        keys = [key for key, (_, needed) in self._condemned.items() if self.reached(needed)]
+        for key in keys:
+            del self._condemned[key]
+        return keys
+
+    @property
+    def testified(self) -> set[str]:
+        """Peers whose word waits to be followed."""
+        return {owner for owner, _ in self._condemned.values()}
 
     @property
     def waiting(self) -> int:

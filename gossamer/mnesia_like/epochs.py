@@ -110,7 +110,7 @@ class Epochs:
     def observe(self, table: str) -> Observed:
         """What is here of each peer now; :meth:`testify` once it is safe."""
         state = self._x.tables[table]
-        waits = self._shared[table].testified
+        waits = self._shared[table].burial.testified
         return {
             name: (replica.creation, replica.position, state.log.position)
             for name, replica in state.replicas.items()

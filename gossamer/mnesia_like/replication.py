@@ -35,6 +35,7 @@ from gossamer.mnesia_like.feed import Feed, Sessions
 from gossamer.mnesia_like.ownlog import OwnLog
 from gossamer.mnesia_like.replica import Replica
 from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.standing import Standing
 from gossamer.mnesia_like.transaction_core import Transactions
 from gossamer.mnesia_like.transaction_wire import Pipe
 from gossamer.mnesia_like.upkeep import Upkeep
@@ -69,7 +70,7 @@ __all__ = [
 ]
 
 
-class Replication:
+class Replication(Standing):
     """See the module. ``window`` in bytes a peer and table; ``retry`` and ``digest_interval`` in seconds."""
 
     def __init__(
@@ -86,8 +87,7 @@ class Replication:
     ) -> None:
         self.node = node
         self.creation = creation
-        self._x = Exchange(creation)
-        self.tables = self._x.tables
+        super().__init__(Exchange(creation))
         self.counts = self._x.counts
         self.transactions = Transactions(self._x, node=node, reach=self.reach, retry=retry)
         self._epochs = Epochs(self._x, self.transactions.shared, self._follow)
@@ -229,50 +229,6 @@ class Replication:
     def busy(self) -> bool:
         """Whether :meth:`work` has something to do."""
         return self._upkeep.busy
-
-    def peers(self) -> dict[str, int]:
-        """Peers that are up, with their creations."""
-        return {name: peer.creation for name, peer in self._x.peers.items()}
-
-    def force_load(self, table: str) -> None:
-        """Whoever has not answered, or not sent all, is waited for no longer."""
-        for replica in self.tables[table].replicas.values():
-            replica.loaded = replica.forced = True
-
-    def holders(self, table: str) -> list[str]:
-        """The peers that are up and say that they have the table."""
-        return [name for name, peer in self._x.peers.items() if peer.tables and table in peer.tables]
-
-    def visible(self, table: str) -> int:
-        """The number up to which every peer that is up and has the table has applied our rows."""
-        state = self.tables[table]
-        lowest = state.log.last
-        for name, peer in self._x.peers.items():
-            if peer.tables is None:
-                return 0
-            if table in peer.tables:
-                feed = state.feeds.get(name)
-                if feed is None:
-                    return 0
-                lowest = min(lowest, feed.acked)
-        return lowest
-
-    def not_loaded(self, table: str) -> list[str]:
-        """What is missing of peers that are up, in words; empty: the table is loaded."""
-        lines = []
-        for name, replica in self.tables[table].replicas.items():
-            peer = self._x.peers.get(name)
-            # What its roster says may be older than the table; only its answer counts.
-            if peer is None or replica.loaded:
-                continue
-            lines.append(replica.waits_for())
-        return lines
-
-    def reach(self, table: str) -> tuple[int, int]:
-        """How many nodes of a table can be reached, and of how many."""
-        replicas = self.tables[table].replicas.values()
-        there = [r for r in replicas if r.refused is None and not r.left]
-        return 1 + sum(r.up for r in there), 1 + len(there)
 
     # -- messages
 

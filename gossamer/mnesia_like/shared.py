@@ -24,17 +24,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
-from gossamer.mnesia_like.burial import Burial, Epoch, Vector, vector_of
+from gossamer.mnesia_like.burial import Burial, Epoch, vector_of
 from gossamer.mnesia_like.exchange import OwnedState
+from gossamer.mnesia_like.masters import Masters
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 from gossamer.mnesia_like.versions import (
     NEVER,
     Discarded,
     Version,
-    answered,
     first,
     held,
+    loser,
+    lost,
     value_of,
     version_of,
 )
@@ -75,16 +77,12 @@ class Shared:
         self._definition = state.definition
         self._clock = clock or HybridLogicalClock()
         self.burial = Burial(node, state, horizon, creation)
-        # Tombstones whose holder says that all have seen them: whose word it is, and what must be here first.
-        self._condemned: dict[Key, tuple[str, Vector]] = {}
         # No version is issued below those that were forgotten: not everybody may have forgotten them yet.
         self._floor = 0
         self._adopt_after = adopt_after
         # Keys whose latest version nobody is known to hold, and since when.
         self._orphans: dict[Key, float] = {}
-        # Rows of our disc that count for nothing until a master has answered.
-        self._provisional: set[Key] = set()
-        self._masters: tuple[str, ...] = ()
+        self._masters = Masters()
 
     # -- writing
 
@@ -168,17 +166,17 @@ class Shared:
             if version[0] > highest:
                 highest = version[0]
             mine = versions.get(key)
-            if key in self._provisional:
-                self._provisional.discard(key)
+            if self._masters.settle(key):
                 mine = None
             if len(row) == 4:
                 vector = vector_of(row)
                 if vector is None or mine is None:
                     self.counts["malformed"] += vector is None
                     continue
-                self._condemned[key] = change.owner, vector
+                self.burial.condemn(key, change.owner, vector)
             if self.discarded is not None and version != mine:
-                self.discarded.append(self._loser(change.owner, key, mine, version, row))
+                name, here = self._definition.name, [self.rows[key]] if key in self.rows else []
+                self.discarded.append(loser(name, key, mine, here, change.owner, version, row))
             if mine is None or version > mine:
                 latest = max(latest, version[0])
                 was = key in self.rows
@@ -234,11 +232,7 @@ class Shared:
         for key in mark:
             self._log.write(key, [*self.versions[key], None, vector])
             self.burial.marked(key, self._log.position)
-        for key, (_, needed) in list(self._condemned.items()):
-            if self.burial.reached(needed):
-                del self._condemned[key]
-                if key not in self.rows and key not in self._log.rows:
-                    forgotten.append(key)
+        forgotten += [k for k in self.burial.due() if k not in self.rows and k not in self._log.rows]
         for key in forgotten:
             self._forget(key)
         self._revive(forgotten, now)
@@ -253,22 +247,14 @@ class Shared:
                 if change is not None:
                     self.revived.append(change)
 
-    @property
-    def testified(self) -> set[str]:
-        """Peers whose word that a deletion is collected waits to be followed."""
-        return {owner for owner, _ in self._condemned.values()}
-
     def start_over(self, peer: str) -> tuple[list[Key], Change]:
         """Forget everything: it may have been deleted since; the keys, and what readers see."""
         keys, gone = list(self.versions), list(self.rows)
         if self.discarded is not None:
-            name = self._definition.name
-            for key in gone:
-                version, value = self.versions[key], [self.rows[key]]
-                self.discarded.append(Discarded(name, key, version, value, NEVER, peer, ours=True))
-        for everything in (self.rows, self.versions, self._orphans, self._condemned):
+            self.discarded += lost(self._definition.name, self.rows, self.versions, peer)
+        for everything in (self.rows, self.versions, self._orphans):
             everything.clear()
-        self._provisional.clear()
+        self._masters.release()
         self._log.clear()
         self.burial.clear()
         self.changes += 1
@@ -280,7 +266,7 @@ class Shared:
 
         ``masters``: whose rows count; ours are read until one of them has answered, and not offered to peers.
         """
-        self._masters = masters
+        self._masters.names = masters
         for key, row in rows.items():
             version = version_of(row)
             if key is None or version is None:
@@ -292,16 +278,15 @@ class Shared:
             if len(row) == 3:
                 self.rows[key] = row[2]
             if masters:
-                self._provisional.add(key)
+                self._masters.provisional.add(key)
             else:
                 self._orphans[key] = now
 
     def obey(self) -> tuple[list[Key], Change] | None:
         """Where a master has answered: forget what our disc alone held; the keys, and what readers see."""
-        if not self._provisional or not any(answered(self._state, name) for name in self._masters):
+        if not self._masters.answered(self._state):
             return None
-        stale = list(self._provisional)
-        self._provisional.clear()
+        stale = self._masters.release()
         gone = [key for key in stale if self.rows.pop(key, _MISSING) is not _MISSING]
         for key in stale:
             self._forget(key)
@@ -310,16 +295,12 @@ class Shared:
 
     def force_load(self, now: float) -> None:
         """What our disc held counts, whatever the masters say."""
-        for key in self._provisional:
-            self._orphans[key] = now
-        self._provisional.clear()
+        self._orphans |= dict.fromkeys(self._masters.release(), now)
 
     @property
     def waits_for(self) -> str:
         """Whom the table waits for before it counts as loaded; empty: nobody."""
-        if not self._provisional:
-            return ""
-        return f"{self._definition.name}: none of its master nodes ({', '.join(self._masters)}) has answered"
+        return self._masters.waits_for(self._definition.name)
 
     @property
     def held(self) -> Mapping[Key, Value]:
@@ -345,15 +326,6 @@ class Shared:
 
     # -- inside
 
-    def _loser(
-        self, peer: str, key: Key, mine: Version | None, theirs: Version, row: list[Value]
-    ) -> Discarded:
-        table = self._definition.name
-        if mine is None or theirs > mine:
-            value = [self.rows[key]] if key in self.rows else []
-            return Discarded(table, key, mine or NEVER, value, theirs, peer, ours=True)
-        return Discarded(table, key, theirs, value_of(row), mine, peer)
-
     def _next_version(self, key: Key, wall: float) -> Version:
         stamp = self._clock.tick(wall)
         before = self.versions.get(key)
@@ -366,7 +338,7 @@ class Shared:
         self.versions[key] = version
         self._let_go(key)
         if value:
-            self._condemned.pop(key, None)
+            self.burial.pardon(key)
         if value:
             self.rows[key] = value[0]
         else:
@@ -376,7 +348,7 @@ class Shared:
         self.changes += 1
         self.versions[key] = version
         self._orphans.pop(key, None)
-        self._provisional.discard(key)
+        self._masters.settle(key)
         if value is _MISSING:
             self.rows.pop(key, None)
         else:
@@ -393,7 +365,7 @@ class Shared:
 
     def _buried(self, key: Key) -> None:
         """This node holds a row: is it a deletion?"""
-        self._condemned.pop(key, None)
+        self.burial.pardon(key)
         if key in self.rows:
             self.burial.release(key)
         else:
@@ -411,7 +383,7 @@ class Shared:
 
     def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
         for key in keys:
-            self._condemned.pop(key, None)
+            self.burial.pardon(key)
             if key in self.versions and key not in self._orphans and not self._held(key):
                 self._orphans[key] = now
 

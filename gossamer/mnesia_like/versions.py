@@ -6,12 +6,24 @@ author]``, and one that all members have seen (see ``burial``) as ``[timestamp, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossamer.mnesia_like.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["NEVER", "Discarded", "Version", "answered", "first", "held", "value_of", "version_of"]
+__all__ = [
+    "NEVER",
+    "Discarded",
+    "Version",
+    "answered",
+    "first",
+    "held",
+    "loser",
+    "lost",
+    "value_of",
+    "version_of",
+]
 
 Version = tuple[int, str]
 """Hybrid timestamp, and the node that issued it."""
@@ -48,6 +60,30 @@ def version_of(row: Value) -> Version | None:
 def value_of(row: Value) -> list[Value]:
     """``[value]`` of a row as it travels; ``[]``: it is deleted."""
     return [row[2]] if len(row) == 3 else []
+
+
+def loser(
+    table: str,
+    key: Key,
+    mine: Version | None,
+    here: list[Value],
+    peer: str,
+    theirs: Version,
+    row: Value,
+) -> Discarded:
+    """Which of ours (``here`` its value, if it has one) and a peer's row loses."""
+    if mine is None or theirs > mine:
+        return Discarded(table, key, mine or NEVER, here, theirs, peer, ours=True)
+    return Discarded(table, key, theirs, value_of(row), mine, peer)
+
+
+def lost(
+    table: str, rows: Mapping[Key, Value], versions: Mapping[Key, Version], peer: str
+) -> list[Discarded]:
+    """All rows, of a copy that starts over because ``peer`` knows that some of them were deleted."""
+    return [
+        Discarded(table, key, versions[key], [value], NEVER, peer, ours=True) for key, value in rows.items()
+    ]
 
 
 def held(state: OwnedState, key: Key, version: Version | None, *, besides: str | None = None) -> bool:
