@@ -31,6 +31,8 @@ from tests.supervisor.harness import VirtualLoop, settle
 from tests.supervisor.test_supervisor import probe
 
 IDS = st.sampled_from("abcde")
+WHICH = st.integers(0, 9)
+"""One of those that are there, whoever they are."""
 TYPES = st.sampled_from(["permanent", "transient", "temporary"])
 REASONS = st.sampled_from(["normal", "shutdown", ("shutdown", 1), "bad", "kill"])
 AUTO = st.sampled_from(["never", "never", "any_significant", "all_significant"])
@@ -126,7 +128,7 @@ class Model:
 class SupervisorMachine(RuleBasedStateMachine):
     @initialize(
         strategy=st.sampled_from(["one_for_one", "one_for_all", "rest_for_one"]),
-        intensity=st.sampled_from([0, 1, 3, 1000, 1000]),
+        intensity=st.sampled_from([0, 1, 3, 3, 1000, 1000]),
         auto_shutdown=AUTO,
         types=st.lists(st.tuples(TYPES, st.booleans()), min_size=2, max_size=4),
     )
@@ -201,15 +203,16 @@ class SupervisorMachine(RuleBasedStateMachine):
             assert got is StartFailed
 
     @precondition(up)
-    @rule(name=IDS, reason=REASONS, failing=IDS, failures=FAILURES)
-    def end_child(self, name, reason, failing, failures):
-        row = self.model.row(name)
-        if row is None or not row.alive:
+    @rule(which=WHICH, reason=REASONS, failing=IDS, failures=FAILURES)
+    def end_child(self, which, reason, failing, failures):
+        alive = [row for row in self.model.rows if row.alive]
+        if not alive:
             return
+        row = alive[which % len(alive)]
         if self.model.row(failing) is not None:
             self.model.failures[failing][:] = failures
             self.real[failing][:] = failures
-        pid = self.rt.whereis(name)
+        pid = self.rt.whereis(row.name)
 
         async def main():
             if reason == "kill":
@@ -345,8 +348,12 @@ class Pool:
 
 
 class DynamicMachine(RuleBasedStateMachine):
-    @initialize(intensity=st.sampled_from([0, 1, 3, 1000, 1000]), max_children=st.sampled_from([None, 0, 3]))
-    def begin(self, intensity, max_children):
+    @initialize(
+        intensity=st.sampled_from([0, 1, 3, 3, 1000, 1000]),
+        max_children=st.sampled_from([None, None, 0, 3]),
+        types=st.lists(TYPES, min_size=2, max_size=4),
+    )
+    def begin(self, intensity, max_children, types):
         self.loop = VirtualLoop()
         self.rt = Runtime("model@host")
         self.log = []
@@ -354,6 +361,8 @@ class DynamicMachine(RuleBasedStateMachine):
         self.failures = {name: [] for name in "abcde"}
         options = {"intensity": intensity, "period": 10.0, "max_children": max_children}
         self.sup = self.run(self.rt.start(DynamicSupervisor, **options))
+        for name, restart in zip("abcd", types, strict=False):
+            self.start_one(name, restart, [])
 
     run = SupervisorMachine.run
     ask = SupervisorMachine.ask
@@ -365,6 +374,9 @@ class DynamicMachine(RuleBasedStateMachine):
     @precondition(up)
     @rule(name=IDS, restart=TYPES, failures=FAILURES)
     def start_child(self, name, restart, failures):
+        self.start_one(name, restart, failures)
+
+    def start_one(self, name, restart, failures):
         if self.row(name) is not None:
             return
         mine = self.failures[name] = list(failures)
@@ -382,13 +394,13 @@ class DynamicMachine(RuleBasedStateMachine):
             assert got is (StartFailed if outcome == "no" else None)
 
     @precondition(up)
-    @rule(name=IDS, reason=REASONS, failures=FAILURES)
-    def end_child(self, name, reason, failures):
-        row = self.row(name)
-        if row is None:
+    @rule(which=WHICH, reason=REASONS, failures=FAILURES)
+    def end_child(self, which, reason, failures):
+        if not self.model.rows:
             return
-        self.failures[name][:] = failures
-        pid = self.rt.whereis(name)
+        row = self.model.rows[which % len(self.model.rows)]
+        self.failures[row.name][:] = failures
+        pid = self.rt.whereis(row.name)
 
         async def main():
             if reason == "kill":
