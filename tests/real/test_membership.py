@@ -114,7 +114,8 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
     eventually(lambda: one.online() == {one.name})
     assert two.online() == set()
     two.refuses("leave", "two@127.0.0.1: is alone, there is no cluster to leave")
-    assert two.command("join", one.gossip).code == ExitCode.DONE
+    # A name is as good as an address.
+    assert two.command("join", one.gossip.replace("127.0.0.1", "localhost")).code == ExitCode.DONE
     eventually(whole(one, two))
 
     two.end(signal.SIGKILL)
