@@ -212,6 +212,9 @@ class Discards:
         version, current = table.core.versions.get(key, _NEVER), _value(table, key)
         before = [row for row in kept if row.before]
         lost = [row for row in kept if row.real and row.version[1] in victims]
+        if version == _NEVER and before:
+            # The deletion that won is known to all and forgotten already.
+            version = max(row.winner for row in before)
         if version[1] in victims and any(row.winner == version for row in before):
             # The latest that our side wrote; failing that, what we held when we first met them.
             own = [row for row in before if row.version[1] not in victims]
