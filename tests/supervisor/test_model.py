@@ -45,6 +45,7 @@ class Row:
         self.alive = False
         self.exit = None
         """Why it ended, while the supervisor has not looked at that yet."""
+        self.restarting = False
 
 
 class Model:
@@ -71,6 +72,7 @@ class Model:
     def stop(self, row):
         # Its exit, if it waits to be looked at, is forgotten.
         row.exit = None
+        row.restarting = False
         if row.alive:
             row.alive = False
             self.log.append("-" + row.name)
@@ -82,9 +84,14 @@ class Model:
             row.exit = reason
             if reason != "kill":
                 self.log.append("-" + row.name)
-        for row, _ in ends:
-            if self.up and row.exit is not None:
+        self.mailbox = [("exit", row) for row, _ in ends]
+        while self.mailbox and self.up:
+            # An exit, or the supervisor's order to itself to try again, behind what waited before it.
+            what, row = self.mailbox.pop(0)
+            if what == "exit" and row.exit is not None:
                 self.look_at(row)
+            elif what == "again" and row.restarting:
+                self.restart(row)
 
     def look_at(self, row):
         reason, row.exit = row.exit, None
@@ -94,7 +101,10 @@ class Model:
         if row.restart == "temporary":
             self.rows.remove(row)
         # One that ended and is not looked at yet still counts as running.
-        left = any(other.significant and (other.alive or other.exit is not None) for other in self.rows)
+        left = any(
+            other.significant and (other.alive or other.restarting or other.exit is not None)
+            for other in self.rows
+        )
         if row.significant and (self.auto_shutdown == "any_significant" or not left):
             self.give_up()
 
@@ -105,22 +115,19 @@ class Model:
 
     def restart(self, row):
         now = self.now()
-        while True:
-            self.stamps = [stamp for stamp in [*self.stamps, now] if stamp >= now - self.period]
-            if len(self.stamps) > self.intensity:
-                self.give_up()
-                return
-            first = {"one_for_one": None, "one_for_all": 0, "rest_for_one": self.rows.index(row)}[
-                self.strategy
-            ]
-            swept = [row] if first is None else self.rows[first:]
-            for other in reversed(swept):
-                self.stop(other)
-            self.rows = [o for o in self.rows if not (o in swept and o.restart == "temporary")]
-            failed = next((o for o in swept if o in self.rows and self.start(o) == "no"), None)
-            if failed is None:
-                return
-            row = failed
+        self.stamps = [stamp for stamp in [*self.stamps, now] if stamp >= now - self.period]
+        if len(self.stamps) > self.intensity:
+            self.give_up()
+            return
+        first = {"one_for_one": None, "one_for_all": 0, "rest_for_one": self.rows.index(row)}[self.strategy]
+        swept = [row] if first is None else self.rows[first:]
+        for other in reversed(swept):
+            self.stop(other)
+        self.rows = [o for o in self.rows if not (o in swept and o.restart == "temporary")]
+        failed = next((o for o in swept if o in self.rows and self.start(o) == "no"), None)
+        if failed is not None:
+            failed.restarting = True
+            self.mailbox.append(("again", failed))
 
     now = staticmethod(lambda: 0.0)
 
