@@ -22,14 +22,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.convert import convert, read_publish
 from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
-from gossamer.mqtt.framing import frame
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
 from gossamer.mqtt.pressure import FAR_BEHIND, Pressure
-from gossamer.mqtt.properties import NONE, Properties
-from gossamer.mqtt.wire import MAX_VARINT
+from gossamer.mqtt.properties import Properties
 
 __all__ = ["DeliveryOptions", "Hub", "Item", "Session"]
 
@@ -366,7 +364,7 @@ class Session:
         aliases = self._aliases
         if aliases is None:
             return None
-        publish = _read(head + (packet_id or b"") + tail, V5)
+        publish = read_publish(head + (packet_id or b"") + tail, V5)
         alias = aliases.get(publish.topic)
         topic = b""
         if alias is None:
@@ -391,21 +389,8 @@ class Session:
         old = self.version
         for packet_id, packet in self.inflight.items():
             if packet[0] != 0x62:
-                head, tail = _convert(packet, old, version)
+                head, tail = convert(packet, old, version)
                 self.inflight[packet_id] = head + PACKET_ID[packet_id] + tail
         self.refill(
-            [(*_convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
+            [(*convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
         )
-
-
-def _read(packet: bytes, version: int) -> Any:
-    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
-    return decode_publish(packet[0] & 0x0F, packet[start:stop], version)
-
-
-def _convert(packet: bytes, old: int, new: int) -> tuple[bytes, bytes]:
-    publish = _read(packet, old)
-    properties = publish.properties if new == V5 else NONE
-    return publish_parts(
-        publish.topic, publish.payload, flags=packet[0] & 0x0F, version=new, properties=properties
-    )

@@ -15,6 +15,7 @@ fails, rows wait and so do acknowledgements: nobody is told that something is sa
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -133,6 +134,12 @@ class SessionStore:
             callback()
         else:
             self._waiting.append((ticket, callback))
+
+    async def settled(self) -> None:
+        """Come back once everything that was noted so far is on disc."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
+        await done
 
     def _committed(self) -> None:
         self._soon(self._release)

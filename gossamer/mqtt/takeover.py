@@ -1,14 +1,10 @@
 """Sessions that follow their client from node to node: who claims which, and the giving side of a move.
 
 Each node says in the *owned* table ``sessions`` whose sessions it has, with an epoch; the highest ``(epoch,
-node)`` has the client. How a session moves is decided by ``handover``; the taking side is ``taking``. Here is
-what is left when there was no move: a node was down, or cut off, while its client went elsewhere.
+node)`` has the client. How a session moves is decided by ``handover``; the taking side is ``taking``; what is
+left where there was no move, since a node was down or cut off while its client went elsewhere, ``remains``.
 
-Rules: 1. A node that sees a higher claim than its own stops serving the client at once.  2. What such a
-session still has queued (and the packets of QoS 1 in flight) is offered to the node with the higher claim,
-which takes what its session subscribes to, unless that is a later one that began with a clean start. Only
-then the old session ends; what nobody took is counted (``session_superseded``).  3. What was given in a move
-that came to nothing is not offered again.
+Rule: a node that sees a higher claim than its own stops serving the client at once.
 """
 
 from __future__ import annotations
@@ -17,20 +13,22 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.handover import (
     FROZEN,
     MARKS_WITHIN,
+    Giver,
+    rightful,
+)
+from gossamer.mqtt.ingest import MOVE_MARK
+from gossamer.mqtt.moves import (
     Asked,
     Done,
     Event,
     Freeze,
     Give,
-    Giver,
     Marked,
     NodeDown,
     Refuse,
@@ -38,27 +36,20 @@ from gossamer.mqtt.handover import (
     Superseded,
     Thaw,
     Tick,
-    rightful,
 )
-from gossamer.mqtt.ingest import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.remains import Remains
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.taking import Taking
-from gossamer.mqtt.transfer import describe, in_parts, items_of, message_of
-from gossamer.routes import body_of, matches
+from gossamer.mqtt.transfer import describe, in_parts, items_of
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
 __all__ = ["Takeovers"]
 
-log = structlog.get_logger(__name__)
-
 CALL_WITHIN = 5.0
-OFFER_AGAIN = 0.5
-OFFERED = 100
-"""Messages in one offer."""
 
 
 class _Giving:
@@ -86,7 +77,7 @@ class Takeovers:
         self._giving: dict[str, _Giving] = {}
         self._taking: dict[str, Taking] = {}
         """By client."""
-        self._offering: set[str] = set()
+        self._remains = Remains(self)
         self._number = 0
 
     def offer(self, functions: dict[str, Callable[..., Any]]) -> None:
@@ -97,7 +88,7 @@ class Takeovers:
         functions["mqtt.mark"] = self.mark
         functions["mqtt.end"] = self._end
         functions["mqtt.kick"] = self.broker.kick
-        functions["mqtt.remains"] = self._remains
+        functions["mqtt.remains"] = self._remains.accept
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -120,6 +111,21 @@ class Takeovers:
         if client_id in self._taking:
             return True
         return bool(self.rows(client_id) if clean else self.better(client_id))
+
+    def claims(self, client_id: str) -> dict[str, int]:
+        """Who claims a client's session, this node too."""
+        return self._table.read(client_id)
+
+    def is_taking(self, client_id: str) -> bool:
+        """Whether a session is on its way here."""
+        return client_id in self._taking
+
+    def keep(self, session: Session) -> None:
+        """Nobody else claims it any more: it is this node's, as it was."""
+        session.gate = None
+        self._giving.pop(session.client_id, None)
+        self.broker.subscribing.restore(session)
+        self.broker.table.rest(session)
 
     def next_epoch(self, client_id: str) -> int:
         """An epoch above all that are known."""
@@ -191,7 +197,7 @@ class Takeovers:
                 case Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
                 case Done():
-                    self._do_done(giving, rightful(self._table.read(giving.session.client_id)) or "")
+                    self._remains.end(giving.session)
                 case _:  # pragma: no cover - the others are the taker's
                     pass
 
@@ -234,20 +240,6 @@ class Takeovers:
         if giving.released is not None and not giving.released.done():
             giving.released.set_result(None)
         self.broker.table.revive(session, giving.pending)
-
-    def _do_done(self, giving: _Giving, node: str) -> None:
-        session = giving.session
-        if session.channel is not None:
-            self.broker.table.suspend(session)
-        session.will_due = session.will_at = None
-        # The other side subscribes for itself; a share group must not choose this one any more.
-        self.broker.router.unsubscribe_all(session)
-        messages = self._left(session)
-        if not messages:
-            self.broker.table.end(session)
-        elif session.client_id not in self._offering:
-            self._offering.add(session.client_id)
-            self.broker.runtime.spawn(self._offer, session, node, messages, label="mqtt_remains")
 
     def _tick(self, giving: _Giving) -> None:
         if self._giving.get(giving.session.client_id) is giving:
@@ -359,71 +351,6 @@ class Takeovers:
         if client_id not in self._taking:
             await self.fetch(client_id, clean=False)
         return client_id in self.broker.sessions
-
-    # -- what is left
-
-    def _left(self, session: Session) -> list[bytes]:
-        """What a session has that no other node was given, as records."""
-        now = self.broker.hub.now
-        packets = [head + b"\0\1" + tail for head, tail, _ in list(session.queue)[session.given or 0 :]]
-        if session.given is None:
-            packets = [p for p in session.inflight.values() if p[0] & 0x06 == 2 and p[0] != 0x62] + packets
-        return [record_of(message_of(packet, session.version, now), now()) for packet in packets]
-
-    async def _offer(self, session: Session, node: str, records: list[bytes]) -> None:
-        client_id = session.client_id
-        count, lost = len(records), 0
-        try:
-            while self.broker.sessions.get(client_id) is session:
-                owner = rightful(self._table.read(client_id))
-                if owner == self.node or owner is None:
-                    # Whoever claimed it is gone for good.
-                    session.gate = None
-                    self._giving.pop(client_id, None)
-                    self.broker.subscribing.restore(session)
-                    self.broker.table.rest(session)
-                    return
-                lost += await self._offer_to(owner, session, records)
-                if not records:
-                    self.broker.hub.dropped("session_superseded", lost)
-                    log.info("session_superseded", client_id=client_id, by=owner, left=count, lost=lost)
-                    self.broker.table.end(session)
-                    return
-                await asyncio.sleep(OFFER_AGAIN)
-        finally:
-            self._offering.discard(client_id)
-
-    async def _offer_to(self, node: str, session: Session, records: list[bytes]) -> int:
-        """Offer ``records``; what was answered for leaves the list. How many were not taken."""
-        lost = 0
-        while records:
-            offered = records[:OFFERED]
-            answer = await remote.call(
-                node, "mqtt.remains", session.client_id, session.born, offered, timeout=CALL_WITHIN
-            )
-            if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
-                break
-            lost += len(offered) - answer.value
-            del records[: len(offered)]
-        return lost
-
-    def _remains(self, client_id: str, born: int, records: list[bytes]) -> int | None:
-        """What another node still had for a client of this one; how many were taken. None: not now."""
-        session = self.broker.sessions.get(client_id)
-        if client_id in self._taking:
-            return None
-        if session is None or (session.clean and session.born > born):
-            return 0
-        levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
-        taken = 0
-        for record in records:
-            message, _ = read_record(record, 0, len(record), self.broker.hub.now())
-            topic = message.topic.decode()
-            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
-            if qos:
-                session.take(message, qos=min(message.qos, qos), retain=False)
-                taken += 1
-        return taken
 
 
 def _ignore(_safe: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -16,6 +15,9 @@ import structlog
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handover import (
     MARKS_WITHIN,
+    Taker,
+)
+from gossamer.mqtt.moves import (
     Action,
     Answered,
     AskFreeze,
@@ -30,7 +32,6 @@ from gossamer.mqtt.handover import (
     Own,
     Released,
     SendMarks,
-    Taker,
     Tick,
     Wait,
 )
@@ -193,9 +194,7 @@ class Taking:
         session.epoch = self._home.next_epoch(self._client_id)
         self._broker.table.revive(session, self._pending)
         if session.store is not None:
-            committed = asyncio.get_running_loop().create_future()
-            session.store.append_acked(b"", partial(_settle, committed))
-            await committed
+            await session.store.settled()
         return Committed()
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
@@ -211,8 +210,3 @@ class Taking:
                 return None
             entries += part
         return entries
-
-
-def _settle(future: asyncio.Future[bool], safe: bool) -> None:
-    if not future.done():
-        future.set_result(safe)

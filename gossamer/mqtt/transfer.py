@@ -15,15 +15,13 @@ from typing import Any
 
 import msgspec
 
-from gossamer.mqtt.decode import decode_publish
-from gossamer.mqtt.framing import frame
+from gossamer.mqtt.convert import read_publish
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.sessionstore import decode_will
-from gossamer.mqtt.wire import MAX_VARINT
 
 __all__ = ["describe", "in_parts", "install", "item_of", "items_of", "message_of", "pending_of"]
 
@@ -124,6 +122,5 @@ def item_of(fields: list[Any], now: float) -> Item:
 
 def message_of(packet: bytes, version: int, now: Callable[[], float]) -> Message:
     """The message of a PUBLISH that was on its way to a client."""
-    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
-    publish = decode_publish(packet[0] & 0x07, packet[start:stop], version)
+    publish = read_publish(packet, version)
     return Message.of(publish, topic=publish.topic, publisher=None, now=now())

@@ -6,6 +6,11 @@ from gossamer.mqtt.handover import (
     FROZEN,
     MARKS_WITHIN,
     SILENT_WITHIN,
+    Giver,
+    Taker,
+    rightful,
+)
+from gossamer.mqtt.moves import (
     Answered,
     Asked,
     AskFreeze,
@@ -15,7 +20,6 @@ from gossamer.mqtt.handover import (
     Done,
     Freeze,
     Give,
-    Giver,
     Install,
     Installed,
     Marked,
@@ -27,11 +31,9 @@ from gossamer.mqtt.handover import (
     Released,
     SendMarks,
     Superseded,
-    Taker,
     Thaw,
     Tick,
     Wait,
-    rightful,
 )
 
 ROWS = {"a": 3}

@@ -1,0 +1,125 @@
+"""What is left of a session whose client went elsewhere while its node was down, or cut off.
+
+It is not served any more. What it has queued (and the packets of QoS 1 in flight) is offered to the node with
+the higher claim, which takes what its session subscribes to, unless that is a later one that began with a
+clean start. Only then the old session ends; what nobody took is counted (``session_superseded``).
+
+Rules: 1. What was given in a move that came to nothing is not offered again.  2. Messages of QoS 2 in flight
+are not offered: the client may have them.  3. An offer is accepted once the disc has it, and repeated until
+it is answered; should the claim go away meanwhile, the session is this node's again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.handover import rightful
+from gossamer.mqtt.ingest import read_record, record_of
+from gossamer.mqtt.session import Session
+from gossamer.mqtt.transfer import message_of
+from gossamer.routes import body_of, matches
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.takeover import Takeovers
+
+__all__ = ["Remains"]
+
+log = structlog.get_logger(__name__)
+
+CALL_WITHIN = 5.0
+AGAIN = 0.5
+OFFERED = 100
+"""Messages in one offer."""
+
+
+class Remains:
+    """See the module."""
+
+    def __init__(self, home: Takeovers) -> None:
+        self._home = home
+        self._broker = home.broker
+        self._offering: set[str] = set()
+
+    def end(self, session: Session) -> None:
+        """The session is somebody else's: offer what it has, then end it."""
+        broker = self._broker
+        if session.channel is not None:
+            broker.table.suspend(session)
+        session.will_due = session.will_at = None
+        # The other side subscribes for itself; a share group must not choose this one any more.
+        broker.router.unsubscribe_all(session)
+        records = self._left(session)
+        if not records:
+            broker.table.end(session)
+        elif session.client_id not in self._offering:
+            self._offering.add(session.client_id)
+            broker.runtime.spawn(self._offer, session, records, label="mqtt_remains")
+
+    def _left(self, session: Session) -> list[bytes]:
+        """What a session has that no other node was given."""
+        now = self._broker.hub.now
+        flying = () if session.given is not None else session.inflight.values()
+        messages = [message_of(p, session.version, now) for p in flying if p[0] & 0xF6 == 0x32]
+        messages += [
+            message or message_of(head + b"\0\1" + tail, session.version, now)
+            for head, tail, message in list(session.queue)[session.given or 0 :]
+        ]
+        return [record_of(message, now()) for message in messages]
+
+    async def _offer(self, session: Session, records: list[bytes]) -> None:
+        home, broker, client_id = self._home, self._broker, session.client_id
+        count, lost = len(records), 0
+        try:
+            while broker.sessions.get(client_id) is session:
+                owner = rightful(home.claims(client_id))
+                if owner == home.node or owner is None:
+                    # Whoever claimed it is gone for good.
+                    home.keep(session)
+                    return
+                lost += await self._offer_to(owner, session, records)
+                if not records:
+                    broker.hub.dropped("session_superseded", lost)
+                    log.info("session_superseded", client_id=client_id, by=owner, left=count, lost=lost)
+                    broker.table.end(session)
+                    return
+                await asyncio.sleep(AGAIN)
+        finally:
+            self._offering.discard(client_id)
+
+    async def _offer_to(self, node: str, session: Session, records: list[bytes]) -> int:
+        """Offer ``records``; what was answered for leaves the list. How many were not taken."""
+        lost = 0
+        while records:
+            offered = records[:OFFERED]
+            answer = await remote.call(
+                node, "mqtt.remains", session.client_id, session.born, offered, timeout=CALL_WITHIN
+            )
+            if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
+                break
+            lost += len(offered) - answer.value
+            del records[: len(offered)]
+        return lost
+
+    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
+        """What another node still had for a client of this one; how many were taken. None: not now."""
+        if self._home.is_taking(client_id):
+            return None
+        session = self._broker.sessions.get(client_id)
+        if session is None or (session.clean and session.born > born):
+            return 0
+        levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
+        taken = 0
+        for record in records:
+            message, _ = read_record(record, 0, len(record), self._broker.hub.now())
+            topic = message.topic.decode()
+            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
+            if qos:
+                session.take(message, qos=min(message.qos, qos), retain=False)
+                taken += 1
+        if taken and session.store is not None:
+            await session.store.settled()
+        return taken
