@@ -146,6 +146,7 @@ class Client:
             InvalidTopicName: it is no topic name.
             RefusedError: the node will not take it.
             NotAttachedError: there was no node in time.
+            CallTimeout: the node did not say in time that it is safe; it may well become so.
         """
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
         order = Publish(parse_name(topic), data, qos, retain)

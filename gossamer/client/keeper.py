@@ -50,6 +50,7 @@ class Keeper:
         self._attached = asyncio.Event()
         self._was = ""
         self._next_target = 0
+        self._problems: dict[Address, str] = {}
         self.attachment: Pid | None = None
         """Where everything goes; None while there is no node."""
         self.last = ""
@@ -69,7 +70,10 @@ class Keeper:
                 return self.attachment
         except TimeoutError:
             tried = ", ".join(f"{host}:{port}" for host, port in self._targets)
-            raise NotAttachedError(waited=self._timeout, tried=tried, last=self.last) from None
+            seen = [f"{host}:{port}: {why}" for (host, port), why in self._problems.items()]
+            raise NotAttachedError(
+                waited=self._timeout, tried=tried, last="; ".join(seen) or self.last
+            ) from None
 
     def _evidence(self, name: str, kind: str) -> None:
         if kind == "refused":
@@ -87,9 +91,10 @@ class Keeper:
                     attachment = await self._attach(address)
                 except (GossamerError, TimeoutError) as error:
                     self._next_target += 1
-                    if str(error) != self.last:
-                        log.info("attach_failed", address=f"{address[0]}:{address[1]}", error=str(error))
-                    self.last = str(error)
+                    problem = str(error) or "no answer in time"
+                    if problem != self._problems.get(address):
+                        log.info("attach_failed", address=f"{address[0]}:{address[1]}", error=problem)
+                    self._problems[address] = problem
                     await asyncio.sleep(RETRY)
                     continue
                 await self._serve(attachment)
@@ -126,6 +131,7 @@ class Keeper:
             one.lives()
         self.attachment = attachment
         self._was = name
+        self._problems.clear()
         self._attached.set()
         log.info("attached", node=name)
         return attachment

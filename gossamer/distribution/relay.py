@@ -2,15 +2,14 @@
 
 gRPC opens its own sockets, out of reach of a fault gate. The relay opens the connection first, so that a
 refusal is told as one, and then offers it at a socket of its own in a private directory, to one caller, once.
+Both are gone as soon as the caller has come, so that a node that is killed leaves none behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import tempfile
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -83,8 +82,6 @@ class Relay:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._directory: Path | None = None
-        self._opened = 0
 
     async def open(self, address: Address) -> str:
         """Connect to ``address``; the target, in gRPC's words, at which that connection can be had.
@@ -93,7 +90,7 @@ class Relay:
             OSError: nobody answers there.
         """
         _, far = await self._network.connect(_End, address)
-        path = self._path()
+        path = Path(tempfile.mkdtemp(prefix="gossamer-")) / "link"
         loop = asyncio.get_running_loop()
         listener: Listener | None = None
 
@@ -113,16 +110,10 @@ class Relay:
         listener = await self._network.listen_unix(claimed, str(path))
         return f"unix:{path}"
 
-    def _path(self) -> Path:
-        if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="gossamer-"))
-            weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
-        self._opened += 1
-        return self._directory / str(self._opened)
-
 
 def _close(listener: Listener | None, path: Path) -> None:
     if listener is not None:
         listener.close()
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
+        path.parent.rmdir()

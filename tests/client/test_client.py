@@ -122,6 +122,23 @@ async def test_a_client_that_goes_leaves_no_subscription(cluster, client_of):
     assert len(cluster.nodes[1].distribution.peers) == 2
 
 
+async def test_a_subscription_that_the_next_node_will_not_have_does_not_end_in_silence(
+    cluster, client_of, monkeypatch
+):
+    client, other = await client_of(1, 2), await client_of(3)
+    subscription = await client.subscribe("t", qos=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("gossamer.gateway.server.MAX_SUBSCRIPTIONS", 0)
+        cluster.crash(1)
+        with pytest.raises(NotAttachedError, match="may have 0 subscriptions"):
+            while True:
+                await client.publish("elsewhere", b"", qos=1)
+    await client.publish("elsewhere", b"", qos=1)
+    await other.publish("t", b"after", qos=1)
+    assert await take(subscription, 1) == [b"after"]
+    assert subscription.gaps == 1
+
+
 async def test_bad_topics_are_refused_before_they_travel(cluster, client_of):
     client = await client_of(1)
     with pytest.raises(InvalidTopicName):

@@ -1,6 +1,7 @@
 """The relay: whatever connects to its socket talks to the far end, and nothing of it is lost."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -44,6 +45,8 @@ def test_what_either_end_says_arrives_on_both_kinds_of_loop(factory):
         with pytest.raises(OSError, match="No such file"):
             await asyncio.open_unix_connection(target.removeprefix("unix:"))
         listener.close()
+        return Path(target.removeprefix("unix:")).parent
 
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())
+        directory = runner.run(main())
+    assert not directory.exists()
