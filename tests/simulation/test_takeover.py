@@ -67,7 +67,7 @@ def delivered(lives, flow):
     return [m.payload for life in lives for m in life.messages if m.topic == flow.topic.encode()]
 
 
-@seeds(8)
+@seeds(5)
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 @pytest.mark.parametrize("victim", [1, 2])
 async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, cluster, victim, tmp_path):
@@ -104,7 +104,7 @@ async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, 
     assert [n for n, node in cluster.nodes.items() if "c" in node.broker.sessions] == [3]
 
 
-@seeds(6)
+@seeds(4)
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 async def test_a_cut_in_the_middle_leaves_one_owner_after_it(sim, cluster):
     await cluster.start()
