@@ -130,6 +130,9 @@ class FakeRouter:
     def group(self, name):
         return None
 
+    def pick(self, group, publisher, topic):
+        return None
+
     def on_group_lost(self, callback):
         self.lost = callback
 
