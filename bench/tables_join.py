@@ -160,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--routes", type=int, default=1_000_000)
     parser.add_argument("--rate", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=3.5)
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--turns", action="store_true")
     parser.add_argument("--child", type=int)
