@@ -11,6 +11,7 @@ code  meaning
 5     the node refused: the request cannot work as it stands
 6     not possible now, or only in part: a port is taken, a node is not ready
 7     a node ended by itself
+8     an audit found that a promise is broken (``gossamer audit run --fail-on``)
 ====  =======================================================================
 """
 
