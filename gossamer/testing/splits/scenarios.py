@@ -60,7 +60,8 @@ def _survived(*numbers: int) -> Callable[[World], str]:
 
 async def _apart(world: World, *groups: list[int]) -> None:
     world.split(*groups)
-    await world.pause(12, 45)
+    # Long enough for the smallest side, which is the slowest to believe it, to declare all others dead.
+    await world.pause(20, 45)
     world.heal()
 
 
