@@ -38,7 +38,7 @@ class LinkQuality:
     spike_delay: float = 0.2
     bandwidth: float = 0.0
     queue: float = 0.5
-    max_datagram: int = 65_535
+    max_datagram: int = 65_547
 
     def delay(self, rng: Random) -> float:
         """How long one packet is on its way, apart from bandwidth."""

@@ -67,7 +67,7 @@ def test_a_password_file_names_the_line_it_cannot_read():
 
 
 def token(**claims):
-    return jwt.encode({"sub": "ann", "exp": time.time() + 60} | claims, SECRET, "HS256").encode()
+    return jwt.encode({"sub": "ann", "exp": time.time() + 3600} | claims, SECRET, "HS256").encode()
 
 
 @pytest.mark.parametrize(
