@@ -13,7 +13,7 @@ from gossamer.spark.traffic import latency
 from tests.spark import auditor
 from tests.spark.world import FILTERS, SECOND, START, TOPICS, World
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.spark
 
 
 def counts(recording, terms=None):

@@ -11,7 +11,7 @@ from gossamer.spark.run import broken_promises, run_jobs
 from gossamer.spark.source import load
 from tests.spark.world import World
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.spark
 
 A, B, C = "n1@host", "n2@host", "n3@host"
 

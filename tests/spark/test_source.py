@@ -12,7 +12,7 @@ from gossamer.spark.errors import NoDataError
 from gossamer.spark.source import FileProblem, Footer, holes_between, load
 from tests.spark.world import SECOND, START, World
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gossamer.routes import matches
 from gossamer.spark.topics import match
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.spark
 
 LEVEL = st.sampled_from(["", "a", "b", "$x", "site"])
 TOPIC = st.lists(LEVEL, min_size=1, max_size=4).map("/".join).filter(bool)

@@ -56,7 +56,7 @@ class World:
             {
                 "seq": self.numbers[node],
                 "event": event,
-                "hlc": (at // 1000) << 16,
+                "hlc": (at // 1000) << 16 | self.numbers[node] & 0xFFFF,
                 "at": at,
                 "offset_us": skew,
                 "recorder": node,
