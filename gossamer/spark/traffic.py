@@ -174,18 +174,17 @@ def anomalies(
 
     published = within(recording).where(f.col("event") == schema.PUBLISHED)
     width = f.expr(f"unix_micros(timestamp'1970-01-01 00:00:00' + interval {window})")
-    counted = None
-    for kind, column in (("topic", "topic"), ("publisher", "client")):
-        part = (
+
+    def counts(kind: str, column: str) -> Any:
+        return (
             published.where(f.col(column).isNotNull())
             .groupBy(f.col(column).alias("subject"), f.floor(f.col("t") / width).alias("slot"))
             .agg(f.sum("count").alias("messages"))
             .withColumn("kind", f.lit(kind))
         )
-        counted = part if counted is None else counted.unionByName(part)
-    assert counted is not None  # noqa: S101 - the loop has two turns
+
+    counted = counts("topic", "topic").unionByName(counts("publisher", "client"))
     subject = ["kind", "subject"]
-    # The last window of the span is not over, the first may have begun before it.
     lives = counted.groupBy(*subject).agg(
         f.min("slot").alias("first"),
         f.max("slot").alias("last"),
