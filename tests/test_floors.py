@@ -21,6 +21,8 @@ FLOORS = (
     "gateway",
     "client",
     "node",
+    # Breaks a cluster of real processes on purpose: uses what starts nodes, is used by the command.
+    "drill",
     "cli",
     "testing",
 )
