@@ -201,7 +201,8 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
         raise BadFrameError(peer, f"{len(payload)} bytes, expected at most {MAX_FRAME}")
     try:
         version, mine, theirs, messages = _decode(payload)
-    except (msgspec.DecodeError, RecursionError, TypeError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:
+        # ValueError: a word of the format that is no UTF-8.
         raise BadFrameError(peer, str(error)) from error
     if version != _VERSION:
         raise BadFrameError(

@@ -65,6 +65,10 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         web.receive_data(data)
         for event in web.events_received():
             if isinstance(event, Request):
+                if web.eof_sent:
+                    # What came behind it is no frame, so that it was given up before it was answered.
+                    self.abort()
+                    return
                 self._answer(event)
             elif isinstance(event, Frame):
                 if event.opcode is Opcode.BINARY or event.opcode is Opcode.CONT:
