@@ -21,6 +21,8 @@ FLOORS = (
     "gateway",
     "client",
     "node",
+    # Plans, starts and awaits the processes of nodes, for the command and for drills.
+    "launch",
     # Breaks a cluster of real processes on purpose: uses what starts nodes, is used by the command.
     "drill",
     "cli",

@@ -14,8 +14,11 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from gossamer.cli.launch import (
-    Launcher,
+from gossamer.cli.launcher import Launcher
+from gossamer.cli.options import Json
+from gossamer.cli.output import note, ports_text
+from gossamer.launch import (
+    MAX_NODES,
     PortSpec,
     PortsTakenError,
     Workspace,
@@ -23,9 +26,6 @@ from gossamer.cli.launch import (
     make_plan,
     taken_ports,
 )
-from gossamer.cli.launch.plan import MAX_NODES
-from gossamer.cli.options import Json
-from gossamer.cli.output import note, ports_text
 
 __all__ = ["up"]
 

@@ -7,23 +7,43 @@ with the launcher, however that dies.  3. What it prints goes to its own log fil
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gossamer.cli.launch.plan import NodePlan
+from gossamer.launch.plan import NodePlan
 from gossamer.supervisor import NoReply, OsProcess, Reason, Reply, Stop, describe
 
-__all__ = ["STOP_LIMIT", "NodeProcess", "describe_end"]
+__all__ = ["STOP_LIMIT", "NodeProcess", "describe_end", "node_environment"]
 
 STOP_LIMIT = 10.0
 """Seconds between SIGTERM and SIGKILL."""
+
+# Set for one node by its file, so they must not come to all from the environment.
+_PER_NODE = (
+    "GOSSAMER_NODE__",
+    "GOSSAMER_CLUSTER__ENV",
+    "GOSSAMER_CLUSTER__HOST",
+    "GOSSAMER_CLUSTER__PORT",
+    "GOSSAMER_CLUSTER__SEED_ENDPOINTS",
+    "GOSSAMER_DISTRIBUTION__HOST",
+    "GOSSAMER_DISTRIBUTION__PORT",
+    "GOSSAMER_MQTT__SERVER__",
+    "GOSSAMER_API__",
+)
+
+
+def node_environment() -> dict[str, str]:
+    """This process's environment, but for what each node has in a file of its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_PER_NODE)}
 
 
 class NodeProcess(OsProcess):
     """Runs one node; a call gives the pid of its operating-system process.
 
-    ``on_end(plan, reason)`` hears of an end that nobody asked for, before the supervisor does.
+    ``on_end(plan, reason)`` hears of an end that nobody asked for, before the supervisor does. ``prefix`` is
+    a command that runs the node, such as ``ip netns exec SPACE``; it has to become the node by exec.
     """
 
     async def init(  # type: ignore[override]
@@ -32,12 +52,13 @@ class NodeProcess(OsProcess):
         *,
         environ: Mapping[str, str],
         on_end: Callable[[NodePlan, Reason], None],
+        prefix: Sequence[str] = (),
     ) -> None:
         self._plan = plan
         self._on_end = on_end
         start = [sys.executable, "-m", "gossamer.cli", "start"]
         options = ["-c", str(plan.config_file), "--log-file", str(plan.log_file)]
-        await super().init([*start, *options], env=environ, grace=STOP_LIMIT)
+        await super().init([*prefix, *start, *options], env=environ, grace=STOP_LIMIT)
 
     async def handle_call(self, request: Any, caller: Any) -> Reply:
         return Reply(self.pid)

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.launch.child import STOP_LIMIT, NodeProcess, describe_end
-from gossamer.cli.launch.plan import ClusterPlan, NodePlan
-from gossamer.cli.launch.readiness import wait_until_ready
-from gossamer.cli.launch.workspace import Workspace, cluster_facts
 from gossamer.errors import UnavailableError
+from gossamer.launch import (
+    STOP_LIMIT,
+    ClusterPlan,
+    NodePlan,
+    NodeProcess,
+    Workspace,
+    cluster_facts,
+    describe_end,
+    node_environment,
+    wait_until_ready,
+)
 from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, Supervisor, describe
 
 __all__ = ["Launcher", "NodeEndedError"]
 
-# Set for one node by its file, so they must not come to all from the environment.
-_PER_NODE = (
-    "GOSSAMER_NODE__",
-    "GOSSAMER_CLUSTER__ENV",
-    "GOSSAMER_CLUSTER__HOST",
-    "GOSSAMER_CLUSTER__PORT",
-    "GOSSAMER_CLUSTER__SEED_ENDPOINTS",
-    "GOSSAMER_DISTRIBUTION__HOST",
-    "GOSSAMER_DISTRIBUTION__PORT",
-    "GOSSAMER_MQTT__SERVER__",
-    "GOSSAMER_API__",
-)
 _LOG_LINES = 12
 
 
@@ -124,7 +118,7 @@ class Launcher:
 
     def _spec(self, node: NodePlan) -> ChildSpec:
         start = functools.partial(
-            NodeProcess.start_link, node, environ=_environment(), on_end=self._on_end, name=node.name
+            NodeProcess.start_link, node, environ=node_environment(), on_end=self._on_end, name=node.name
         )
         return ChildSpec(node.name, start, shutdown=STOP_LIMIT + 2.0)
 
@@ -181,10 +175,6 @@ class Launcher:
     async def _stop(self, supervisor: Pid, over: asyncio.Future[object]) -> None:
         self._runtime.exit(supervisor, "shutdown")
         await asyncio.wait({over})
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_PER_NODE)}
 
 
 def _size(node: NodePlan) -> int:

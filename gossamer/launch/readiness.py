@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 import httpx
 
-from gossamer.cli.launch.plan import ClusterPlan, NodePlan
 from gossamer.errors import UnavailableError
+from gossamer.launch.plan import ClusterPlan, NodePlan
 
 __all__ = ["NotReadyError", "missing_of", "wait_until_ready"]
 

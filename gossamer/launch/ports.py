@@ -11,8 +11,8 @@ import random
 import socket
 from collections.abc import Callable, Iterable
 
-from gossamer.cli.launch.plan import HOST, ClusterPlan
 from gossamer.errors import UnavailableError
+from gossamer.launch.plan import HOST, ClusterPlan
 
 __all__ = ["PortsTakenError", "chooser", "taken_ports"]
 

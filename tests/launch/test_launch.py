@@ -7,13 +7,13 @@ import socket
 import pytest
 import yaml
 
-from gossamer.cli.launch import PortSpec, Workspace, chooser, make_plan, taken_ports
-from gossamer.cli.launch.child import describe_end
-from gossamer.cli.launch.plan import BadPortsError, node_tree
-from gossamer.cli.launch.readiness import missing_of
-from gossamer.cli.launch.workspace import DirectoryTakenError, cluster_facts
 from gossamer.config import config_from, load_config
 from gossamer.errors import UsageError
+from gossamer.launch import PortSpec, Workspace, chooser, make_plan, taken_ports
+from gossamer.launch.child import describe_end
+from gossamer.launch.plan import BadPortsError, node_tree
+from gossamer.launch.readiness import missing_of
+from gossamer.launch.workspace import DirectoryTakenError, cluster_facts
 
 OPTIONS = {"mqtt": "--mqtt-port", "api": "--api-port", "gossip": "--gossip-port", "distribution": "--d-port"}
 DEFAULTS = {"mqtt": "1883", "api": "8091", "gossip": "7946", "distribution": "4370"}

@@ -14,7 +14,16 @@ from typing import Any
 
 from gossamer.errors import UsageError
 
-__all__ = ["SERVICES", "BadPortsError", "ClusterPlan", "NodePlan", "PortSpec", "make_plan", "node_tree"]
+__all__ = [
+    "MAX_NODES",
+    "SERVICES",
+    "BadPortsError",
+    "ClusterPlan",
+    "NodePlan",
+    "PortSpec",
+    "make_plan",
+    "node_tree",
+]
 
 HOST = "127.0.0.1"
 SERVICES = ("mqtt", "api", "gossip", "distribution")
@@ -65,6 +74,8 @@ class NodePlan:
     name: str
     directory: Path
     ports: dict[str, int]
+    host: str = HOST
+    """The address that all of it listens on."""
 
     @property
     def config_file(self) -> Path:
@@ -77,7 +88,7 @@ class NodePlan:
     @property
     def api(self) -> str:
         """Base URL of its API."""
-        return f"http://{HOST}:{self.ports['api']}"
+        return f"http://{self.host}:{self.ports['api']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +145,19 @@ def make_plan(
 
 def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, Any]:
     """The configuration file of ``node``, as plain data; its cookie is in a file of its own."""
-    listeners: list[dict[str, Any]] = [{"type": "tcp", "host": HOST, "port": node.ports["mqtt"]}]
+    listeners: list[dict[str, Any]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
     if plan.shared_port is not None:
-        listeners.append({"type": "tcp", "host": HOST, "port": plan.shared_port, "reuse_port": True})
+        listeners.append({"type": "tcp", "host": node.host, "port": plan.shared_port, "reuse_port": True})
     seeds: Sequence[NodePlan] = plan.nodes
     return {
         "node": {"name": node.name, "data_dir": str(node.directory)},
         "cluster": {
             "env": plan.env,
-            "host": HOST,
+            "host": node.host,
             "port": node.ports["gossip"],
-            "seed_endpoints": [f"{HOST}:{seed.ports['gossip']}" for seed in seeds],
+            "seed_endpoints": [f"{seed.host}:{seed.ports['gossip']}" for seed in seeds],
         },
-        "distribution": {"host": HOST, "port": node.ports["distribution"]},
+        "distribution": {"host": node.host, "port": node.ports["distribution"]},
         "mqtt": {"server": {"listeners": listeners}, "auth": {"allow_anonymous": True}},
-        "api": {"host": HOST, "port": node.ports["api"]},
+        "api": {"host": node.host, "port": node.ports["api"]},
     }

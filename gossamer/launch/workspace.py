@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import yaml
 
-from gossamer.cli.launch.plan import ClusterPlan, node_tree
 from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
 from gossamer.errors import UnavailableError, UsageError
+from gossamer.launch.plan import ClusterPlan, node_tree
 
 __all__ = ["DirectoryTakenError", "Workspace", "cluster_facts"]
 
