@@ -1,0 +1,52 @@
+"""Whatever becomes of the drill, what it made is undone."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gossamer.drill.janitor import Janitor
+
+pytestmark = pytest.mark.real
+
+DIES = """
+import os, sys
+from pathlib import Path
+from gossamer.drill.janitor import Janitor
+janitor = Janitor()
+janitor.remove(Path(sys.argv[1]))
+janitor.run([sys.executable, "-c", "open(__import__('sys').argv[1], 'w').close()", sys.argv[2]])
+print(janitor._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+async def test_all_is_undone_the_latest_first(tmp_path: Path) -> None:
+    directory, kept, list_ = tmp_path / "gone", tmp_path / "kept", tmp_path / "list"
+    janitor = Janitor()
+    for made in (directory, kept):
+        made.mkdir()
+        janitor.remove(made)
+    for number in (1, 2):
+        janitor.run(["sh", "-c", f"echo {number} $(ls {tmp_path} | tr '\\n' ' ') >> {list_}"])
+    janitor.keep(kept)
+    await janitor.close()
+    await janitor.close()
+    assert list_.read_text().splitlines() == ["2 gone kept list", "1 gone kept list"]
+    assert not directory.exists()
+    assert kept.exists()
+
+
+async def test_a_killed_drill_is_cleaned_up_after(tmp_path: Path) -> None:
+    directory, sign = tmp_path / "gone", tmp_path / "sign"
+    directory.mkdir()
+    command = [sys.executable, "-c", DIES, str(directory), str(sign)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == -9
+    janitor = Path("/proc", done.stdout.strip())
+    async with asyncio.timeout(30):
+        while janitor.exists() or not sign.exists():
+            await asyncio.sleep(0.02)
+    assert not directory.exists()
