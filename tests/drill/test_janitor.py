@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from real.harness import eventually
 
 from gossamer.drill.janitor import Janitor
-from real.harness import eventually
 
 pytestmark = pytest.mark.real
 
