@@ -36,11 +36,14 @@ from gossamer.api.model import (
     TraceEvent,
 )
 from gossamer.api.server import ApiServer, PortTakenError
+from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
 from gossamer.api.view import NodeView
 
 __all__ = [
+    "TOKENS",
     "AlarmInfo",
     "ApiServer",
+    "BadTokenError",
     "ClientInfo",
     "ClusterInfo",
     "ClusterNode",
@@ -56,19 +59,23 @@ __all__ = [
     "KeysInfo",
     "MemberInfo",
     "Metric",
+    "NoSuchTokenError",
     "NodeInfo",
     "NodeStatus",
     "NodeView",
     "PartitionInfo",
     "PortTakenError",
+    "Principal",
     "ProcessInfo",
     "QuarantinedRow",
     "Readiness",
+    "Role",
     "RouteFindings",
     "RouteInfo",
     "Sample",
     "SubscriptionInfo",
     "TableInfo",
+    "Tokens",
     "TopicInfo",
     "TopicMatch",
     "TraceEvent",

@@ -14,10 +14,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
+from gossamer.api.access import Access, Gate, RoleTooLowError, needs
+from gossamer.api.answers import problem
 from gossamer.api.drill import drill_router
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
@@ -47,8 +49,11 @@ from gossamer.api.model import (
     TopicMatch,
 )
 from gossamer.api.paging import page_of
+from gossamer.api.tokens import Role, Tokens
+from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
-from gossamer.config import parse_endpoint
+from gossamer.clock import Clock, SystemClock
+from gossamer.config import ApiConfig, parse_endpoint
 from gossamer.errors import GossamerError, PeerError, TransportError, UsageError
 
 __all__ = ["make_app"]
@@ -69,12 +74,23 @@ class BadEndpointError(UsageError):
         super().__init__(f"endpoints: got {got[:100]!r}, expected a gossip endpoint such as 10.0.0.2:7946")
 
 
-def make_app(view: NodeView, *, hosts: frozenset[str] = frozenset()) -> FastAPI:
-    """The application for ``view``; ``hosts`` are names, next to addresses, that this node is called by."""
+def make_app(
+    view: NodeView,
+    *,
+    config: ApiConfig | None = None,
+    tokens: Tokens | None = None,
+    clock: Clock | None = None,
+) -> FastAPI:
+    """The application for ``view``; without ``tokens`` nobody has one."""
+    config = config or ApiConfig()
+    clock = clock or SystemClock()
+    tokens = tokens or Tokens(now=clock.wall)
+    hosts = frozenset({config.host, *config.hosts} - {""})
     app = FastAPI(
         title="gossamer",
         version=__version__,
         description="One node of a gossamer cluster.",
+        redirect_slashes=False,
         responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
     )
     app.include_router(_probes(view))
@@ -82,10 +98,15 @@ def make_app(view: NodeView, *, hosts: frozenset[str] = frozenset()) -> FastAPI:
     app.include_router(inside(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
-    app.include_router(drill_router(view.name, lambda: view.faults), prefix="/api/v1")
+    app.include_router(
+        drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
+    )
+    app.include_router(tokens_router(tokens, node=view.name), prefix="/api/v1")
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
+    # The last one added is the first to see a request.
+    app.add_middleware(Gate, access=Access(tokens, config, clock))
     app.add_middleware(Guard, hosts=hosts)
     return app
 
@@ -217,17 +238,17 @@ def _orders(view: NodeView) -> APIRouter:
         """Send clients to other nodes, and their sessions with them; nobody is let in after that."""
         return Done(done=await view.drain(), members=tuple(view.members()))
 
-    @router.post("/force-leave")
+    @router.post("/force-leave", dependencies=[needs(Role.ADMIN)])
     async def force_leave(order: ForceLeaveRequest) -> Done:
         await view.force_leave(order.name)
         return Done(done=f"{order.name} removed", members=tuple(view.members()))
 
-    @router.get("/keys")
+    @router.get("/keys", dependencies=[needs(Role.ADMIN)])
     async def keys() -> KeysInfo:
         """The gossip keys of this node by name, the one in use first."""
         return await view.keys()
 
-    @router.post("/keys")
+    @router.post("/keys", dependencies=[needs(Role.ADMIN)])
     async def change_keys(order: KeyRequest) -> KeysInfo:
         """Install, use or remove a gossip key on this node."""
         return await view.keys(order)
@@ -235,29 +256,26 @@ def _orders(view: NodeView) -> APIRouter:
     return router
 
 
-def _problem(status: int, title: str, detail: str) -> JSONResponse:
-    body = Problem(title=title, status=status, detail=detail).model_dump()
-    return JSONResponse(body, status_code=status, media_type="application/problem+json")
-
-
 async def _on_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, RoleTooLowError):
+        return problem(403, "Forbidden", str(error))
     if isinstance(error, UsageError):
-        return _problem(400, "Bad Request", str(error))
+        return problem(400, "Bad Request", str(error))
     if isinstance(error, (PeerError, TransportError)):
-        return _problem(502, "Bad Gateway", str(error))
-    return _problem(503, "Service Unavailable", str(error))
+        return problem(502, "Bad Gateway", str(error))
+    return problem(503, "Service Unavailable", str(error))
 
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     details = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-    return _problem(422, "Unprocessable Content", "; ".join(details))
+    return problem(422, "Unprocessable Content", "; ".join(details))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    response = _problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}")
+    response = problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}")
     response.headers.update(error.headers or {})
     return response

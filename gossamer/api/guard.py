@@ -1,26 +1,20 @@
-"""What is refused before a request is looked at, while the API has no log-in.
+"""What is refused before anybody looks who asks: pages of other sites, and bodies that are too large.
 
-Rules: 1. Only this machine may change anything, ask for the gossip keys (their names are made from the keys,
-so whoever has one can try guesses of the cookie against it), or trace a process, which shows what others
-send and makes the node slower. Others may look at the rest, if the operator bound another address than
-loopback.  2. A browser page of somewhere else may do neither: the Host
-header must name this machine or be an address (a name that was rebound to it is not), and the Origin, when
-there is one, must be the Host.
-3. Bodies are small.
+Rules: 1. The Host header must name this machine or be an address: a name that was rebound to it is not.
+2. The Origin, when there is one, must be the Host.  3. Bodies are small.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gossamer.api.answers import refuse
+
 __all__ = ["Guard"]
 
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-PRIVATE = ("/api/v1/cluster/keys", "/api/v1/trace")
 MAX_BODY = 64 * 1024
 
 
@@ -36,13 +30,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope, headers)
+        refusal = self._refusal(headers)
         if refusal is not None:
-            await _refuse(send, *refusal)
+            await refuse(send, *refusal)
             return
         await self._app(scope, _bounded(receive), send)
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
+    def _refusal(self, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
         host = _host_name(headers.get(b"host", ""))
         if host is None or not (host in self._hosts or _is_address(host)):
             return (
@@ -53,13 +47,6 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).netloc != headers.get(b"host"):
             return 403, "Forbidden", "requests from pages of another origin are refused"
-        private = scope["method"] not in SAFE_METHODS or scope["path"].startswith(PRIVATE)
-        if private and not _is_loopback(scope.get("client")):
-            return (
-                403,
-                "Forbidden",
-                "changes, keys and traces are for this machine only; run the command on the node",
-            )
         length = headers.get(b"content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:
             return 413, "Content Too Large", f"expected a body of at most {MAX_BODY} bytes"
@@ -92,14 +79,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(client: tuple[str, int] | None) -> bool:
-    return client is not None and _is_address(client[0]) and ipaddress.ip_address(client[0]).is_loopback
-
-
-async def _refuse(send: Send, status: int, title: str, detail: str) -> None:
-    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail}).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -17,7 +17,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gossamer.api.access import needs
 from gossamer.api.model import Problem, ProcessInfo, TraceEvent
+from gossamer.api.tokens import Role
 from gossamer.api.view import NodeView
 from gossamer.supervisor import TraceLine
 
@@ -51,6 +53,7 @@ def inside(view: NodeView) -> APIRouter:
 
     @router.get(
         "/trace",
+        dependencies=[needs(Role.ADMIN)],
         response_class=StreamingResponse,
         responses={200: {"model": TraceEvent, "content": {NDJSON: {}}}, 400: {"model": Problem}},
     )

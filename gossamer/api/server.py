@@ -16,7 +16,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gossamer.api.app import make_app
+from gossamer.api.tokens import Tokens
 from gossamer.api.view import NodeView
+from gossamer.clock import Clock
 from gossamer.config import ApiConfig
 from gossamer.errors import UnavailableError
 from gossamer.network import Address, Listener, Network
@@ -46,11 +48,18 @@ class PortTakenError(UnavailableError):
 class ApiServer(GenServer):
     """Serves the API of ``view``; a call with ``"address"`` gives where it listens."""
 
-    async def init(self, view: NodeView, *, config: ApiConfig, network: Network) -> Continue | None:
+    async def init(
+        self,
+        view: NodeView,
+        *,
+        config: ApiConfig,
+        network: Network,
+        tokens: Tokens | None = None,
+        clock: Clock | None = None,
+    ) -> Continue | None:
         trap_exit(True)
-        hosts = frozenset({config.host}) if config.host else frozenset[str]()
         self._settings = uvicorn.Config(
-            make_app(view, hosts=hosts),
+            make_app(view, config=config, tokens=tokens, clock=clock),
             http="h11",
             ws="none",
             lifespan="off",
@@ -73,7 +82,9 @@ class ApiServer(GenServer):
             raise StopInit(("port_taken", str(taken))) from error
         self.process.on_release(lambda _entry: self._cut())
         if config.host not in LOOPBACK:
-            log.warning("api_open_to_network", host=address[0], advice="anyone who reaches it can read it")
+            log.warning(
+                "api_open_to_network", host=address[0], advice="tokens travel in the clear; put TLS before it"
+            )
         return None
 
     def _make_protocol(self) -> asyncio.BaseProtocol:

@@ -7,8 +7,10 @@ with the node's own words.  3. Asking all nodes gives what there is and names wh
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -54,6 +56,14 @@ class BrokeOffError(TransportError):
         super().__init__(f"the node at {url} broke off: {reason}; see its log, and `gossamer nodes`")
 
 
+class TokenFileError(UsageError):
+    """The token of the environment cannot be read."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}; expected what `gossamer tokens create` printed")
+
+
 class UnknownNodeError(UsageError):
     """No member has this name."""
 
@@ -85,6 +95,7 @@ class ApiClient:
             self._http = httpx.Client(
                 base_url=self.url,
                 timeout=timeout,
+                headers=_credentials(),
                 transport=transport,
                 trust_env=False,
                 follow_redirects=False,
@@ -107,6 +118,10 @@ class ApiClient:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer to a POST, decoded."""
         return self._request("POST", path, json=dict(body or {}))
+
+    def delete(self, path: str) -> Any:
+        """The answer to a DELETE, decoded."""
+        return self._request("DELETE", path)
 
     def pages(
         self, path: str, params: Mapping[str, str | int | bool] | None = None
@@ -233,6 +248,20 @@ class ApiClient:
             f"{self.url}{answer.request.url.path}: got HTTP {answer.status_code}, expected JSON of a "
             "gossamer node; check --api, and the node's log"
         )
+
+
+def _credentials() -> dict[str, str]:
+    """From the environment, not the command line, where others see it."""
+    token = os.environ.get("GOSSAMER_TOKEN", "").strip()
+    path = os.environ.get("GOSSAMER_TOKEN_FILE")
+    if not token and path:
+        try:
+            token = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenFileError(path=path, problem=str(error)) from error
+    if not token.isascii():
+        raise TokenFileError(path="GOSSAMER_TOKEN", problem="holds what is no token")
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def _reason(error: Exception) -> str:

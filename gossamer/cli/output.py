@@ -27,6 +27,7 @@ __all__ = [
     "print_tree",
     "printable",
     "size_text",
+    "until",
 ]
 
 _UNLIMITED = 10_000
@@ -124,6 +125,17 @@ def ago(moment: float) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def until(moment: float) -> str:
+    """In what time something since 1970 comes, coarse; 0 is never."""
+    if not moment:
+        return "never expires"
+    seconds = max(0, int(moment - time.time()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"in {seconds // size}{unit}"
+    return f"in {seconds}s"
 
 
 def ports_text(ports: dict[str, int]) -> str:

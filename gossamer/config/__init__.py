@@ -42,7 +42,14 @@ from gossamer.config.model import (
     TlsHostConfig,
 )
 from gossamer.config.schema import json_schema, to_plain, to_yaml
-from gossamer.config.units import OptionalDuration, format_duration, format_size, parse_duration, parse_size
+from gossamer.config.units import (
+    OptionalDuration,
+    PositiveDuration,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 from gossamer.config.values import Autoheal, Endpoint, parse_endpoint
 
 __all__ = [
@@ -76,6 +83,7 @@ __all__ = [
     "MqttSessionsConfig",
     "NodeConfig",
     "OptionalDuration",
+    "PositiveDuration",
     "SingletonDiscovery",
     "StaticDiscovery",
     "TlsConfig",

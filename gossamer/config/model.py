@@ -352,8 +352,19 @@ class ApiConfig(Section):
 
     enable: bool = True
     host: Host = LOOPBACK
-    """Address it binds. It has no log-in yet, so anything but loopback hands the node to the network."""
+    """Address it binds. Who asks from elsewhere needs a token (``gossamer tokens create``); put TLS in
+    front of it where others can listen in."""
     port: Port = 8091
+    hosts: tuple[Host, ...] = ()
+    """Names, next to addresses and ``localhost``, by which browsers and proxies may call this node."""
+    loopback_role: Literal["none", "viewer", "operator", "admin"] = "admin"
+    """What may be done without a token from this machine itself."""
+    anonymous_role: Literal["none", "viewer"] = "none"
+    """What may be done without a token from elsewhere. Probes are always answered."""
+    rate: Positive = 200
+    """Requests a second that one address may make, and as many at once."""
+    streams: Positive = 64
+    """Event streams and traces that may be open at once."""
 
 
 class AuditConfig(Section):

@@ -11,6 +11,7 @@ from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.drain import Drained, drain
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
+from gossamer.mqtt.limits import Bucket
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.passwords import PasswordFile, set_password
@@ -22,6 +23,7 @@ from gossamer.mqtt.retained_cluster import ClusterRetained
 __all__ = [
     "Authenticator",
     "Broker",
+    "Bucket",
     "Chain",
     "ClientInfo",
     "ClusterRetained",

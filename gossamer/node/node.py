@@ -43,7 +43,7 @@ import msgspec
 import structlog
 
 from gossamer import __version__
-from gossamer.api import ApiServer
+from gossamer.api import TOKENS, ApiServer, Tokens
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
@@ -214,6 +214,7 @@ class Node:
         """What other nodes may call here by ``rpc``, by name."""
         self._user_children = tuple(children)
         self.api_port = 0
+        self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
         self.view = View(self)
         self._key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
         self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
@@ -421,8 +422,16 @@ class Node:
         )
 
     async def _start_api(self) -> Pid:
+        storage = "disc_copies" if self._on_disc else "ram_copies"
+        self.tokens.attach(await self.store.create_table(TOKENS, replication="shared", storage=storage))
         pid = await ApiServer.start_link(
-            self.view, config=self.config.api, network=self.network, name="api", label="api"
+            self.view,
+            config=self.config.api,
+            network=self.network,
+            tokens=self.tokens,
+            clock=self.clock,
+            name="api",
+            label="api",
         )
         address: Address = await self.runtime.call(pid, "address")
         self.api_port = address[1]

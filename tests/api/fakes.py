@@ -53,6 +53,24 @@ def member(number: int, status: str = "online", api_port: int = 8091) -> MemberI
     )
 
 
+class FakeTable(dict):
+    """A shared table of one node."""
+
+    def read(self, key, default=None):
+        return self.get(key, default)
+
+    def rows(self):
+        return self
+
+    def write(self, key, value):
+        self[key] = value
+        return len(self)
+
+    def delete(self, key):
+        del self[key]
+        return len(self)
+
+
 class FakeHealing:
     """A node that healed one split, and has one row in quarantine."""
 

@@ -66,7 +66,7 @@ async def test_a_node_without_a_gate_refuses_and_says_which_key(view):
 async def test_nobody_from_elsewhere_breaks_a_node(view):
     async with client_of(view, "192.0.2.7") as client:
         answer = await client.put(FAULTS, json={"faults": [{"peer": "*", "cut": True}]})
-        assert answer.status_code == 403
+        assert answer.status_code == 401
     assert view.faults.faults == ()
 
 

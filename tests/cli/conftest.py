@@ -6,10 +6,12 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from api.fakes import FakeView
+import structlog
+from api.fakes import FakeTable, FakeView
 
-from gossamer.api import ApiServer
+from gossamer.api import ApiServer, Tokens
 from gossamer.cli import main
+from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime
@@ -29,7 +31,7 @@ class Outcome:
 @pytest.fixture
 def run(monkeypatch, capsys):
     """``run("nodes", "--json")`` gives the exit code and what was printed."""
-    for name in ("GOSSAMER_API", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("GOSSAMER_API", "GOSSAMER_TOKEN", "GOSSAMER_TOKEN_FILE", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments):
@@ -57,8 +59,15 @@ def served():
 
     async def serve():
         runtime = Runtime(node=served.view.name)
+        tokens = Tokens(now=SystemClock().wall)
+        tokens.attach(FakeTable())
         pid = await runtime.start(
-            ApiServer, served.view, config=ApiConfig(port=0), network=SystemNetwork(), name="api"
+            ApiServer,
+            served.view,
+            config=ApiConfig(port=0),
+            network=SystemNetwork(),
+            tokens=tokens,
+            name="api",
         )
         host, port = await runtime.call(pid, "address")
         served.url = f"http://{host}:{port}"
@@ -67,6 +76,12 @@ def served():
         await served.stop.wait()
         await runtime.stop()
 
+    # A node says on standard output what it does, which is a process of its own elsewhere.
+    with structlog.testing.capture_logs():
+        yield from _serving(served, serve, started)
+
+
+def _serving(served, serve, started):
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert started.wait(10)

@@ -1,0 +1,212 @@
+"""Tokens that let a person or a script into the API, and the roles that they carry.
+
+A token is ``gsm_ID_SECRET``. The cluster keeps one row a token in the shared table ``api_tokens``: name,
+role, times, and a SHA-256 of the secret. The secret is 256 random bits: there is nothing to guess,
+and a slow hash would only help who floods the API with bad ones.
+
+Rules: 1. A secret is shown once, when it is made, and kept nowhere.  2. A row that cannot be read lets nobody
+in.  3. Every node knows every token; what is revoked on one side of a split is revoked on the other once it
+heals.  Rejected: signed tokens without a row (nobody could say which ones are out, nor take one back).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from gossamer.errors import UnavailableError, UsageError
+
+__all__ = [
+    "TOKENS",
+    "BadTokenError",
+    "NoSuchTokenError",
+    "Principal",
+    "Role",
+    "Token",
+    "TokenTable",
+    "Tokens",
+]
+
+TOKENS = "api_tokens"
+"""The table's name."""
+LONGEST_LIFE = 10 * 365 * 86_400.0
+_SHAPE = re.compile(r"gsm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+
+
+class Role(StrEnum):
+    """What somebody may do; each one may do what those before it may."""
+
+    VIEWER = "viewer"
+    """Look."""
+    OPERATOR = "operator"
+    """Run the cluster: join, leave, drain, kick, publish, heal."""
+    ADMIN = "admin"
+    """Change who may do what: tokens, gossip keys, configuration, faults; and see what others send."""
+
+    def includes(self, other: Role) -> bool:
+        """Whether this role may do what ``other`` may."""
+        return _RANK[self] >= _RANK[other]
+
+
+_RANK = {role: rank for rank, role in enumerate(Role)}
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who asks."""
+
+    name: str
+    role: Role
+    address: str = ""
+
+
+class BadTokenError(UsageError):
+    """A token lets nobody in; ``reason`` tells why without telling what would."""
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"token: {reason}; make one with `gossamer tokens create` on a node")
+
+
+class NoSuchTokenError(UsageError):
+    """No token has this id."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - the word of the API
+        self.id = id
+        super().__init__(f"token: got the id {id[:40]!r}, expected one of `gossamer tokens list`")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What the cluster knows of one token. Times are seconds since 1970; ``expires_at`` 0: never."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: float
+    expires_at: float
+    created_by: str
+    digest: str
+
+    def expired(self, now: float) -> bool:
+        """Whether its time is over."""
+        return 0 < self.expires_at <= now
+
+
+class TokenTable(Protocol):
+    """What is used of a shared table."""
+
+    def read(self, key: Any, default: Any = None) -> Any:
+        """The value of a row."""
+
+    def rows(self) -> Any:
+        """All rows."""
+
+    def write(self, key: Any, value: Any) -> int:
+        """Set a row."""
+
+    def delete(self, key: Any) -> int:
+        """Remove a row."""
+
+
+class Tokens:
+    """The tokens of the cluster, over the table that :meth:`attach` gives; before that there are none."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._now = now
+        self._random = random_bytes
+        self._table: TokenTable | None = None
+
+    def attach(self, table: TokenTable) -> None:
+        """Keep the tokens in ``table`` from now on."""
+        self._table = table
+
+    def create(self, *, name: str, role: Role, lifetime: float | None, by: str) -> tuple[str, Token]:
+        """A new token: its text, which nobody can ask for again, and what is kept of it.
+
+        Raises:
+            UnavailableError: the table takes no rows now.
+        """
+        now = self._now()
+        secret = _text(self._random(32))
+        token = Token(
+            id=self._random(6).hex(),
+            name=name,
+            role=role,
+            created_at=now,
+            expires_at=0.0 if lifetime is None else now + min(lifetime, LONGEST_LIFE),
+            created_by=by,
+            digest=_digest(secret),
+        )
+        self._writable().write(token.id, msgspec.to_builtins(token))
+        return f"gsm_{token.id}_{secret}", token
+
+    def check(self, text: str) -> Token:
+        """Whose token ``text`` is.
+
+        Raises:
+            BadTokenError: nobody's, or its time is over.
+        """
+        shape = _SHAPE.fullmatch(text)
+        if shape is None:
+            raise BadTokenError(reason=f"got {len(text)} characters that are no token, expected gsm_…")
+        token = self._read(shape[1])
+        if token is None or not hmac.compare_digest(token.digest, _digest(shape[2])):
+            raise BadTokenError(reason="unknown or revoked")
+        if token.expired(self._now()):
+            raise BadTokenError(reason=f"{token.name} has expired")
+        return token
+
+    def revoke(self, id: str) -> Token:  # noqa: A002
+        """Take a token back.
+
+        Raises:
+            NoSuchTokenError: there is none with this id.
+        """
+        token = self._read(id)
+        if token is None:
+            raise NoSuchTokenError(id=id)
+        self._writable().delete(id)
+        return token
+
+    def expired(self, token: Token) -> bool:
+        """Whether its time is over now."""
+        return token.expired(self._now())
+
+    def __iter__(self) -> Iterator[Token]:
+        if self._table is not None:
+            for id in list(self._table.rows()):  # noqa: A001
+                token = self._read(id)
+                if token is not None:
+                    yield token
+
+    def _read(self, id: str) -> Token | None:  # noqa: A002
+        row = None if self._table is None else self._table.read(id)
+        try:
+            return None if row is None else msgspec.convert(row, Token)
+        except msgspec.ValidationError:
+            return None
+
+    def _writable(self) -> TokenTable:
+        if self._table is None:
+            raise UnavailableError("tokens: this node has no table for them yet; wait until it is ready")
+        return self._table
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
