@@ -35,9 +35,9 @@
 #define BUCKETS (64 * 40)
 
 static struct options {
-    char host[64], pattern[16];
+    char host[64], pattern[16], pids[256];
     int pub_ports[MAX_PORTS], sub_ports[MAX_PORTS], n_pub_ports, n_sub_ports;
-    int pubs, subs, qos, payload, window, lag, version, pid;
+    int pubs, subs, qos, payload, window, lag, version;
     uint64_t count;        /* messages a publisher; 0: until `seconds` have passed */
     double seconds, rate, drain;
 } opt = { .host = "127.0.0.1", .pattern = "pair", .pubs = 10, .subs = 10, .payload = 100, .window = 20,
@@ -438,18 +438,22 @@ static void begin_nonblocking(struct conn *c)
 
 static double broker_cpu_s(void)
 {
-    char path[64], text[1024];
+    char copy[256], path[64], text[1024], *save, *part;
     unsigned long user, system;
-    if (!opt.pid) return 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", opt.pid);
-    FILE *f = fopen(path, "r");
-    if (!f) return 0;
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    text[n] = 0;
-    fclose(f);
-    char *p = strrchr(text, ')');
-    if (!p || sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) return 0;
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    double sum = 0;
+    snprintf(copy, sizeof copy, "%s", opt.pids);
+    for (part = strtok_r(copy, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
+        snprintf(path, sizeof path, "/proc/%s/stat", part);
+        FILE *f = fopen(path, "r");
+        if (!f) continue;
+        size_t n = fread(text, 1, sizeof text - 1, f);
+        text[n] = 0;
+        fclose(f);
+        char *p = strrchr(text, ')');
+        if (p && sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2)
+            sum += (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    }
+    return sum;
 }
 
 static double own_cpu_s(void)
@@ -487,7 +491,7 @@ static void parse(char *arg)
     else if (!strcmp(arg, "window")) opt.window = atoi(value);
     else if (!strcmp(arg, "lag")) opt.lag = atoi(value);
     else if (!strcmp(arg, "version")) opt.version = atoi(value);
-    else if (!strcmp(arg, "pid")) opt.pid = atoi(value);
+    else if (!strcmp(arg, "pids")) snprintf(opt.pids, sizeof opt.pids, "%s", value);
     else if (!strcmp(arg, "count")) opt.count = strtoull(value, NULL, 10);
     else if (!strcmp(arg, "seconds")) opt.seconds = atof(value);
     else if (!strcmp(arg, "rate")) opt.rate = atof(value);

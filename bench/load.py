@@ -1,7 +1,8 @@
-"""Our load generator, built on demand: ``run(...)`` drives a broker and returns what became of every message.
+"""Our load generators, built on demand: each drives a broker and returns what became of it.
 
-By hand: ``python bench/load.py pub_ports=1883 sub_ports=1883 pattern=pair qos=1 window=20 seconds=3``; the
-keys are those of ``struct options`` in ``load.c``.
+``run(...)`` is ``load.c``, messages between few clients; ``hold(...)`` is ``hold.c``, many connections and
+many subscriptions. By hand: ``python bench/load.py pub_ports=1883 sub_ports=1883 pattern=pair qos=1 window=20
+seconds=3``, ``python bench/load.py hold mode=idle port=1883``; the keys are those of ``struct options``.
 """
 
 import json
@@ -10,24 +11,33 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("load.c")
-PROGRAM = SOURCE.parent / ".build" / "load"
+HERE = Path(__file__).parent
 
 
-def build() -> Path:
+def build(name: str = "load") -> Path:
     """The compiled generator; compiled again when its source is newer."""
-    if not PROGRAM.exists() or PROGRAM.stat().st_mtime < SOURCE.stat().st_mtime:
+    source, program = HERE / f"{name}.c", HERE / ".build" / name
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc")
         if compiler is None:
             sys.exit("bench: the load generator needs a C compiler, cc on the path (Debian: gcc libc6-dev)")
-        PROGRAM.parent.mkdir(exist_ok=True)
-        subprocess.run([compiler, "-O2", "-o", str(PROGRAM), str(SOURCE)], check=True)
-    return PROGRAM
+        program.parent.mkdir(exist_ok=True)
+        subprocess.run([compiler, "-O2", "-o", str(program), str(source)], check=True)
+    return program
 
 
 def run(*, core: int | None = None, timeout: float = 120, **options: object) -> dict[str, object]:
-    """One load, pinned to ``core``. Raises RuntimeError with the generator's own words when it fails."""
-    command = [str(build()), *(f"{key}={value}" for key, value in options.items())]
+    """One load of messages, pinned to ``core``. Raises RuntimeError with its words when it fails."""
+    return _run("load", core, timeout, options)
+
+
+def hold(*, core: int | None = None, timeout: float = 180, **options: object) -> dict[str, object]:
+    """The same for what is held."""
+    return _run("hold", core, timeout, options)
+
+
+def _run(name: str, core: int | None, timeout: float, options: dict[str, object]) -> dict[str, object]:
+    command = [str(build(name)), *(f"{key}={value}" for key, value in options.items())]
     if core is not None:
         command = ["taskset", "-c", str(core), *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -37,7 +47,9 @@ def run(*, core: int | None = None, timeout: float = 120, **options: object) -> 
 
 
 if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    generator = hold if arguments[:1] == ["hold"] else run
     try:
-        print(json.dumps(run(**dict(argument.split("=", 1) for argument in sys.argv[1:])), indent=2))
+        print(json.dumps(generator(**dict(a.split("=", 1) for a in arguments if "=" in a)), indent=2))
     except RuntimeError as error:
         sys.exit(str(error))
