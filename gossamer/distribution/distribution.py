@@ -159,6 +159,12 @@ class Distribution:
         peer = self.peers.get(name)
         return None if peer is None else peer.creation
 
+    def session_at(self, name: str) -> int:
+        """The number under which a peer that is up knows its session with this node: that of the frames it
+        takes in (:attr:`Frame.session`); 0 when it is none."""
+        peer = self.peers.get(name)
+        return 0 if peer is None else peer.theirs
+
     def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
         """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
         self._bulletin.subscribe(subscriber, hidden=hidden)

@@ -51,7 +51,9 @@ class Subscribing:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
                 continue
             try:
-                done = self._broker.router.subscribe(item.filter, session, self._options(item, identifier))
+                done = self._broker.router.subscribe(
+                    item.filter, session, self._options(session, item, identifier)
+                )
             except ExclusiveTakenError:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
                 continue
@@ -76,7 +78,9 @@ class Subscribing:
         seq: Any = None
         for item, identifier in list(session.subscriptions.values()):
             try:
-                done = self._broker.router.subscribe(item.filter, session, self._options(item, identifier))
+                done = self._broker.router.subscribe(
+                    item.filter, session, self._options(session, item, identifier)
+                )
             except (UsageError, ExclusiveTakenError) as error:
                 # The limits of this node are not those of the one that took the SUBSCRIBE.
                 log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
@@ -86,12 +90,13 @@ class Subscribing:
                 seq = done.seq
         return seq
 
-    def _options(self, item: Subscription, identifier: int | None) -> Any:
+    def _options(self, session: Session, item: Subscription, identifier: int | None) -> Any:
         return SubscriptionOptions(
             qos=item.qos,
             no_local=item.no_local,
             retain_as_published=item.retain_as_published,
             identifier=identifier,
+            lasting=bool(session.expiry and item.qos),
         )
 
     def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:

@@ -38,6 +38,8 @@ class Options(Protocol):
 
     @property
     def identifier(self) -> int | None: ...
+    @property
+    def lasting(self) -> bool: ...
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     no_local: bool = False
     retain_as_published: bool = False
     identifier: int | None = None
+    lasting: bool = False
+    """The subscriber outlives its connection and its node: what comes while that is away is kept for it."""
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -58,6 +62,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     no_local: bool = False
     retain_as_published: bool = False
     identifiers: tuple[int, ...] = ()
+    lasting: bool = False
 
     def asks(self, options: Options) -> bool:
         """Whether these options are what this delivery stands for."""
@@ -65,6 +70,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
             self.qos == options.qos
             and self.no_local == options.no_local
             and self.retain_as_published == options.retain_as_published
+            and self.lasting == options.lasting
             and self.identifiers == (() if options.identifier is None else (options.identifier,))
         )
 
@@ -72,7 +78,12 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
 def delivery_of(subscriber: Subscriber, options: Options) -> Delivery:
     """The delivery of one subscription."""
     return Delivery(
-        subscriber, options.qos, options.no_local, options.retain_as_published, _identifiers(options)
+        subscriber,
+        options.qos,
+        options.no_local,
+        options.retain_as_published,
+        _identifiers(options),
+        options.lasting,
     )
 
 
@@ -95,6 +106,7 @@ def merge(deliveries: list[Delivery]) -> tuple[Delivery, ...]:
                 known.retain_as_published or delivery.retain_as_published,
                 known.identifiers
                 + tuple(number for number in delivery.identifiers if number not in known.identifiers),
+                known.lasting or delivery.lasting,
             )
     return tuple(merged.values())
 

@@ -11,7 +11,10 @@ subscribers are gone with it, so nothing more can be done for the record and it 
 False. Every record that does not arrive is counted with its reason.
 
 A forwarder with ``lost`` keeps its acknowledged records, and gives those that a peer that went down has not
-acknowledged to ``lost(record, on_safe)`` instead, which finds another way.
+acknowledged to ``lost(record, on_safe)`` instead, which finds another way. One with ``left`` keeps its frames
+(the link has them anyway) and gives those instead, with their numbers and whoever waits for them: the peer
+may have dispatched them, and can be asked once it is back. While ``away`` is set, acknowledged records go
+there and nowhere else.
 
 That is ``sync`` forwarding. ``async`` answers True once the record is on its way, at the end of the turn: the
 link still keeps it until the peer has it, so only a peer or a node that fails loses it, counted but too late
@@ -39,6 +42,8 @@ __all__ = ["Forwarder"]
 log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]
+Left = Callable[[int, bytes, list[OnSafe]], None]
+"""Told the number of a frame (0: it was never sent), its records, and who waits for it."""
 
 
 class Forwarder:
@@ -60,8 +65,10 @@ class Forwarder:
         "_size",
         "_sync",
         "_unacked",
+        "away",
         "congested",
         "counts",
+        "left",
         "peer",
         "prefix",
         "unacked_bytes",
@@ -90,6 +97,9 @@ class Forwarder:
         self.unacked_bytes = 0
         self.counts: Counter[str] = Counter()
         """``frames`` and ``bytes`` sent, ``acked`` frames, ``dropped_<reason>`` records."""
+        self.away: Callable[[bytes, OnSafe], None] | None = None
+        """Who takes acknowledged records instead of the peer."""
+        self.left: Left | None = None
         self._send = send
         self._schedule = schedule
         self._congestion = congestion
@@ -104,7 +114,7 @@ class Forwarder:
         self._records: list[bytes] = []
         self._size = 0
         self._callbacks: list[OnSafe] = []
-        # Frames: number, size, who waits, how many acknowledged records, and they themselves if kept.
+        # Frames: number, size, who waits, how many acknowledged records, they or the frame itself if kept.
         self._unacked: deque[tuple[int, int, list[OnSafe], int, list[bytes]]] = deque()
 
     def append(self, record: bytes) -> None:
@@ -122,6 +132,9 @@ class Forwarder:
 
     def append_acked(self, record: bytes, on_safe: OnSafe) -> None:
         """Forward a record and learn what became of it; always later, never within this call."""
+        if self.away is not None:
+            self.away(record, on_safe)
+            return
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self.flush)
@@ -168,9 +181,12 @@ class Forwarder:
         """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
         self.up = False
         while self._unacked:
-            _, size, callbacks, records, kept = self._unacked.popleft()
+            number, size, callbacks, records, kept = self._unacked.popleft()
             self.unacked_bytes -= size
-            self._give_up(callbacks, records, kept)
+            self._give_up(callbacks, records, kept, number)
+        if self.left is not None:
+            # In their order: what comes next goes elsewhere at once.
+            self.flush()
         self._weigh()
 
     @property
@@ -193,10 +209,15 @@ class Forwarder:
 
     def _drop(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
         self.counts["dropped_peer_down"] += len(records) - len(callbacks)
+        if self.left is not None and callbacks:
+            kept = [b"".join(records)]
         self._give_up(callbacks, len(callbacks), kept)
 
-    def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes]) -> None:
+    def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes], number: int = 0) -> None:
         """These will not be acknowledged any more."""
+        if self.left is not None and kept:
+            self.left(number, kept[0], callbacks)
+            return
         if self._lost is None:
             self.counts["dropped_peer_down"] += records
             self._resolve(callbacks, self._lost_is_safe)
@@ -226,6 +247,8 @@ class Forwarder:
         self.counts["bytes"] += len(frame)
         if callbacks:
             waiting = callbacks if self._sync else []
+            if self.left is not None:
+                kept = [frame]
             self._unacked.append((number, len(frame), waiting, len(callbacks), kept))
             self.unacked_bytes += len(frame)
             self._weigh()

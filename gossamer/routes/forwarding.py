@@ -5,11 +5,14 @@ by a forwarder of the node and the group, whose frames open with :data:`GROUP_MA
 that the other side delivers them to one member of that group and to nobody else. Both kinds travel on one
 stream, in order.
 
+A node that is away has a *keeper*: what its lasting sessions want goes there, and comes to the node, once it
+is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
+
 Whoever takes records may return something with ``then``: their effect is not complete yet, and the peer hears
 of it when that calls back, so that its publishers slow down while somebody here is far behind.
 
-Records are their users' own and opaque, but none may begin with :data:`GROUP_MARK`; no MQTT packet that is
-forwarded does.
+Records are their users' own and opaque, but none may begin with :data:`GROUP_MARK` or :data:`KEPT_MARK`; no
+MQTT packet that is forwarded does.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ import structlog
 from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
-from gossamer.routes.ports import DataLinks, Held
+from gossamer.routes.ports import DataLinks, Held, Keeper
 
-__all__ = ["GROUP_MARK", "Forwarding"]
+__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding"]
 
 log = structlog.get_logger(__name__)
 
 DATA = "data"
 GROUP_MARK = 0xFF
+KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
 
 
@@ -52,6 +56,9 @@ class Forwarding:
     ) -> None:
         self.nodes = NodeTable(self._make)
         self.links: DataLinks | None = None
+        self.keeper: Keeper | None = None
+        self.arriving: dict[str, tuple[int, int]] = {}
+        """Session and number of the frame that each node sent last."""
         self._schedule = schedule or _end_of_turn
         self._changed = changed
         self._counts = counts
@@ -62,6 +69,7 @@ class Forwarding:
         self._everybody: Callable[[str, bytes], Any] | None = None
         self._group: Callable[[str, str, bytes], Any] | None = None
         self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
+        self._kept: Callable[[str, bytes], Any] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
 
     def attach(self, links: DataLinks) -> None:
@@ -85,6 +93,41 @@ class Forwarding:
     def on_group_forward(self, callback: Callable[[str, str, bytes], Any]) -> None:
         """Who takes records for one group."""
         self._group = callback
+
+    def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
+        """Who takes what was kept elsewhere for lasting sessions here."""
+        self._kept = callback
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """From now on what the lasting sessions of nodes that are away want goes to ``keeper``."""
+        self.keeper = keeper
+        for slot in self.nodes:
+            self._kept_for(slot, keeper)
+
+    def to_kept(self, peer: str) -> Forwarder:
+        """The forwarder to the lasting sessions of a node; what it does not get there is answered False."""
+        slot = self.nodes.slot(peer)
+        if slot.kept is None:
+            slot.kept = self._make(peer, bytes([KEPT_MARK]), lost_is_safe=False)
+            slot.kept.up = slot.up
+        return slot.kept
+
+    def live(self, peer: str) -> NodeSlot:
+        """A node that was away has all that was kept for it: it gets what comes itself again."""
+        slot = self.nodes.slot(peer)
+        slot.away = False
+        slot.forwarder.away = None
+        self.nodes.renew()
+        return slot
+
+    def away(self, peer: str) -> NodeSlot:
+        """What comes for a node's lasting sessions goes to the keeper."""
+        slot = self.nodes.slot(peer)
+        if self.keeper is not None:
+            slot.away = True
+            slot.forwarder.away = partial(self.keeper.take, peer)
+            self.nodes.renew()
+        return slot
 
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Who is told when a peer falls behind and when it has caught up."""
@@ -110,13 +153,44 @@ class Forwarding:
         """Forward to ``name``."""
         slot = self.nodes.set_up(name, True)
         if slot is not None:
-            self._changed(slot.bit)
+            if self.keeper is not None:
+                self._kept_for(slot, self.keeper)
+                if self.keeper.up(name):
+                    self.live(name)
+                else:
+                    self.away(name)
+            self._changed(slot.bit | slot.lasting)
 
-    def node_down(self, name: str) -> None:
+    def node_down(self, name: str, *, left: bool = False) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
+        keeper = self.keeper
+        slot = self.nodes.get(name)
+        if keeper is not None and slot is not None:
+            # Before what was on its way is answered for: part of it is to be kept.
+            if left:
+                slot.forwarder.left = None
+            else:
+                keeper.down(name)
         slot = self.nodes.set_up(name, False)
+        if keeper is not None and left:
+            self.gone(name)
+        elif slot is not None:
+            slot = self.away(name)
         if slot is not None:
-            self._changed(slot.bit)
+            self._changed(slot.bit | slot.lasting)
+
+    def gone(self, name: str) -> None:
+        """A node that is down will not come back: nothing is kept for it."""
+        if self.keeper is not None:
+            self.keeper.gone(name)
+        slot = self.nodes.get(name)
+        if slot is not None and slot.away:
+            self.live(name)
+            self._changed(slot.bit | slot.lasting)
+
+    def _kept_for(self, slot: NodeSlot, keeper: Keeper) -> None:
+        if slot.forwarder.left is None:
+            slot.forwarder.left = partial(keeper.left, slot.name)
 
     def is_up(self, name: str) -> bool:
         """Whether ``name`` is forwarded to."""
@@ -132,6 +206,8 @@ class Forwarding:
         name: str,
         prefix: bytes = b"",
         lost: Callable[[bytes, Callable[[bool], None]], None] | None = None,
+        *,
+        lost_is_safe: bool | None = None,
     ) -> Forwarder:
         def send(frame: bytes, reliable: bool) -> int:
             if self.links is None:
@@ -146,8 +222,8 @@ class Forwarding:
             prefix=prefix,
             frame_bytes=self._frame_bytes,
             high_water=self._high_water,
-            lost_is_safe=self._lost_is_safe,
-            sync=self._sync,
+            lost_is_safe=self._lost_is_safe if lost_is_safe is None else lost_is_safe,
+            sync=self._sync if lost_is_safe is None else True,
             lost=lost,
         )
         # Rows may come before the link is up.
@@ -163,7 +239,7 @@ class Forwarding:
         if isinstance(event, NodeUp):
             self.node_up(event.name)
         else:
-            self.node_down(event.name)
+            self.node_down(event.name, left=event.reason == "left")
 
     def _acked(self, peer: str, number: int) -> None:
         slot = self.nodes.get(peer)
@@ -184,8 +260,13 @@ class Forwarding:
         payload: bytes = frame.payload
         self._counts["frames_in"] += 1
         self._counts["bytes_in"] += len(payload)
+        if frame.number:
+            self.arriving[frame.peer] = frame.session, frame.number
         hold: Held | None = None
-        if payload and payload[0] == GROUP_MARK:
+        if payload and payload[0] == KEPT_MARK:
+            if self._kept is not None:
+                hold = self._kept(frame.peer, payload[1:])
+        elif payload and payload[0] == GROUP_MARK:
             end = 4 + int.from_bytes(payload[1:4])
             if self._group is not None:
                 hold = self._group(frame.peer, payload[4:end].decode(), payload[end:])

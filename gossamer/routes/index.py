@@ -94,11 +94,16 @@ class RouteIndex:
 
     def set_node(self, topic_filter: str, bit: int, wants: bool) -> bool:
         """A node wants a filter or does so no more; False where that was known."""
+        return self.set_bits(topic_filter, bit, bit if wants else 0) is not None
+
+    def set_bits(self, topic_filter: str, bits: int, wanted: int) -> int | None:
+        """Of ``bits`` just those of ``wanted`` stand in a filter's mask from now on; the mask before, None
+        where nothing changes."""
         value = self._filters.get(topic_filter)
         old = mask_of(value)
-        mask = old | bit if wants else old & ~bit
+        mask = (old & ~bits) | wanted
         if mask == old:
-            return False
+            return None
         mask = self._masks.setdefault(mask, mask)
         if type(value) is Entry:
             if mask or len(value.local) > 1:
@@ -111,7 +116,7 @@ class RouteIndex:
             self._filters.put(topic_filter, mask)
         else:
             self._filters.remove(topic_filter)
-        return True
+        return old
 
     def local_count(self, topic_filter: str) -> int:
         """How many subscribers here have exactly this filter."""

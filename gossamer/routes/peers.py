@@ -22,9 +22,10 @@ from zlib import crc32
 import structlog
 
 from gossamer.routes.index import RouteIndex, local_of, mask_of
-from gossamer.routes.nodes import NodeTable
+from gossamer.routes.nodes import NodeSlot, NodeTable
 from gossamer.routes.ports import RouteTable
 from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.subscriptions import LASTING, PRESENT
 from gossamer.routes.verify import Findings
 
 __all__ = ["Ask", "PeerAudit"]
@@ -56,6 +57,7 @@ class PeerAudit:
         index: RouteIndex,
         shared: SharedIndex,
         nodes: NodeTable,
+        row: Callable[[str], int],
         table: RouteTable,
         ask: Ask,
         settle: float = SETTLE,
@@ -64,6 +66,7 @@ class PeerAudit:
         self._index = index
         self._shared = shared
         self._nodes = nodes
+        self._row = row
         self._table = table
         self._ask = ask
         self._settle = settle
@@ -139,12 +142,12 @@ class PeerAudit:
         return found
 
     def _at(self, peer: str, topic_filter: str) -> int:
-        """What is known here of a peer's row: 0, 1, or the members of a share group."""
+        """What is known here of a peer's row: 0 for none, its value, the members of a share group."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else group.others.get(peer, 0)
         slot = self._nodes.get(peer)
-        return int(slot is not None and bool(mask_of(self._index.get(topic_filter)) & slot.bit))
+        return 0 if slot is None else _value(slot, mask_of(self._index.get(topic_filter)))
 
     # Answering.
 
@@ -191,7 +194,7 @@ class PeerAudit:
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else len(group.members)
-        return int(any(True for _ in local_of(self._index.get(topic_filter))))
+        return self._row(topic_filter) if any(True for _ in local_of(self._index.get(topic_filter))) else 0
 
     # Walking.
 
@@ -206,15 +209,18 @@ class PeerAudit:
         """Every filter that leads to a node, this one or a peer, and the value of its row."""
         slot = self._nodes.get(node)
         mine = node == self._node
-        bit = 0 if slot is None else slot.bit
         number = 0
         for topic_filter in self._index.filters():
             number += 1
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            value = self._index.get(topic_filter)
-            if any(True for _ in local_of(value)) if mine else mask_of(value) & bit:
-                yield topic_filter, 1
+            found = self._index.get(topic_filter)
+            if mine:
+                value = self._row(topic_filter) if any(True for _ in local_of(found)) else 0
+            else:
+                value = 0 if slot is None else _value(slot, mask_of(found))
+            if value:
+                yield topic_filter, value
         for group in _names(self._shared):
             number += 1
             if number % _STEP == 0:
@@ -222,6 +228,13 @@ class PeerAudit:
             count = self._here(group) if mine else self._at(node, group)
             if count:
                 yield group, count
+
+
+def _value(slot: NodeSlot, mask: int) -> int:
+    """What a mask says of a node's row."""
+    if not mask & slot.bit:
+        return 0
+    return LASTING if mask & slot.lasting else PRESENT
 
 
 def _names(shared: SharedIndex) -> Iterable[str]:

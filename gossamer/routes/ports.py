@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["DataLinks", "Held", "RouteChange", "RouteTable"]
+__all__ = ["DataLinks", "Held", "Keeper", "RouteChange", "RouteTable"]
 
 
 class RouteChange(Protocol):
@@ -60,3 +60,25 @@ class Held(Protocol):
 
     def then(self, callback: Callable[[], object], /) -> None:
         """Call ``callback`` when it is, in the order of these calls."""
+
+
+class Keeper(Protocol):
+    """Whoever keeps what the lasting sessions of a node that is away want; see ``Router.keep_with``."""
+
+    def up(self, peer: str, /) -> bool:
+        """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
+
+    def down(self, peer: str, /) -> None:
+        """``peer`` went down: from now on :meth:`take` is told what comes for it."""
+
+    def gone(self, peer: str, /) -> None:
+        """``peer`` went for good: nothing is kept for it any more."""
+
+    def take(self, peer: str, record: bytes, on_safe: Callable[[bool], None], /) -> None:
+        """Keep acknowledged records, and say when they are safe; never within this call."""
+
+    def left(self, peer: str, number: int, records: bytes, waiting: list[Callable[[bool], None]], /) -> None:
+        """What ``peer`` had not acknowledged of the frame of that number (0: it was never sent)."""
+
+    def wanted(self, peer: str, topic_filter: str, lasting: bool, /) -> None:
+        """A lasting session of ``peer`` has come to want a filter, or none does so any more."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -29,12 +29,13 @@ from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.forwarding import Forwarding
+from gossamer.routes.index import mask_of
 from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.peers import Ask, PeerAudit
-from gossamer.routes.ports import DataLinks, RouteTable
+from gossamer.routes.ports import DataLinks, Keeper, RouteTable
 from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Group, Strategy, is_shared
-from gossamer.routes.subscriptions import SubscriptionTable
+from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import (
     DEFAULT_LIMITS,
     EXCLUSIVE,
@@ -192,10 +193,8 @@ class Router:
         if self._forwarding.links is None and not slot.up:
             # A router without links takes the rows for all there is to know.
             self.node_up(owner)
-        index, bit = self._index, slot.bit
         changed: list[str] = []
         for rows, wants in ((change.written, True), (change.deleted, False)):
-            before = len(changed)
             for key in rows:
                 if type(key) is not str or not key or len(key) > self._longest:
                     self.counts["bad_rows"] += 1
@@ -203,9 +202,8 @@ class Router:
                     continue
                 elif is_shared(key):
                     self._apply_shared(slot, key, change.written[key] if wants else 0)
-                elif index.set_node(key, bit, wants):
+                elif self._set(slot, key, change.written[key] if wants else 0):
                     changed.append(key)
-            slot.routes += len(changed) - before if wants else before - len(changed)
         self._local.losers(owner, change.written)
         routes = self._routes
         # A change larger than the cache is cheaper to forget everything for.
@@ -215,6 +213,59 @@ class Router:
             for key in changed:
                 routes.changed(key)
         self._nodes.release(slot)
+
+    # Nodes that are away.
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """Give ``keeper`` what lasting sessions of nodes that are away want; once, before any is known."""
+        self._forwarding.keep_with(keeper)
+
+    def awaits(self, peer: str, topic: bytes) -> bool:
+        """Whether a lasting session of ``peer`` wants a topic."""
+        slot = self._nodes.get(peer)
+        if slot is None or not slot.lasting:
+            return False
+        return any(mask_of(value) & slot.lasting for value in self._index.match(topic.decode()))
+
+    def expect(self, peer: str, filters: Iterable[str]) -> None:
+        """``peer``, which is away, had lasting sessions that want these; known from before a restart."""
+        slot = self._forwarding.away(peer)
+        bit = self._nodes.lasting(slot)
+        for topic_filter in filters:
+            slot.expected.add(topic_filter)
+            if self._index.set_bits(topic_filter, bit, bit) is not None:
+                self._routes.changed(topic_filter)
+
+    def live(self, peer: str) -> None:
+        """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
+        slot = self._forwarding.live(peer)
+        expected, slot.expected = slot.expected, set()
+        for topic_filter in expected:
+            if self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
+                self._routes.changed(topic_filter)
+                self._tell_wanted(slot, topic_filter, lasting=False)
+        self._node_changed(slot.bit | slot.lasting)
+
+    def gone(self, peer: str) -> None:
+        """``peer``, which was down, is a member no more."""
+        slot = self._nodes.get(peer)
+        self._forwarding.gone(peer)
+        if slot is not None:
+            self.live(peer)
+            self._nodes.release(slot)
+
+    def to_kept(self, peer: str) -> Forwarder:
+        """The way to the lasting sessions of ``peer`` alone, for what was kept."""
+        return self._forwarding.to_kept(peer)
+
+    def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
+        """Call ``callback(peer, records)`` with what ``peer`` has kept for lasting sessions here."""
+        self._forwarding.on_kept(callback)
+
+    @property
+    def arriving(self) -> dict[str, tuple[int, int]]:
+        """Session and number of the frame that each node sent last."""
+        return self._forwarding.arriving
 
     def node_up(self, name: str) -> None:
         """Forward to ``name``."""
@@ -247,6 +298,7 @@ class Router:
             nodes=self._nodes,
             subscriptions=self._subscriptions,
             exclusive=self._exclusive,
+            row=self._local.row,
             table=self._table,
             repair=repair,
         )
@@ -255,13 +307,23 @@ class Router:
     def peer_audit(self, table: RouteTable, ask: Ask) -> PeerAudit:
         """What compares this node's routes with its peers'; see :mod:`gossamer.routes.peers`."""
         return PeerAudit(
-            self.node, index=self._index, shared=self._shared, nodes=self._nodes, table=table, ask=ask
+            self.node,
+            index=self._index,
+            shared=self._shared,
+            nodes=self._nodes,
+            row=self._local.row,
+            table=table,
+            ask=ask,
         )
 
     def routes(self) -> Iterator[tuple[str, list[str], int]]:
         """Every filter, the other nodes that want it, and the number of its subscribers here."""
         slots = list(self._nodes)
+        # What is only expected of a node that is away is no route.
+        plain = sum(slot.bit for slot in slots)
         for topic_filter, mask, deliveries in self._index.items():
+            if not (mask & plain or deliveries):
+                continue
             yield topic_filter, [slot.name for slot in slots if slot.bit & mask], len(deliveries)
 
     def forwarders(self) -> dict[str, Forwarder]:
@@ -286,6 +348,34 @@ class Router:
         }
 
     # Inside.
+
+    def _set(self, slot: NodeSlot, topic_filter: str, value: Any) -> bool:
+        """A row of another node, 0 for none; whether routes change."""
+        bit = wanted = slot.bit
+        if value == LASTING:
+            bit = wanted = bit | self._nodes.lasting(slot)
+        elif slot.lasting:
+            bit |= slot.lasting
+        if not value:
+            wanted = 0
+        if slot.away:
+            if value:
+                slot.expected.discard(topic_filter)
+            elif slot.lasting and mask_of(self._index.get(topic_filter)) & slot.lasting:
+                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                slot.expected.add(topic_filter)
+                wanted = slot.lasting
+        before = self._index.set_bits(topic_filter, bit, wanted)
+        if before is None:
+            return False
+        slot.routes += bool(wanted & slot.bit) - bool(before & slot.bit)
+        if (before ^ wanted) & slot.lasting:
+            self._tell_wanted(slot, topic_filter, lasting=bool(wanted & slot.lasting))
+        return True
+
+    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, lasting: bool) -> None:
+        if self._forwarding.keeper is not None:
+            self._forwarding.keeper.wanted(slot.name, topic_filter, lasting)
 
     def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
         count = value if type(value) is int and value > 0 else 0

@@ -1,7 +1,8 @@
 """The subscription table of a node: which subscriber here wants what, and how.
 
 It is what the index, the share groups and this node's rows of the ``routes`` table are made from, and it
-makes them so: a row exists exactly while this node has a subscriber of its filter.
+makes them so: a row exists exactly while this node has a subscriber of its filter. Its value says whether one
+of them is *lasting* (:data:`LASTING`), so that other nodes know what to keep while this one is away.
 
 Rules: 1. Methods are synchronous, and where one raises nothing changed.  2. Whatever changes takes the routes
 it concerns out of the cache before it returns.
@@ -24,11 +25,12 @@ from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
 from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter, split_shared
 
-__all__ = ["Filters", "Subscribed", "SubscriptionTable"]
+__all__ = ["LASTING", "PRESENT", "Filters", "Subscribed", "SubscriptionTable"]
 
 log = structlog.get_logger(__name__)
 
-_PRESENT = 1
+PRESENT, LASTING = 1, 2
+"""Values of a row: somebody wants the filter; and one of them outlives its node."""
 
 
 class Filters(dict[str, Delivery]):
@@ -68,6 +70,8 @@ class SubscriptionTable:
         self._limits = limits
         self._counts = counts
         self._seq = 0
+        self._lasting: Counter[str] = Counter()
+        """How many lasting subscribers a filter has, of filters that have one."""
         self._evicted: list[Callable[[Any, str], Any]] = []
 
     def subscribe(self, topic_filter: str, subscriber: Subscriber, options: Options) -> Subscribed:
@@ -97,11 +101,16 @@ class SubscriptionTable:
             mine[text] = delivery
             return Subscribed(known is not None, self._unseen())
         first = self._index.add(text, delivery)
-        if first and self.table is not None:
+        turned = self._count_lasting(text, known, delivery)
+        if (first or turned) and self.table is not None:
             try:
-                self._seq = self.table.write(text, _PRESENT)
+                self._seq = self.table.write(text, self.row(text))
             except BaseException:
-                self._index.discard(text, subscriber)
+                self._count_lasting(text, delivery, known)
+                if known is None:
+                    self._index.discard(text, subscriber)
+                else:
+                    self._index.add(text, known)
                 if not mine:
                     del self.subscribers[subscriber]
                 raise
@@ -116,11 +125,12 @@ class SubscriptionTable:
             self._release(body, subscriber)
             topic_filter = body
         mine = self.subscribers.get(subscriber)
-        if mine is None or mine.pop(topic_filter, None) is None:
+        known = None if mine is None else mine.pop(topic_filter, None)
+        if known is None:
             return False
         if not mine:
             del self.subscribers[subscriber]
-        self._leave(topic_filter, subscriber)
+        self._leave(topic_filter, known)
         return True
 
     def unsubscribe_all(self, subscriber: Subscriber) -> int:
@@ -130,9 +140,13 @@ class SubscriptionTable:
             return 0
         for body in self._exclusive.held_by(subscriber):
             self._release(body, subscriber)
-        for topic_filter in mine:
-            self._leave(topic_filter, subscriber)
+        for topic_filter, known in mine.items():
+            self._leave(topic_filter, known)
         return len(mine)
+
+    def row(self, topic_filter: str) -> int:
+        """What the row of a filter that somebody here wants, and that is no share group's, should be."""
+        return LASTING if topic_filter in self._lasting else PRESENT
 
     def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:
         """The filters of a subscriber and how it wants them."""
@@ -175,7 +189,21 @@ class SubscriptionTable:
         for callback in self._evicted:
             callback(subscriber, EXCLUSIVE + body)
 
-    def _leave(self, topic_filter: str, subscriber: Any) -> None:
+    def _count_lasting(self, topic_filter: str, before: Delivery | None, after: Delivery | None) -> bool:
+        """A subscriber's delivery was replaced; whether the row's value is another now."""
+        was = before is not None and before.lasting
+        lasts = after is not None and after.lasting
+        if was == lasts:
+            return False
+        count = self._lasting[topic_filter] + lasts - was
+        if count:
+            self._lasting[topic_filter] = count
+        else:
+            del self._lasting[topic_filter]
+        return count == lasts
+
+    def _leave(self, topic_filter: str, known: Delivery) -> None:
+        subscriber = known.subscriber
         if is_shared(topic_filter):
             if self._shared.leave(topic_filter, subscriber):
                 self._routes.changed(split_shared(topic_filter).filter)
@@ -183,8 +211,13 @@ class SubscriptionTable:
             return
         last = self._index.discard(topic_filter, subscriber)
         self._routes.changed(topic_filter)
-        if last and self.table is not None:
+        turned = self._count_lasting(topic_filter, known, None)
+        if self.table is None:
+            return
+        if last:
             self._seq = self.table.delete(topic_filter)
+        elif turned:
+            self._seq = self.table.write(topic_filter, PRESENT)
 
     def _join(self, name: str, delivery: Delivery) -> None:
         if self._shared.join(name, delivery):

@@ -10,7 +10,7 @@ at is looked at as it is in that moment, in all sources, so changes between step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from gossamer.routes.index import RouteIndex, local_of, mask_of
 from gossamer.routes.nodes import NodeTable
 from gossamer.routes.ports import RouteTable
 from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.subscriptions import LASTING
 from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
 __all__ = ["Findings", "Verifier"]
@@ -82,10 +83,12 @@ class Verifier:
         nodes: NodeTable,
         subscriptions: Mapping[Any, Mapping[str, Delivery]],
         exclusive: ExclusiveClaims,
+        row: Callable[[str], int],
         table: RouteTable | None,
         repair: bool,
     ) -> None:
         self._findings = findings
+        self._row = row
         self._node = node
         self._index = index
         self._shared = shared
@@ -147,10 +150,16 @@ class Verifier:
             self._own(topic_filter)
             mask = mask_of(value)
             for slot in self._nodes if mask and self._table is not None else ():
-                if slot.bit & mask and topic_filter not in self._rows(slot.name):
+                row = self._rows(slot.name).get(topic_filter, 0)
+                wanted = slot.bit if row else 0
+                if row == LASTING or topic_filter in slot.expected:
+                    wanted |= slot.lasting
+                bits = slot.bit | slot.lasting
+                if mask & bits & ~wanted:
                     self._findings.stale_routes += 1
-                    if self._repair and self._index.set_node(topic_filter, slot.bit, False):
-                        slot.routes -= 1
+                    before = mask & slot.bit
+                    if self._repair and self._index.set_bits(topic_filter, bits, mask & wanted) is not None:
+                        slot.routes -= bool(before & ~wanted)
                         self._cache.changed(topic_filter)
         yield
 
@@ -191,7 +200,7 @@ class Verifier:
         elif type(topic_filter) is str:
             here = len(tuple(self._local(topic_filter)))
             if here:
-                wanted = here if is_shared(topic_filter) else 1
+                wanted = here if is_shared(topic_filter) else self._row(topic_filter)
         row = table.rows_of(self._node).get(topic_filter)
         if row == wanted:
             return
@@ -220,13 +229,16 @@ class Verifier:
                     self._other_group(owner, topic_filter)
                     continue
                 slot = self._nodes.get(owner)
-                if slot is not None and mask_of(self._index.get(topic_filter)) & slot.bit:
+                mask = mask_of(self._index.get(topic_filter))
+                lasts = self._rows(owner).get(topic_filter) == LASTING
+                if slot is not None and mask & slot.bit and (not lasts or mask & slot.lasting):
                     continue
                 self._findings.missing_routes += 1
                 if self._repair:
                     slot = self._nodes.slot(owner)
-                    self._index.set_node(topic_filter, slot.bit, True)
-                    slot.routes += 1
+                    bits = slot.bit | (self._nodes.lasting(slot) if lasts else 0)
+                    self._index.set_bits(topic_filter, bits, bits)
+                    slot.routes += not mask & slot.bit
                     self._cache.changed(topic_filter)
         yield
 
