@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.section import Blank, Fraction, Positive, Section
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
-from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, NodeName, Port
+from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, Networks, NodeName, Port
 
 __all__ = [
     "ApiConfig",
@@ -158,6 +158,8 @@ class TlsConfig(TlsHostConfig):
     """Certificates by the host name that the client asks for (SNI); others get the one above."""
     ca_file: Path | None = None
     """Who signs the certificates of clients."""
+    crl_file: Path | None = None
+    """Which of them are revoked: the lists of all authorities in ``ca_file``, in PEM."""
     verify: Literal["none", "optional", "require"] = "none"
     """Whether a client must show a certificate (mTLS)."""
     username: Literal["none", "cn", "san"] = "none"
@@ -178,7 +180,10 @@ class ListenerConfig(Section):
     tls: TlsConfig | None = None
     """For tls and wss."""
     proxy_protocol: bool = False
-    """Connections open with a PROXY header (version 1 or 2) that names the real client."""
+    """Connections open with a PROXY header (version 1 or 2) that names the real client; before TLS, where
+    the listener has it."""
+    proxy_sources: Annotated[Networks, Field(validate_default=True)] = ("127.0.0.0/8", "::1/128")  # type: ignore[assignment]
+    """With ``proxy_protocol``, where the balancers are; connections from elsewhere are closed."""
     reuse_port: bool = False
     """Let several nodes on one machine share this port; the kernel spreads new connections over them."""
     max_connections: Positive = 1_000_000
@@ -199,12 +204,12 @@ class ListenerConfig(Section):
         if (self.type == "unix") != (self.socket is not None):
             raise PydanticCustomError("wanted", "a socket where type is unix, and nowhere else")
         if self.tls is not None:
-            if self.proxy_protocol:
-                raise PydanticCustomError("wanted", "no proxy_protocol on tls and wss: the proxy ends TLS")
             if self.tls.verify != "none" and self.tls.ca_file is None:
                 raise PydanticCustomError("wanted", "tls.ca_file, to verify clients with")
             if self.tls.username != "none" and self.tls.verify == "none":
                 raise PydanticCustomError("wanted", "tls.verify, where certificates give user names")
+            if self.tls.crl_file is not None and self.tls.ca_file is None:
+                raise PydanticCustomError("wanted", "tls.ca_file, whose certificates tls.crl_file revokes")
         return self
 
 

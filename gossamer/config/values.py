@@ -7,14 +7,28 @@ host or port means "choose one", as operators of other brokers are used to.
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from gossamer.config.units import OptionalDuration, parse_optional_duration
 
-__all__ = ["Autoheal", "Endpoint", "EndpointText", "Endpoints", "Host", "NodeName", "Port", "parse_endpoint"]
+__all__ = [
+    "Autoheal",
+    "Endpoint",
+    "EndpointText",
+    "Endpoints",
+    "Host",
+    "Network",
+    "Networks",
+    "NodeName",
+    "Port",
+    "parse_endpoint",
+]
+
+Network: TypeAlias = IPv4Network | IPv6Network
 
 AUTOHEAL_DELAY = 15.0
 """What ``autoheal: on`` means, in seconds."""
@@ -83,6 +97,23 @@ def _endpoints(value: object) -> object:
     return value
 
 
+def _parse_network(value: object) -> Network:
+    if isinstance(value, (IPv4Network, IPv6Network)):
+        return value
+    if isinstance(value, str):
+        try:
+            return ip_network(value.strip())
+        except ValueError:
+            pass
+    raise PydanticCustomError("wanted", "an address or network such as 10.0.0.7 or 10.0.0.0/8")
+
+
+def _networks(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
 def _autoheal(value: object) -> float | None:
     if value is True or (isinstance(value, str) and value.strip().lower() in {"on", "true", "yes"}):
         return AUTOHEAL_DELAY
@@ -115,6 +146,17 @@ EndpointText = Annotated[
 
 Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_endpoints)]
 """Endpoints, as a list or as one comma-separated string."""
+
+NetworkText = Annotated[
+    Network,
+    BeforeValidator(_parse_network),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9A-Fa-f.:]+(/\d{1,3})?$"}),
+]
+"""``address/bits``."""
+
+Networks = Annotated[tuple[NetworkText, ...], BeforeValidator(_networks)]
+"""Networks, as a list or as one comma-separated string."""
 
 Autoheal = Annotated[
     OptionalDuration,

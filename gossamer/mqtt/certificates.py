@@ -3,6 +3,9 @@
 The context that listens never changes. Every handshake is handed on, by its ``server_name`` callback, to the
 context of the host it asks for, and :meth:`Certificates.load` replaces those all at once or, where a file
 cannot be used, not at all. Connections that are open keep what they have.
+
+Where clients show certificates no handshake is short: without session tickets, a certificate that was
+revoked, or whose authority is gone, is of no use from the next connection on.
 """
 
 from __future__ import annotations
@@ -44,8 +47,9 @@ class Certificates:
         for host in (self._config, *self._config.hosts.values()):
             yield host.cert_file
             yield host.key_file
-        if self._config.ca_file is not None:
-            yield self._config.ca_file
+        for file in (self._config.ca_file, self._config.crl_file):
+            if file is not None:
+                yield file
 
     def load(self) -> None:
         """Read the files again, for handshakes to come; may run in any thread.
@@ -71,9 +75,16 @@ class Certificates:
             if self._config.ca_file is not None:
                 file = self._config.ca_file
                 context.load_verify_locations(file)
+            if self._config.crl_file is not None:
+                file = self._config.crl_file
+                context.load_verify_locations(file)
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         except (OSError, ssl.SSLError) as error:
             raise CertificatesError(file=file, why=error.strerror or str(error)) from None
         context.verify_mode = _VERIFY[self._config.verify]
+        if context.verify_mode != ssl.CERT_NONE:
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
         return context
 
     def _choose(self, socket: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:

@@ -33,7 +33,7 @@ from gossamer.mqtt.files import FileWatch
 from gossamer.mqtt.handshake import TlsDoor
 from gossamer.mqtt.limits import ListenerLimits
 from gossamer.mqtt.metered import MeteredChannel
-from gossamer.mqtt.proxy import ProxyHeader, ProxyHeaderError
+from gossamer.mqtt.proxy import ProxyHeader, ProxyHeaderError, is_within
 from gossamer.mqtt.systopics import SysTopics
 from gossamer.mqtt.websocket import WebSocket
 from gossamer.network import Listener
@@ -150,12 +150,23 @@ class Acceptor(GenServer):
         if config.type in ("ws", "wss"):
             inner = WebSocket(channel, path=config.path, max_frame=max(FRAME, self.max_packet))
         if self._certificates:
-            return TlsDoor(self, inner, self._certificates[0].context)
+            context = self._certificates[0].context
+            return TlsDoor(self, channel, inner, context, proxied=config.proxy_protocol)
         if config.proxy_protocol:
-            return ProxyHeader(channel, inner, self._no_header)
+            return ProxyHeader(channel, inner, self)
         return inner
 
-    def _no_header(self, error: ProxyHeaderError) -> None:
+    def trusts(self, transport: asyncio.Transport) -> bool:
+        """Whether a PROXY header from there is believed."""
+        peer = transport.get_extra_info("peername")
+        if self._config.socket is not None or is_within(peer, self._config.proxy_sources):
+            return True
+        self._refused("untrusted_proxy")
+        log.debug("untrusted_proxy", peer=str(peer))
+        return False
+
+    def no_header(self, error: ProxyHeaderError) -> None:
+        """There was none where there must be one."""
         self._broker.hub.dropped("no_proxy_header")
         log.info("no_proxy_header", error=str(error))
 

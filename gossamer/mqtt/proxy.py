@@ -4,24 +4,26 @@ The connection's protocol is :class:`ProxyHeader` until the header is whole, the
 stands between socket and channel afterwards. A header names addresses of TCP over IPv4 or IPv6; ``UNKNOWN``
 and ``LOCAL`` (health checks of the balancer) leave the connection's own.
 
-Rules: 1. A connection without a header is closed: else anybody could say who he is.  2. At most 536 bytes
-are held (the specification's bound of version 2's useful part).  3. Checksums and other extensions are
-skipped. Whoever sends the header is believed, so such a listener is for balancers only.
+Rules: 1. Only balancers are believed: a connection from elsewhere than ``proxy_sources``, and one without a
+header, is closed; else anybody could say who he is.  2. At most 536 bytes are held (the specification's bound
+of version 2's useful part).  3. Checksums and other extensions are skipped.  4. Where the listener speaks
+TLS, the header comes before it (``handshake`` reads it).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from gossamer.errors import PeerError
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
+    from gossamer.mqtt.listener import Acceptor
 
-__all__ = ["ProxyHeader", "ProxyHeaderError", "parse_header"]
+__all__ = ["ProxyHeader", "ProxyHeaderError", "is_within", "parse_header"]
 
 V1_LIMIT = 107
 V2_LIMIT = 536
@@ -89,6 +91,20 @@ def _version_2(data: bytes) -> tuple[int, str | None] | None:
     return stop, _text(ipaddress.ip_address(data[16 : 16 + size]), port)
 
 
+def is_within(peer: object, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    """Whether the address of a socket's other end is in one of ``networks``."""
+    try:
+        host = ipaddress.ip_address(str(peer[0]).partition("%")[0]) if isinstance(peer, tuple) else None
+    except ValueError:
+        return False
+    if host is None:
+        return False
+    if isinstance(host, ipaddress.IPv6Address):
+        # A socket of both families shows addresses of the older one so.
+        host = host.ipv4_mapped or host
+    return any(host in network for network in networks)
+
+
 def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
@@ -96,26 +112,31 @@ def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str
 class ProxyHeader(asyncio.Protocol):
     """Reads the header, then hands the connection to ``inner``, which fronts or is ``channel``."""
 
-    def __init__(
-        self, channel: Channel, inner: asyncio.Protocol, failed: Callable[[ProxyHeaderError], None]
-    ) -> None:
+    def __init__(self, channel: Channel, inner: asyncio.Protocol, acceptor: Acceptor) -> None:
         self._channel = channel
         self._inner = inner
-        self._failed = failed
+        self._acceptor = acceptor
         self._held = b""
+        self._refused = False
         self._transport: asyncio.Transport = cast("Any", None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # The channel is there from the start: it counts against the limits, and its patience is bounded.
-        self._inner.connection_made(transport)
+        if self._acceptor.trusts(self._transport):
+            # The channel is there from the start: it counts against the limits, and its patience is bounded.
+            self._inner.connection_made(transport)
+        else:
+            self._refused = True
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         self._held += data
         try:
             found = parse_header(self._held)
         except ProxyHeaderError as error:
-            self._failed(error)
+            self._acceptor.no_header(error)
             self._transport.abort()
             return
         if found is None:
@@ -129,4 +150,5 @@ class ProxyHeader(asyncio.Protocol):
             self._inner.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._inner.connection_lost(exc)
+        if not self._refused:
+            self._inner.connection_lost(exc)

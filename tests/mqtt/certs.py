@@ -37,6 +37,23 @@ class Authority:
             )
         return builder.sign(self._key, hashes.SHA256())
 
+    def revoke(self, *certificates):
+        """Write a list of revoked certificates, given as files; the list's file."""
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - datetime.timedelta(days=1))
+            .next_update(now + datetime.timedelta(days=1))
+        )
+        for file in certificates:
+            number = x509.load_pem_x509_certificate(file.read_bytes()).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now).build()
+            builder = builder.add_revoked_certificate(revoked)
+        file = self.directory / "crl.pem"
+        file.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return file
+
     def issue(self, common_name, *names, file=None):
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

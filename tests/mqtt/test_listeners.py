@@ -7,6 +7,7 @@ import ssl
 
 import paho.mqtt.client as paho
 import pytest
+import uvloop
 from paho.mqtt.enums import CallbackAPIVersion
 from pydantic import ValidationError
 from websockets.asyncio.client import connect as ws_connect
@@ -16,6 +17,7 @@ from gossamer.clock import SystemClock
 from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttLimitsConfig, MqttServerConfig
 from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.proxy import is_within
 from gossamer.network import SystemNetwork
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime, StartFailed, Supervisor
@@ -167,6 +169,52 @@ async def test_each_host_name_has_its_certificate_and_new_ones_need_no_restart(c
         assert await shown(port, "b.example", ca) == ["b.example", "new.example"]
 
 
+async def comes_in(port, ca, client, version=None):
+    """Whether a client with that certificate is let in."""
+    context = ssl.create_default_context(cafile=ca.file)
+    context.load_cert_chain(*client)
+    if version is not None:
+        context.maximum_version = version
+    writer = None
+    try:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname="localhost"
+        )
+        connack = await mqtt(reader, writer, p.Connect(client_id="c"))
+    except (OSError, asyncio.IncompleteReadError):
+        return False
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return connack.reason == 0
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_new_authorities_and_revocations_hold_from_the_next_connection_on(ca, tmp_path, version):
+    (tmp_path / "new").mkdir()
+    new = Authority(tmp_path / "new", "ca")
+    old_client, other_client = ca.issue("ann", file="ann"), ca.issue("bob", file="bob")
+    new_client = new.issue("cleo", file="cleo")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(ca.file.read_bytes())
+    crl = ca.revoke()
+    section = tls_section(ca, ca_file=str(trusted), crl_file=str(crl), verify="require")
+    async with broker_with({"type": "tls", "tls": section}) as broker:
+        port = broker.ports["tls:0"]
+        files = broker.runtime.whereis("mqtt_files")
+
+        async def who():
+            await broker.runtime.call(files, "look")
+            return [await comes_in(port, ca, c, version) for c in (old_client, other_client, new_client)]
+
+        assert await who() == [True, True, False]
+        ca.revoke(old_client[0])
+        assert await who() == [False, True, False]
+        trusted.write_bytes(new.file.read_bytes())
+        crl.write_bytes(new.revoke().read_bytes())
+        assert await who() == [False, False, True]
+
+
 async def test_a_certificate_that_cannot_be_used_is_a_clear_error(ca, tmp_path):
     section = tls_section(ca) | {"key_file": str(tmp_path / "missing")}
     with pytest.raises(StartFailed, match=r"TLS: .*expected PEM"):
@@ -249,6 +297,111 @@ async def test_without_a_proper_proxy_header_nobody_comes_in(stream):
         await until(lambda: not broker.channels)
         assert broker.stats()["dropped_no_proxy_header"] == 1
         writer.close()
+
+
+GREETING = (
+    b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+
+
+def through_proxy(port, ca, *, kind, header, size):
+    """A client behind a balancer that says so in pieces of ``size`` bytes; blocks."""
+    context = ssl.create_default_context(cafile=ca.file)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    connect = encode(p.Connect(client_id="behind"), 4)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def talk(step):
+            while True:
+                try:
+                    found = step()
+                except ssl.SSLWantReadError:
+                    found = None
+                raw.sendall(outgoing.read())
+                if found is not None:
+                    return found
+                data = raw.recv(65536)
+                if not data:
+                    raise ConnectionError("closed")
+                incoming.write(data)
+
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        # The header and the first words of TLS in one piece, or every byte alone.
+        stream = header + outgoing.read()
+        for at in range(0, len(stream), size):
+            raw.sendall(stream[at : at + size])
+        talk(lambda: tls.do_handshake() or True)
+        if kind == "wss":
+            frame = bytes((0x82, 0x80 | len(connect), 0, 0, 0, 0)) + connect
+            talk(lambda: tls.write(GREETING + frame))
+            answer = b""
+            while not answer.endswith(b"\x82\x04\x20\x02\0\0"):
+                answer += talk(lambda: tls.read(4096))
+        else:
+            talk(lambda: tls.write(connect))
+            assert talk(lambda: tls.read(4)) == b"\x20\x02\0\0"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", ["tls", "wss"])
+@pytest.mark.parametrize("header", [b"PROXY TCP4 203.0.113.9 10.0.0.1 4242 1883\r\n", V2_TCP4])
+def test_the_proxy_header_comes_before_tls(ca, kind, header, loop):
+    async def body():
+        peers = []
+        async with broker_with({"type": kind, "proxy_protocol": True, "tls": tls_section(ca)}) as broker:
+            broker.on_return = lambda name: peers.append(broker.client(broker.sessions[name]).peer)
+            port = broker.ports[f"{kind}:0"]
+            for size in (1, 10, 100_000):
+                await asyncio.to_thread(through, port, size)
+            await until(lambda: not broker.channels)
+            assert peers == ["203.0.113.9:4242"] * 3
+            # Without a header TLS is no way in either.
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await shown(port, "localhost", ca)
+            assert broker.stats()["dropped_no_proxy_header"] == 1
+
+    def through(port, size):
+        through_proxy(port, ca, kind=kind, header=header, size=size)
+
+    factory = uvloop.new_event_loop if loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(body())
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ws", "tls"])
+async def test_only_balancers_are_believed(ca, kind):
+    section = {"tls": tls_section(ca)} if kind == "tls" else {}
+    listener = {"type": kind, "proxy_protocol": True, "proxy_sources": ["192.0.2.0/24"], **section}
+    async with broker_with(listener) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports[f"{kind}:0"])
+        writer.write(b"PROXY TCP4 203.0.113.9 10.0.0.1 4242 1883\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert broker.access.decisions["accept", "untrusted_proxy", "deny"] == 1
+        assert not broker.channels
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("peer", "within"),
+    [
+        (("10.1.2.3", 5), True),
+        (("11.1.2.3", 5), False),
+        (("::ffff:10.1.2.3", 5, 0, 0), True),
+        (("2001:db8::1", 5, 0, 0), True),
+        (("fe80::1%eth0", 5, 0, 2), False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_sources_are_networks_of_both_families(peer, within):
+    config = ListenerConfig(proxy_protocol=True, proxy_sources="10.0.0.0/8, 2001:db8::/32")
+    assert is_within(peer, config.proxy_sources) is within
 
 
 async def test_websocket_frames_need_not_match_packets():
@@ -402,7 +555,9 @@ def test_a_listener_that_makes_no_sense_is_refused():
         {"type": "tls"},
         {"type": "tcp", "tls": {"cert_file": "a", "key_file": "b"}},
         {"type": "unix"},
-        {"type": "tls", "proxy_protocol": True, "tls": {"cert_file": "a", "key_file": "b"}},
+        {"type": "tls", "tls": {"cert_file": "a", "key_file": "b", "crl_file": "c"}},
+        {"proxy_sources": ["10.0.0.0/33"]},
+        {"proxy_sources": "balancer.example"},
         {"type": "tls", "tls": {"cert_file": "a", "key_file": "b", "verify": "require"}},
         {"type": "tls", "tls": {"cert_file": "a", "key_file": "b", "username": "cn"}},
     ):
