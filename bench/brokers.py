@@ -8,9 +8,10 @@ Rules: 1. For each row the brokers take turns, ``--repeat`` times, so that a noi
 the table shows medians.  2. While one is measured the others are idle.  3. Whatever is lost, doubled or
 reordered is shown beside the rate: a rate with losses is not a rate.  4. ``tiny`` is no broker
 (``tiny_broker.py`` says what it leaves out); it shows how much of the machine is left, as ``single`` shows
-what a node is besides MQTT.  5. ``cpu`` is what the broker had of its core: where it is well below 1 in a closed loop the machine was busy
-with other things, and ``of 1 core`` is what the rate would have been without them. That column compares
-better than the rate on a machine that is shared; verdicts use it where ``--shared`` is given.
+what a node is besides MQTT.  5. ``cpu`` is what the broker had of its core: where it is well below 1 in a
+closed loop the machine was busy with other things, and ``of 1 core`` is what the rate would have been without
+them. That column compares better than the rate on a machine that is shared; verdicts use it where
+``--shared`` is given.
 
 A row that crosses nodes publishes at the first node of a broker and subscribes at its second; both nodes
 share the one core. ``mosquitto x2`` are two with a bridge, which forwards everything, wanted or not.
@@ -39,9 +40,9 @@ def measure(row: Row, running: Running, options: argparse.Namespace) -> dict[str
     """One run of a row against one broker."""
     pids = ",".join(map(str, running.pids()))
     settings: dict[str, object] = {"seconds": options.seconds, "payload": options.payload, **row.options}
-    if isinstance(count := settings.get("count"), int):
-        # The generator keeps a few files besides, and so does the broker.
-        settings["count"] = min(count, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000)
+    if "room" in settings:
+        # The generator has a few files besides, and so has the broker.
+        settings["room"] = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000
     if row.generator == "hold":
         outcome = load.hold(core=options.load_core, port=running.ports[0], pids=pids, **settings)
     else:

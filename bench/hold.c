@@ -5,12 +5,13 @@
  * bench/load.py builds and runs it. load.c is its sibling for messages to few subscribers.
  *
  *   mode=idle    `count` clients connect, `at_once` under way at a time, and stay for `hold` seconds
- *   mode=silent  the same without CONNECT: connections only; `open` is how many the broker has kept
+ *   mode=silent  the same without CONNECT: connections only; one that the broker closes makes room for the next
  *   mode=subs    `clients` clients subscribe to `filters` each, `wild` percent of them wildcards, `batch` a
  *                packet, two packets under way; then `pubs` publishers send for `seconds` in a closed loop of
  *                `lag` undelivered messages each, to topics that match one filter each, drawn at random
  *
- * Memory is the resident memory of the processes in pids=, now and before. A publisher sends again when half
+ * At most `room` connections are open at a time; mode=idle then opens no more. Memory is the resident memory of
+ * the processes in pids=, now and before; in mode=silent the most of it that was seen. A publisher sends again when half
  * of its allowance is free, so that packets leave in batches. Each payload begins with publisher, sequence
  * number and the instant it left; each publisher keeps a bit for every message, so nothing is estimated.
  */
@@ -37,9 +38,9 @@
 
 static struct options {
     char mode[16], pids[256];
-    int port, count, at_once, clients, filters, wild, batch, pubs, lag, payload;
+    int port, count, at_once, room, clients, filters, wild, batch, pubs, lag, payload;
     double hold, seconds, patience;
-} opt = { .mode = "idle", .count = 5000, .at_once = 100, .clients = 100, .filters = 2000, .wild = 20, .batch = 50,
+} opt = { .mode = "idle", .count = 5000, .at_once = 100, .room = 15000, .clients = 100, .filters = 2000, .wild = 20, .batch = 50,
           .pubs = 10, .lag = 50, .payload = 100, .hold = 1, .seconds = 2, .patience = 60 };
 
 enum { NEW, DIALLING, ASKED, UP, GONE };
@@ -58,7 +59,8 @@ struct client {
 struct stamp { uint32_t pub, seq; uint64_t at; } __attribute__((packed));
 
 static struct client *clients;
-static int epoll_fd, total, dialled, dialling, up, failed, lost_connections;
+static int epoll_fd, total, dialled, dialling, up, most_up, failed, lost_connections;
+static double most_memory;
 static uint64_t acked_filters, refused_filters, received, duplicated, foreign, sent;
 static uint64_t histogram[BUCKETS], last_received_at;
 static uint8_t chunk[256 << 10];
@@ -374,10 +376,17 @@ static bool never(void) { return false; }
 static bool run(bool (*done)(void), double seconds)
 {
     struct epoll_event events[512];
-    uint64_t until = now_ns() + (uint64_t)(seconds * 1e9);
+    uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), sampled = 0;
+    bool silent = !strcmp(opt.mode, "silent");
     while (!done()) {
         if (now_ns() >= until) return false;
-        while (dialled < total && dialling < opt.at_once) dial(&clients[dialled]);
+        while (dialled < total && dialling < opt.at_once && dialling + up < opt.room) dial(&clients[dialled]);
+        if (up > most_up) most_up = up;
+        if (silent && now_ns() > sampled + 200000000) {
+            double memory = of_pids(true);
+            if (memory > most_memory) most_memory = memory;
+            sampled = now_ns();
+        }
         if (publishing) for (int i = 0; i < opt.pubs; i++) publish(&clients[opt.clients + i]);
         int n = epoll_wait(epoll_fd, events, 512, 10);
         for (int i = 0; i < n; i++) {
@@ -396,13 +405,14 @@ static void hold_connections(void)
     uint64_t began = now_ns();
     run(connected, opt.patience);
     double took = (double)(now_ns() - began) / 1e9;
-    int opened = up;
+    int opened = dialled - failed;
     cpu = of_pids(false) - cpu;
     run(never, opt.hold);
-    double each = opened ? (of_pids(true) - before) / opened : 0;
-    printf("{\"asked\": %d, \"opened\": %d, \"open\": %d, \"failed\": %d, \"lost\": %d, \"seconds\": %.3f, \"per_second\": %.0f, "
+    bool silent = !strcmp(opt.mode, "silent");
+    double each = most_up ? ((silent ? most_memory : of_pids(true)) - before) / most_up : 0;
+    printf("{\"asked\": %d, \"opened\": %d, \"most_open\": %d, \"failed\": %d, \"lost\": %d, \"seconds\": %.3f, \"per_second\": %.0f, "
            "\"p50_us\": %.0f, \"p99_us\": %.0f, \"bytes_each\": %.0f, \"broker_cpu\": %.2f}\n",
-           opt.count, opened, up, failed, failed + lost_connections, took, opened / took, quantile_us(.5), quantile_us(.99), each, cpu / took);
+           total, opened, most_up, failed, silent ? failed : failed + lost_connections, took, opened / took, quantile_us(.5), quantile_us(.99), each, cpu / took);
 }
 
 static void hold_subscriptions(void)
@@ -438,7 +448,7 @@ static void parse(char *arg)
 {
     char *value = strchr(arg, '=');
     struct { const char *name; int *to; } ints[] = {
-        { "port", &opt.port }, { "count", &opt.count }, { "at_once", &opt.at_once }, { "clients", &opt.clients },
+        { "port", &opt.port }, { "count", &opt.count }, { "at_once", &opt.at_once }, { "room", &opt.room }, { "clients", &opt.clients },
         { "filters", &opt.filters }, { "wild", &opt.wild }, { "batch", &opt.batch }, { "pubs", &opt.pubs },
         { "lag", &opt.lag }, { "payload", &opt.payload } };
     struct { const char *name; double *to; } reals[] = {
@@ -468,6 +478,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     epoll_fd = epoll_create1(0);
     total = subs ? opt.clients + opt.pubs : opt.count;
+    if (!strcmp(opt.mode, "idle") && total > opt.room) total = opt.room;
     clients = need(calloc((size_t)total, sizeof *clients));
     for (int i = 0; i < total; i++) {
         struct client *c = &clients[i];
