@@ -1,0 +1,74 @@
+"""The back end of namespaces with real nodes: they lose each other, find each other, and leave nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gossamer.drill.backend import BackEndError, ClusterSpec, DrillNode, cut_between
+from gossamer.drill.netns import NetnsBackEnd
+from gossamer.drill.netplan import maker_of
+from real.harness import eventually
+
+DRILL = """
+import asyncio, sys
+from pathlib import Path
+from gossamer.drill.backend import ClusterSpec
+from gossamer.drill.netns import NetnsBackEnd
+async def main():
+    backend = NetnsBackEnd(ended=print)
+    nodes = await backend.start(ClusterSpec(2, Path(sys.argv[1])))
+    print("pids", *(node.pid for node in nodes), flush=True)
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _rights() -> None:
+    try:
+        NetnsBackEnd(ended=lambda *_: None)
+    except BackEndError as error:
+        pytest.skip(str(error))
+
+
+def spaces_of(pid: int) -> list[str]:
+    names = (path.name for path in Path("/run/netns").iterdir())
+    return [name for name in names if (maker := maker_of(name)) is not None and maker.pid == pid]
+
+
+def online(node: DrillNode) -> list[str]:
+    members = httpx.get(f"{node.api}/api/v1/members", trust_env=False, timeout=10).json()
+    return sorted(member["name"] for member in members if member["status"] == "online")
+
+
+async def test_nodes_lose_and_find_each_other_by_packets_alone(tmp_path: Path):
+    ends: list[object] = []
+    backend = NetnsBackEnd(ended=lambda *end: ends.append(end))
+    try:
+        one, two = await backend.start(ClusterSpec(2, tmp_path))
+        assert online(one) == online(two) == [one.name, two.name]
+        await backend.apply(cut_between([one.name], [two.name]), seconds=600)
+        eventually(lambda: (online(one), online(two)) == ([one.name], [two.name]), says="both are alone")
+        await backend.lift()
+        eventually(lambda: online(one) == online(two) == [one.name, two.name], says="one cluster")
+    finally:
+        await backend.close()
+        await backend.close()
+    assert ends == []
+
+
+def test_a_drill_that_is_killed_leaves_no_node_and_no_namespace(tmp_path: Path):
+    command = [sys.executable, "-c", DRILL, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as drill:
+        assert drill.stdout is not None
+        pids = next(line.split()[1:] for line in drill.stdout if line.startswith("pids"))
+        assert len(spaces_of(drill.pid)) == 3
+        drill.send_signal(signal.SIGKILL)
+    eventually(lambda: not spaces_of(drill.pid), says="the namespaces go")
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), says="the nodes end")
