@@ -1,0 +1,313 @@
+"""What is kept for the lasting sessions of one node that is away, and how the node gets it when it is back.
+
+::
+
+    live ── down ──▶ away ── up ──▶ asking ── answered ──▶ sending ── nothing left, its rows are here ──▶ live
+                      ▲                │                      │
+                      └────── down ────┴──────────────────────┘
+
+Away: what its lasting sessions want is kept. Asking: the node is back and is asked what it has already:
+frames whose acknowledgement the cut took with it, and what it got in an earlier return. Sending: the rest
+goes in its order, a window at a time. What comes meanwhile goes behind it, and is *live*: for everybody
+there, not for lasting sessions alone.
+
+What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
+``max_bytes``); the node is gone for good, or came back without its sessions. All but the first are counted by
+reason.
+
+A session that moves to another node while its own is away gets there what comes from then on; ``moved`` says
+from which number.
+
+Rules: 1. Pure: no clock, no I/O; methods return what is to be done.  2. Numbers grow, through the lives of
+the node that keeps as well.  3. An entry is never changed, and goes in the order of its number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Action", "Ask", "Drop", "Keep", "Kept", "Live", "Over", "Send", "Spool"]
+
+State = Literal["live", "away", "asking", "sending"]
+
+WINDOW_MESSAGES = 1000
+WINDOW_BYTES = 1024 * 1024
+OVERHEAD = 64
+"""Bytes that an entry counts for besides its records."""
+MOVED_LIMIT = 100_000
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Records that came together; ``at`` is a moment of this node's clock."""
+
+    number: int
+    at: float
+    records: bytes
+    count: int
+    live: bool = False
+    session: int = 0
+    frame: int = 0
+    """The frame it went in, of the session with that number; 0: it was never sent."""
+
+    @property
+    def size(self) -> int:
+        return len(self.records) + OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Have it on disc."""
+
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """These are not needed any more."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the node what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send an entry; say :meth:`Spool.confirmed` once it has taken effect. ``records`` are what is left."""
+
+    kept: Kept
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """All that was kept while the node was away has been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The node gets what comes itself again."""
+
+
+Action = Keep | Drop | Ask | Send | Over | Live
+
+Refresh = Callable[[bytes, float], tuple[bytes, int]]
+"""``refresh(records, seconds)``: the records with so much less time left, and how many have expired."""
+
+
+class Spool:
+    """See the module. ``first`` is the first number; ``keep_oldest``: without room the new entry goes."""
+
+    def __init__(
+        self,
+        *,
+        refresh: Refresh,
+        limit: int,
+        max_bytes: int,
+        keep_oldest: bool = False,
+        first: int = 1,
+    ) -> None:
+        self.state: State = "live"
+        self.entries: dict[int, Kept] = {}
+        self.generation = ""
+        """Which sessions the node had; blank: not known."""
+        self.moved: dict[str, int] = {}
+        """Clients whose session went elsewhere, and the number from which on it is not for them."""
+        self.counts: Counter[str] = Counter()
+        """``kept``, ``sent``, ``known``, ``dropped_<reason>``, in messages."""
+        self.overflowed = 0
+        """How many found no room since the node was last seen."""
+        self.messages = 0
+        self.bytes = 0
+        self.next = first
+        self._refresh = refresh
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._keep_oldest = keep_oldest
+        self._waiting = 0
+        self._todo: deque[int] = deque()
+        self._flight: dict[int, Kept] = {}
+        self._flying = 0
+        self._over = True
+
+    @property
+    def waiting(self) -> int:
+        """Messages that were kept while the node was away, and are here still."""
+        return self._waiting
+
+    # -- the node goes and comes
+
+    def down(self) -> list[Action]:
+        """The node is away, or away again; what was live is its lasting sessions' from now on."""
+        self.state = "away"
+        self._over = False
+        self._flight.clear()
+        self._flying = 0
+        self._todo = deque(self.entries)
+        self._waiting = self.messages
+        again = [kept for kept in self.entries.values() if kept.live]
+        changed = [msgspec.structs.replace(kept, live=False) for kept in again]
+        self.entries.update((kept.number, kept) for kept in changed)
+        return [Keep(kept) for kept in changed]
+
+    def up(self) -> list[Action]:
+        """The node is back."""
+        if self.state == "live":
+            return []
+        self.state = "asking"
+        return [Ask()]
+
+    def answered(self, generation: str, taken: int, frames: Mapping[int, int], now: float) -> list[Action]:
+        """The node says which sessions it has, up to which number it has taken, and how far each stream."""
+        actions: list[Action] = []
+        if self.generation and self.generation != generation:
+            gone = [kept.number for kept in self.entries.values() if not kept.live]
+            actions += self._drop(gone, "sessions_lost")
+            self.moved.clear()
+        self.generation = generation
+        if self.state != "asking":
+            return actions
+        known = [
+            kept.number
+            for kept in self.entries.values()
+            if kept.number <= taken or 0 < kept.frame <= frames.get(kept.session, 0)
+        ]
+        actions += self._drop(known, "", "known")
+        self.state = "sending"
+        return actions + self.pump(now)
+
+    def gone(self, reason: str) -> list[Action]:
+        """The node will not come back."""
+        self.state = "live"
+        self.moved.clear()
+        self.overflowed = 0
+        self._flight.clear()
+        return self._drop(list(self.entries), reason)
+
+    def settled(self) -> list[Action]:
+        """The node's rows are here: where nothing is left to send, it gets what comes itself."""
+        if self.state != "sending" or self.entries:
+            return []
+        self.state = "live"
+        self.moved.clear()
+        self.overflowed = 0
+        return [Live()]
+
+    def moves(self, client_id: str) -> bool:
+        """A client's session is on another node from now on; whether that is new."""
+        if self.state == "live" or client_id in self.moved or len(self.moved) >= MOVED_LIMIT:
+            return False
+        self.moved[client_id] = self.next
+        return True
+
+    # -- entries
+
+    def add(
+        self, records: bytes, count: int, now: float, *, session: int = 0, frame: int = 0
+    ) -> list[Action]:
+        """Keep these. They may find no room: then nothing is kept of them, or older ones go."""
+        kept = Kept(self.next, now, records, count, live=self.state != "away", session=session, frame=frame)
+        self.next += 1
+        actions: list[Action] = []
+        short = self._short(kept)
+        if short and not self._keep_oldest and kept.size <= self._max_bytes and count <= self._limit:
+            actions += self._make_room(kept)
+            short = self._short(kept)
+        if short:
+            self.counts["dropped_overflow"] += count
+            self.overflowed += count
+            return actions
+        self._put(kept)
+        self.counts["kept"] += count
+        actions.append(Keep(kept))
+        return actions + self.pump(now)
+
+    def restore(self, entries: list[Kept], generation: str, moved: Mapping[str, int]) -> None:
+        """What the disc had; the node is away until it is seen."""
+        for kept in sorted(entries, key=lambda kept: kept.number):
+            self._put(kept)
+        self._waiting = self.messages
+        self.generation = generation
+        self.moved.update(moved)
+        self.state = "away"
+        self._over = False
+
+    def confirmed(self, number: int, now: float) -> list[Action]:
+        """An entry has taken effect."""
+        kept = self._flight.pop(number, None)
+        if kept is None:
+            return []
+        self._flying -= kept.size
+        return [*self._drop([number], "", "sent"), *self.pump(now)]
+
+    def pump(self, now: float) -> list[Action]:
+        """What may be sent now."""
+        actions: list[Action] = []
+        if self.state != "sending":
+            return actions
+        expired: list[int] = []
+        while self._todo and len(self._flight) < WINDOW_MESSAGES and self._flying < WINDOW_BYTES:
+            number = self._todo.popleft()
+            kept = self.entries.get(number)
+            if kept is None:
+                continue
+            if kept.live and not self._over:
+                self._over = True
+                actions.append(Over())
+            records, late = self._refresh(kept.records, now - kept.at)
+            self.counts["dropped_expired"] += late
+            if not records:
+                expired.append(number)
+                continue
+            self._flight[number] = kept
+            self._flying += kept.size
+            actions.append(Send(kept, records))
+        actions += self._drop(expired, "")
+        if not self._over and not self._waiting:
+            self._over = True
+            actions.append(Over())
+        return actions
+
+    # -- inside
+
+    def _put(self, kept: Kept) -> None:
+        self.entries[kept.number] = kept
+        self._todo.append(kept.number)
+        self.messages += kept.count
+        self.bytes += kept.size
+        self._waiting += 0 if kept.live else kept.count
+
+    def _short(self, kept: Kept) -> bool:
+        return self.messages + kept.count > self._limit or self.bytes + kept.size > self._max_bytes
+
+    def _make_room(self, kept: Kept) -> list[Action]:
+        oldest: list[int] = []
+        messages, size = self.messages + kept.count, self.bytes + kept.size
+        for number, old in self.entries.items():
+            if messages <= self._limit and size <= self._max_bytes:
+                break
+            if number not in self._flight:
+                oldest.append(number)
+                messages -= old.count
+                size -= old.size
+        self.overflowed += sum(self.entries[number].count for number in oldest)
+        return self._drop(oldest, "overflow")
+
+    def _drop(self, numbers: list[int], reason: str, what: str = "") -> list[Action]:
+        if not numbers:
+            return []
+        for number in numbers:
+            kept = self.entries.pop(number)
+            self.messages -= kept.count
+            self.bytes -= kept.size
+            self._waiting -= 0 if kept.live else kept.count
+            if reason or what:
+                self.counts[what or f"dropped_{reason}"] += kept.count
+        return [Drop(tuple(numbers))]
