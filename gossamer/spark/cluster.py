@@ -33,21 +33,21 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     span = within(recording)
     key = list(MESSAGE_KEY)
     published = each_message(span.where(f.col("event") == schema.PUBLISHED)).select(
-        *key, "origin", "topic", f.col("t").alias("published_at")
+        *key, "topic", f.col("t").alias("published_at")
     )
     forwarded = each_message(span.where(f.col("event") == schema.FORWARDED)).select(
-        *key, f.col("recorder").alias("origin"), "peer", f.col("t").alias("forwarded_at")
+        *key, "peer", f.col("t").alias("forwarded_at")
     )
     places = _places(events)
     pairs = match(published.select("topic").distinct(), places.select("filter").distinct())
     wanted = pairs.join(places, "filter").select("topic", "node", "share", "begin", "end")
-    sent = forwarded.join(published.drop("origin"), key)
+    sent = forwarded.join(published, key)
     settle = terms.settle
     at = f.col("forwarded_at")
     near = (
         sent.join(wanted, (sent.topic == wanted.topic) & (sent.peer == wanted.node), "left")
         .select(sent["*"], wanted.begin, wanted.end)
-        .groupBy(*key, "origin", "peer", "topic", "forwarded_at")
+        .groupBy(*key, "peer", "topic", "forwarded_at")
         .agg(
             f.max((at >= f.col("begin") - settle) & (at < f.col("end") + settle)).alias("valid"),
             f.max(f.when(f.col("end") <= at, f.col("end"))).alias("ended"),
@@ -56,7 +56,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     downs = _downs(events)
     wrong = (
         near.join(f.broadcast(downs), (near.origin == downs.at_node) & (near.peer == downs.lost), "left")
-        .groupBy(*key, "origin", near.peer, "topic", "forwarded_at", "valid", "ended")
+        .groupBy(*key, near.peer, "topic", "forwarded_at", "valid", "ended")
         .agg(f.max((at >= f.col("down") + settle) & (at < f.col("up"))).alias("gone"))
         .withColumn(
             "fault",
@@ -76,7 +76,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
         published.join(wanted.where(f.col("share").isNull()), "topic")
         .where(f.col("node") != f.col("origin"))
         .where((moment >= f.col("begin") + settle) & (moment < f.col("end") - settle))
-        .select(*key, "origin", "topic", "published_at", f.col("node").alias("peer"))
+        .select(*key, "topic", "published_at", f.col("node").alias("peer"))
         .distinct()
     )
     missing = owed.join(forwarded.select(*key, "peer"), [*key, "peer"], "left_anti").select(

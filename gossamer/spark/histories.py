@@ -4,7 +4,9 @@ Rules: 1. Times are ``t`` of ``source``, microseconds; an interval holds its beg
 one that has not ended ends at ``FOREVER``.  2. A subscription lasts until it is replaced, ended by
 UNSUBSCRIBE, or gone with its session; a move to another node does not end it.  3. A connection lasts until
 the client disconnects or connects again: what the node it left says later does not end the new one.  4. A
-run of messages is one row per message from here on.
+run of messages is one row per message from here on.  5. What a session lives through is cut into stretches
+in each of which it is connected, or away, all the time: what was true at a moment is then one row, found by
+comparing numbers.
 """
 
 from __future__ import annotations
@@ -13,23 +15,47 @@ from typing import Any
 
 import gossamer.audit.schema as schema
 
-__all__ = ["FOREVER", "MESSAGE_KEY", "connections", "each_message", "receiver", "subscriptions"]
+__all__ = [
+    "FOREVER",
+    "MESSAGE_KEY",
+    "connections",
+    "each_message",
+    "of_sessions",
+    "receiver",
+    "stretches",
+    "subscriptions",
+]
 
 FOREVER = 2**62
 
-MESSAGE_KEY = ("source", "message")
-"""What names a message: its origin and the origin's creation as one hash, and its number there."""
+MESSAGE_KEY = ("message", "origin", "origin_creation")
+"""What names a message. The number first: it tells most apart, and sorting looks at it first."""
+
+_OF_SESSIONS = (
+    schema.CONNECTED,
+    schema.DISCONNECTED,
+    schema.SUBSCRIBED,
+    schema.UNSUBSCRIBED,
+    schema.ENDED,
+    schema.TAKEN_OVER,
+)
+
+
+def of_sessions(events: Any) -> Any:
+    """The events that ``subscriptions``, ``connections`` and ``stretches`` need, few among all, read once."""
+    from pyspark.sql import functions as f
+
+    names = ["client", "filter", "share", "qos", "no_local", "present", "persistent", "recorder", "event"]
+    few = events.where(f.col("event").isin(*_OF_SESSIONS)).select(*names, "reason", "peer", "t", "hlc")
+    return few.persist()
 
 
 def each_message(events: Any) -> Any:
-    """One row per message of rows that may stand for runs; adds ``source``."""
+    """One row per message of rows that may stand for runs."""
     from pyspark.sql import functions as f
 
-    keyed = events.withColumn("source", f.xxhash64("origin", "origin_creation")).withColumn(
-        "bytes", f.floor(f.col("size") / f.col("count"))
-    )
     last = f.col("message") + f.col("count") - 1
-    return keyed.withColumn("message", f.explode(f.sequence("message", last)))
+    return events.withColumn("message", f.explode(f.sequence("message", last)))
 
 
 def receiver() -> Any:
@@ -93,3 +119,38 @@ def connections(events: Any) -> Any:
         .where(f.col("event") == schema.CONNECTED)
         .select("client", "node", "persistent", f.col("t").alias("begin"), "end")
     )
+
+
+def stretches(events: Any) -> Any:
+    """(client, online, node, persistent, later, begin, end): each client's life, from 0 to FOREVER.
+
+    ``node`` and ``persistent`` are those of its latest connection by then, ``later`` is when it will connect
+    next; null where there is none.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("client").orderBy("begin")
+    stays = connections(events).select(
+        "*",
+        f.lead("begin").over(order).alias("later"),
+        (f.row_number().over(order) == 1).alias("first"),
+    )
+    here = ("node", "persistent", "later")
+    there = f.struct(f.lit(True).alias("online"), *here, "begin", "end")
+    away = f.struct(
+        f.lit(False).alias("online"),
+        *here,
+        f.col("end").alias("begin"),
+        f.coalesce("later", f.lit(FOREVER)).alias("end"),
+    )
+    before = f.struct(
+        f.lit(False).alias("online"),
+        f.lit(None).cast("string").alias("node"),
+        f.lit(None).cast("boolean").alias("persistent"),
+        f.col("begin").alias("later"),
+        f.lit(0).cast("bigint").alias("begin"),
+        f.when(f.col("first"), f.col("begin")).otherwise(f.lit(0)).alias("end"),
+    )
+    cut = stays.select("client", f.explode(f.array(there, away, before)).alias("stretch"))
+    return cut.select("client", "stretch.*").where(f.col("begin") < f.col("end"))
