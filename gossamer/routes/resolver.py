@@ -66,8 +66,8 @@ class Resolver:
         self.resolved = 0
         # Routes without deliveries here differ by their nodes alone.
         self._remote: dict[int, Route] = {}
-        # Routes by who is here and which nodes; weakly, so that they are gone with the last topic that has them,
-        # and whoever goes through the cache has seen all of them.
+        # Routes by who is here and which nodes; weakly, so that they are gone with the last topic that has
+        # them, and whoever goes through the cache has seen all of them.
         self._local: WeakValueDictionary[tuple[tuple[Delivery, ...], int], Route] = WeakValueDictionary()
 
     def resolve(self, topic: bytes) -> Route:
