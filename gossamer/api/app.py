@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from gossamer import __version__
 from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.answers import problem
+from gossamer.api.clients import clients_router
 from gossamer.api.drill import drill_router
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
@@ -95,6 +96,7 @@ def make_app(
     )
     app.include_router(_probes(view))
     app.include_router(_reads(view), prefix="/api/v1")
+    app.include_router(clients_router(view), prefix="/api/v1")
     app.include_router(inside(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")

@@ -114,5 +114,11 @@ class NodeView(Protocol):
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """The gossip keys, after ``order``. Raises UsageError if it makes no sense; no secret is in it."""
 
+    async def kick(self, client: str) -> bool:
+        """End a client's connection and session, wherever they are; False if there is none.
+
+        Raises UnavailableError if that cannot be known.
+        """
+
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good. Raises UsageError if unknown, alive, or this node."""

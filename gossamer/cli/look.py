@@ -1,4 +1,4 @@
-"""Commands that look: nodes, topics, subscriptions, clients, tables.
+"""Commands that look: nodes, topics, subscriptions, tables.
 
 Rules: 1. What is replicated is asked of one node; what each node keeps for itself (clients, subscriptions) is
 asked of all, and who does not answer is named.  2. ``--json`` prints ``{"items": […]}`` with the API's keys.
@@ -16,20 +16,20 @@ from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import Api, Json, Limit, OnNode
 from gossamer.cli.output import ago, emit_json, note, ports_text, print_table
-from gossamer.config import format_duration
 
-__all__ = ["ask", "given", "register"]
+__all__ = ["ask", "emit_gathered", "gather", "given", "register", "tell_missing"]
 
 Items = Iterable[dict[str, Any]]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    # It stands on this module.
-    from gossamer.cli import routes
+    # They stand on this module.
+    from gossamer.cli import clients, routes
 
     app.add_typer(routes.app, name="routes")
-    for command in (nodes, topics, subscriptions, clients, tables):
+    app.add_typer(clients.app, name="clients")
+    for command in (nodes, topics, subscriptions, tables):
         app.command()(command)
 
 
@@ -101,52 +101,16 @@ def subscriptions(
     filter: Annotated[str | None, typer.Option("--filter", help="Only those to this filter.")] = None,
 ) -> None:
     """List subscriptions on all nodes."""
-    gathered = _gather(api, node, "/api/v1/subscriptions", given(client=client, filter=filter), limit)
+    gathered = gather(api, node, "/api/v1/subscriptions", given(client=client, filter=filter), limit)
     if json:
-        _emit_gathered(gathered)
+        emit_gathered(gathered)
         return
     print_table(
         ["CLIENT", "FILTER", "QOS", "NODE"],
         ([row["client"], row["filter"], row["qos"], row["node"]] for row in gathered.items),
         empty="no subscriptions",
     )
-    _tell_missing(gathered)
-
-
-def clients(
-    api: Api = DEFAULT_API,
-    node: OnNode = None,
-    json: Json = False,
-    limit: Limit = None,
-    client: Annotated[str | None, typer.Option("--client", help="Only this client.")] = None,
-    connected: Annotated[
-        bool | None, typer.Option("--connected/--disconnected", help="Only those that are, or are not.")
-    ] = None,
-) -> None:
-    """List clients and their sessions on all nodes."""
-    gathered = _gather(api, node, "/api/v1/clients", given(client=client, connected=connected), limit)
-    if json:
-        _emit_gathered(gathered)
-        return
-    print_table(
-        ["CLIENT", "NODE", "STATE", "ADDRESS", "MQTT", "KEEPALIVE", "SUBSCRIPTIONS", "INFLIGHT", "QUEUED"],
-        (
-            [
-                row["client"],
-                row["node"],
-                "connected" if row["connected"] else "away",
-                row["address"],
-                row["version"],
-                format_duration(row["keepalive"]) if row["keepalive"] else "",
-                row["subscriptions"],
-                row["inflight"],
-                row["queued"],
-            ]
-            for row in gathered.items
-        ),
-        empty="no clients",
-    )
-    _tell_missing(gathered)
+    tell_missing(gathered)
 
 
 def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
@@ -187,9 +151,10 @@ def given(**params: str | bool | None) -> dict[str, str | int | bool]:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _gather(
+def gather(
     api: str, node: str | None, path: str, params: Mapping[str, str | int | bool], limit: int | None
 ) -> Gathered:
+    """The items of all nodes, or of ``node``."""
     with ask(api, node) as client:
         if node is None:
             gathered = client.gather(path, params)
@@ -199,13 +164,15 @@ def _gather(
     return gathered
 
 
-def _emit_gathered(gathered: Gathered) -> None:
+def emit_gathered(gathered: Gathered) -> None:
+    """Print them for scripts; ends the command where some are missing."""
     emit_json({"items": gathered.items, "missing": gathered.missing})
     if gathered.missing:
         raise typer.Exit(ExitCode.UNAVAILABLE)
 
 
-def _tell_missing(gathered: Gathered) -> None:
+def tell_missing(gathered: Gathered) -> None:
+    """Say who did not answer, and end the command if somebody did not."""
     for name, reason in gathered.missing.items():
         note(f"incomplete: {name} did not answer: {reason}")
     if gathered.missing:

@@ -10,11 +10,12 @@ Rule: a node that sees a higher claim than its own stops serving the client at o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
+from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.handover import (
     FROZEN,
@@ -47,9 +48,20 @@ from gossamer.mqtt.transfer import describe, in_parts, items_of
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
-__all__ = ["Takeovers"]
+__all__ = ["KickError", "Takeovers"]
 
 CALL_WITHIN = 5.0
+
+
+class KickError(UnavailableError):
+    """A client is on none of the nodes that answered."""
+
+    def __init__(self, *, client_id: str, silent: Sequence[str]) -> None:
+        self.client_id = client_id
+        self.silent = tuple(silent)
+        super().__init__(
+            f"client {client_id!r}: not found, and {', '.join(silent)} did not answer; try again once they do"
+        )
 
 
 class _Giving:
@@ -319,10 +331,21 @@ class Takeovers:
         return True
 
     async def kick(self, client_id: str) -> bool:
-        """End a client's connection and session, on whichever nodes they are."""
+        """End a client's connection and session, on whichever nodes they are.
+
+        Raises:
+            KickError: it was found nowhere, but not every node has answered.
+        """
         kicked = self.broker.kick(client_id)
-        answers = await remote.multicall(self.rows(client_id), "mqtt.kick", client_id, timeout=CALL_WITHIN)
-        return kicked or any(isinstance(a, remote.Returned) and a.value is True for a in answers.values())
+        nodes = self.distribution.nodes()
+        answers = await remote.multicall(nodes, "mqtt.kick", client_id, timeout=CALL_WITHIN)
+        silent = [node for node, answer in answers.items() if not isinstance(answer, remote.Returned)]
+        kicked = kicked or any(
+            isinstance(answer, remote.Returned) and answer.value is True for answer in answers.values()
+        )
+        if silent and not kicked:
+            raise KickError(client_id=client_id, silent=silent)
+        return kicked
 
     # -- taking
 

@@ -361,6 +361,13 @@ class View:
             raise answer
         return KeysInfo(name=self.name, keys=tuple(answer))
 
+    async def kick(self, client: str) -> bool:
+        """End a client's connection and session, on whichever node they are."""
+        takeovers = self._node.broker.takeovers
+        if takeovers is None:
+            return self._node.broker.kick(client)
+        return await self._node.runtime.run(takeovers.kick, client)
+
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good."""
         await self._commands.force_leave(name)

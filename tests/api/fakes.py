@@ -338,6 +338,10 @@ class FakeView:
         self.orders.append(("drain", None))
         return f"{self.name} drained"
 
+    async def kick(self, client: str) -> bool:
+        self.orders.append(("kick", client))
+        return client != "nobody"
+
     async def force_leave(self, name: str) -> None:
         if name not in {row.name for row in self.known}:
             raise UsageError(f"unknown member {name}; expected one of gossamer nodes")

@@ -112,6 +112,19 @@ async def test_orders_reach_the_node(client, view):
     ]
 
 
+@pytest.mark.parametrize(("path", "name"), [("c1", "c1"), ("a%2Fb%20%C3%A9", "a/b é"), ("a/b", "a/b")])
+async def test_a_client_is_kicked_whatever_its_name(client, view, path, name):
+    answer = await client.delete(f"/api/v1/clients/{path}")
+    assert (answer.status_code, answer.json()["done"]) == (200, f"{name} kicked")
+    assert view.orders == [("kick", name)]
+
+
+async def test_who_is_not_there_cannot_be_kicked(client):
+    answer = await client.delete("/api/v1/clients/nobody")
+    assert answer.status_code == 404
+    assert "expected one of gossamer clients" in answer.json()["detail"]
+
+
 async def test_errors_of_the_tree_become_problems(client):
     answer = await client.post("/api/v1/cluster/join", json={"endpoints": ["127.0.0.1:1"]})
     assert (answer.status_code, answer.json()["title"]) == (503, "Service Unavailable")

@@ -105,6 +105,16 @@ def test_one_node_can_be_asked(ask, served):
     assert ask("clients", "--node", "who", "--json").code == ExitCode.REFUSED
 
 
+def test_a_client_is_kicked(ask, served):
+    outcome = ask("clients", "kick", "a/b")
+    assert (outcome.code, outcome.out) == (0, "a/b kicked\n")
+    assert ask("clients", "kick", "c1", "--json").json["done"] == "c1 kicked"
+    assert served.view.orders == [("kick", "a/b"), ("kick", "c1")]
+    nobody = ask("clients", "kick", "nobody")
+    assert nobody.code == ExitCode.REFUSED
+    assert "got 'nobody', expected one of gossamer clients" in nobody.err
+
+
 def test_tables(ask):
     assert ask("tables").out.splitlines()[1].split()[:6] == [
         "routes",
