@@ -45,6 +45,7 @@ from gossamer.api.model import (
     RouteInfo,
     RouteVerification,
     SubscriptionInfo,
+    TableDigest,
     TableInfo,
     TopicInfo,
     TopicMatch,
@@ -212,6 +213,11 @@ def _reads(view: NodeView) -> APIRouter:
     @router.get("/tables", tags=["node"])
     async def tables() -> tuple[TableInfo, ...]:
         return tuple(view.tables())
+
+    @router.get("/tables/digests", tags=["node"])
+    async def digests() -> tuple[TableDigest, ...]:
+        """Checksums of the replicated tables: nodes that answer alike hold the same rows."""
+        return tuple(await view.digests())
 
     return router
 

@@ -38,6 +38,7 @@ __all__ = [
     "RouteVerification",
     "Sample",
     "SubscriptionInfo",
+    "TableDigest",
     "TableInfo",
     "TopicInfo",
     "TopicMatch",
@@ -240,6 +241,16 @@ class TableInfo(Value):
     loaded: bool
     owners: Mapping[str, int] = {}
     """Rows by the node that owns them."""
+
+
+class TableDigest(Value):
+    """What a node holds of one owner's rows of a table; equal on two nodes whose rows are."""
+
+    name: str
+    owner: str
+    """Of a table that all write: who wrote the rows last."""
+    rows: int
+    checksum: str
 
 
 class FoldedInfo(Value):

@@ -25,6 +25,7 @@ from gossamer.api.model import (
     Readiness,
     RouteFindings,
     SubscriptionInfo,
+    TableDigest,
     TableInfo,
     TopicInfo,
     TopicMatch,
@@ -86,6 +87,9 @@ class NodeView(Protocol):
 
     def tables(self) -> Sequence[TableInfo]:
         """The tables this node holds."""
+
+    async def digests(self) -> Sequence[TableDigest]:
+        """Checksums of the replicated tables, as they are now."""
 
     async def processes(self, *, fold: int = 20, root: str | None = None) -> Sequence[ProcessInfo]:
         """The roots of the supervision tree, or ``root``; of a parent's children with one label ``fold``.

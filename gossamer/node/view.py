@@ -21,6 +21,7 @@ from gossamer.api.model import (
     Readiness,
     RouteFindings,
     SubscriptionInfo,
+    TableDigest,
     TableInfo,
     TopicInfo,
     TopicMatch,
@@ -33,6 +34,7 @@ from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import drain
+from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.metrics import metrics_of
 from gossamer.routes import Findings, matches
@@ -289,6 +291,10 @@ class View:
                 )
             )
         return infos
+
+    async def digests(self) -> Sequence[TableDigest]:
+        """Checksums of the replicated tables, as they are now."""
+        return [digest async for digest in digests_of(self._node.store)]
 
     async def processes(self, *, fold: int = 20, root: str | None = None) -> Sequence[ProcessInfo]:
         """The supervision tree, or what is below one process."""

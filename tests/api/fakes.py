@@ -28,6 +28,7 @@ from gossamer.api import (
     RouteFindings,
     Sample,
     SubscriptionInfo,
+    TableDigest,
     TableInfo,
     TopicInfo,
     TopicMatch,
@@ -254,6 +255,9 @@ class FakeView:
 
     def clients(self):
         return self.sessions
+
+    async def digests(self):
+        return [TableDigest(name="routes", owner="node1@127.0.0.1", rows=2, checksum="1a2b")]
 
     def tables(self):
         return [

@@ -51,7 +51,7 @@ async def test_metrics_are_prometheus_text(client):
     assert "process_resident_memory_bytes" in text
 
 
-@pytest.mark.parametrize("path", ["status", "members", "nodes", "tables", "processes"])
+@pytest.mark.parametrize("path", ["status", "members", "nodes", "tables", "tables/digests", "processes"])
 async def test_reads_answer(client, path):
     answer = await client.get(f"/api/v1/{path}")
     assert answer.status_code == 200
