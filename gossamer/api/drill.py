@@ -1,4 +1,4 @@
-"""Faults on purpose over HTTP: look at them, replace them; refused unless the configuration allows it."""
+"""Faults on purpose over HTTP, of the network and of the clock; refused unless the configuration allows it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from pydantic import Field
 
 from gossamer.api.model import Value
 from gossamer.errors import UsageError
-from gossamer.faults import Fault, FaultTable
+from gossamer.faults import Fault, FaultTable, FaultyClock
 
-__all__ = ["FaultInfo", "FaultOrder", "FaultsDisabledError", "FaultsInfo", "drill_router"]
+__all__ = [
+    "ClockInfo",
+    "ClockOrder",
+    "FaultInfo",
+    "FaultOrder",
+    "FaultsDisabledError",
+    "FaultsInfo",
+    "drill_router",
+]
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 
@@ -45,6 +53,21 @@ class FaultOrder(Value):
 
     faults: Annotated[tuple[FaultInfo, ...], Field(max_length=1000)]
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+
+
+class ClockOrder(Value):
+    """How wrong the node's wall clock shall be, in seconds; without ``seconds`` until the next order."""
+
+    offset: Annotated[float, Field(ge=-1e9, le=1e9)]
+    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+
+
+class ClockInfo(Value):
+    """The node's wall clock, and how wrong it is on purpose."""
+
+    node: str
+    offset: float
+    wall: float
 
 
 class FaultsInfo(Value):
@@ -82,5 +105,22 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
         """Let just these hold; an empty list heals."""
         table().set((Fault(**fault.model_dump()) for fault in order.faults), seconds=order.seconds)
         return info()
+
+    def wrong_clock() -> FaultyClock:
+        found = table().clock
+        if found is None:
+            raise FaultsDisabledError(node=node)
+        return found
+
+    @router.get("/clock")
+    async def clock() -> ClockInfo:
+        found = wrong_clock()
+        return ClockInfo(node=node, offset=found.offset, wall=found.wall())
+
+    @router.put("/clock")
+    async def set_clock(order: ClockOrder) -> ClockInfo:
+        """Let the wall clock jump; intervals go on as they were."""
+        wrong_clock().set(order.offset, seconds=order.seconds)
+        return await clock()
 
     return router

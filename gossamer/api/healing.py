@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Protocol
 
 from fastapi import APIRouter, Path, Query
 
+from gossamer.api.events import ChronicleView, events_router
 from gossamer.api.model import Page, Value
 from gossamer.api.paging import page_of
 from gossamer.config import Autoheal, OptionalDuration
@@ -148,6 +149,14 @@ class HealSettings(Value):
 class HealingView(Protocol):
     """What may be asked of a node's healing, and ordered."""
 
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    @property
+    def chronicle(self) -> ChronicleView:
+        """What happened lately."""
+
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""
 
@@ -173,6 +182,7 @@ class HealingView(Protocol):
 def healing_router(view: HealingView) -> APIRouter:
     """Below ``/api/v1``."""
     router = APIRouter(tags=["healing"])
+    router.include_router(events_router(view))
 
     @router.get("/autoheal")
     async def status() -> HealStatusInfo:

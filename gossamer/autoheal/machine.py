@@ -21,6 +21,7 @@ from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
 from gossamer.autoheal.values import (
     AskView,
+    Confirmed,
     Episode,
     Healed,
     HealedPart,
@@ -53,7 +54,7 @@ HISTORY = 50
 class Announce:
     """Tell whoever listens on this node."""
 
-    event: Inconsistent | Episode
+    event: Inconsistent | Confirmed | Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Healer:
         self.history: tuple[Episode, ...] = state.history
         self._start_time = start_time
         self._confirm_at: dict[int, float] = {}
+        self._believed: set[int] = set()
         self._report_at = 0.0
         self._reloaded: dict[str, bool] = {}
         self._dirty = False
@@ -179,6 +181,8 @@ class Healer:
             actions += [Tell(peer, question) for peer, question in self.marks.tick(wall, self.enabled)]
             pairs = self._confirmed(cluster, now)
             if pairs:
+                actions += [Announce(Confirmed(p.peer)) for p in pairs if p.serial not in self._believed]
+                self._believed = {pair.serial for pair in pairs}
                 actions.append(Tell(leader_of(cluster), Report(self.node, pairs)))
         actions += self.leader.tick(cluster, now, wall)
         actions += self.coordinator.tick(cluster, now, wall)

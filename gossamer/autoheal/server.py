@@ -29,6 +29,7 @@ from gossamer.autoheal.status import Cleaned, HealStatus, Partition
 from gossamer.autoheal.storage import Saved, Storage
 from gossamer.autoheal.values import (
     MESSAGES,
+    Confirmed,
     Episode,
     HealPlan,
     Inconsistent,
@@ -71,7 +72,10 @@ _LOADING = 60.0
 
 
 class Autoheal(GenServer):
-    """``reload`` restarts the store, or more; ``start_time`` is what this node's metadata says."""
+    """``reload`` restarts the store, or more; ``start_time`` is what this node's metadata says.
+
+    ``note`` keeps what happens: kind, node, words.
+    """
 
     async def init(
         self,
@@ -88,6 +92,7 @@ class Autoheal(GenServer):
         delay: float | None,
         autoclean: float | None,
         restart: Restart = "store",
+        note: Callable[..., None] = lambda *_: None,
         gossip: str = "gossip",
     ) -> None:
         self._view = view
@@ -100,6 +105,8 @@ class Autoheal(GenServer):
         self._loading = loading
         self._start_time = start_time
         self._gossip = gossip
+        self._note = note
+        self._noted_plan = ""
         self._subscribers: set[Pid] = set()
         self._sorting: tuple[str, float] = ("", 0.0)
         saved = await storage.load()
@@ -138,9 +145,11 @@ class Autoheal(GenServer):
                 send_after(_TICK, self_pid(), message)
                 await self._tick(wall)
             case NodeDown(name, creation, reason):
+                self._note("link_down", name, reason)
                 healer.down(name, creation, reason, wall)
                 await self._do([])
             case NodeUp(name, creation):
+                self._note("link_up", name)
                 if self._settings.serial:
                     send((AUTOHEAL, name), self._settings)
                 await self._do(healer.up(name, creation))
@@ -244,6 +253,7 @@ class Autoheal(GenServer):
             self._healer.reload_failed(plan)
             return
         self._status.counts["reloads"] += 1
+        self._note("reloaded", coordinator, plan)
         await self._do(self._healer.store_reloaded(plan, coordinator))
 
     async def _sort_out(self, plan: HealPlan) -> None:
@@ -276,16 +286,21 @@ class Autoheal(GenServer):
                 cleaned = Cleaned(name, self._clock.wall(), spent)
                 self._status.cleaned.append(cleaned)
                 self._status.counts["cleaned"] += 1
+                self._note("removed", name)
                 self._send(cleaned)
         if self._clean.changed:
             await self._do([])
 
-    async def _announce(self, event: Inconsistent | Episode) -> None:
+    async def _announce(self, event: Inconsistent | Confirmed | Episode) -> None:
+        if isinstance(event, Confirmed):
+            self._note("confirmed", event.peer)
+            return
         told: Partition | Episode
         if isinstance(event, Inconsistent):
             told = Partition(event.peer, event.context, event.down_at, event.met_at)
             self._status.raised.append(told)
             self._status.counts["partitions"] += 1
+            self._note("partition", event.peer, event.context)
             log.error(
                 "inconsistent_database",
                 context=event.context,
@@ -296,6 +311,7 @@ class Autoheal(GenServer):
         else:
             told = event
             self._status.counts["heals"] += 1
+            self._note("healed", event.coordinator, event.plan)
             if event.coordinator != self._node:
                 await self._discards.settle(event.plan)
             log.warning(
@@ -336,6 +352,9 @@ class Autoheal(GenServer):
         status.leader = leader_of(cluster)
         work = healer.coordinator.work
         status.plan = healer.leader.plan or (work.plan if work is not None else None)
+        if status.plan is not None and status.plan.id != self._noted_plan:
+            self._noted_plan = status.plan.id
+            self._note("plan" if healer.leader.plan is not None else "coordinates", "", status.plan.id)
         status.down = dict(self._clean.down)
         status.autoheal, status.autoclean = self._settings.autoheal, self._settings.autoclean
 

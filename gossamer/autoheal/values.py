@@ -12,6 +12,7 @@ from msgspec import Struct
 __all__ = [
     "MESSAGES",
     "AskView",
+    "Confirmed",
     "Context",
     "Episode",
     "HealOrder",
@@ -243,3 +244,9 @@ class Inconsistent(Struct, frozen=True):
     peer: str
     down_at: float
     met_at: float
+
+
+class Confirmed(Struct, frozen=True):
+    """The split from ``peer`` has been believed for long enough to be reported."""
+
+    peer: str

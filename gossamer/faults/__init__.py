@@ -1,6 +1,7 @@
 """Faults on purpose: a gate between a node and its network, closed and opened at run time by drills."""
 
+from gossamer.faults.clock import FaultyClock
 from gossamer.faults.network import FaultyNetwork
 from gossamer.faults.table import Direction, Fault, FaultCounts, FaultTable
 
-__all__ = ["Direction", "Fault", "FaultCounts", "FaultTable", "FaultyNetwork"]
+__all__ = ["Direction", "Fault", "FaultCounts", "FaultTable", "FaultyClock", "FaultyNetwork"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gossamer.errors import UsageError
+from gossamer.faults.clock import FaultyClock
 from gossamer.network import Address
 
 __all__ = ["Direction", "Fault", "FaultCounts", "FaultTable"]
@@ -66,6 +67,8 @@ class FaultTable:
         self._watchers: dict[Callable[[], None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.counts = FaultCounts()
+        self.clock: FaultyClock | None = None
+        """The node's clock, where it may be set wrong."""
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -8,6 +8,7 @@ tables are loaded anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def healing_spec(
     storage: Storage,
     status: HealStatus,
     start_time: float,
+    note: Callable[..., None],
 ) -> ChildSpec:
     """The healer of one node, for its supervisor to start after the distribution."""
     start = partial(
@@ -79,6 +81,7 @@ def healing_spec(
         delay=config.autoheal,
         autoclean=config.autoclean,
         restart=config.heal_restarts,
+        note=note,
         name=AUTOHEAL,
         label="autoheal",
     )

@@ -28,6 +28,7 @@ from gossamer.autoheal import (
 )
 from gossamer.clock import HybridLogicalClock
 from gossamer.errors import GossamerError
+from gossamer.node.chronicle import Chronicle
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
@@ -43,6 +44,16 @@ class Healing:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """What happened lately."""
+        return self._node.chronicle
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""

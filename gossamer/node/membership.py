@@ -22,6 +22,7 @@ from gossamer.gossip import (
     MemberDown,
     MemberLeft,
     MembershipView,
+    MemberSuspect,
     MemberUp,
     MemberUpdated,
     NameConflict,
@@ -58,7 +59,8 @@ class _Bury:
 class Membership(GenServer):
     """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop.
 
-    ``gone`` is told of a life that has left for good after it was down, which ends no session.
+    ``gone`` is told of a life that has left for good after it was down, which ends no session. ``note`` keeps
+    what gossip says of members: kind, name, why.
     """
 
     async def init(
@@ -69,15 +71,18 @@ class Membership(GenServer):
         fatal: Callable[[UnavailableError], None],
         forced_out: Callable[[str], None],
         gone: Callable[[str, int], None],
+        note: Callable[..., None] = lambda *_: None,
     ) -> None:
         self._distribution = distribution
         self._fatal = fatal
         self._forced_out = forced_out
         self._gone = gone
+        self._note = note
         self._reported: dict[str, Member] = {}
         self._compare(view)
 
     async def handle_info(self, message: Any) -> None:
+        self._chronicle(message)
         match message:
             case MemberUp(member) | MemberAlive(member) | MemberUpdated(member):
                 self._reported.pop(member.name, None)
@@ -97,6 +102,19 @@ class Membership(GenServer):
                 self._fatal(NodeNameTakenError(name=name, holder=f"{holder.address}:{holder.port}"))
             case ForcedOut(by):
                 self._forced_out(by)
+
+    def _chronicle(self, message: Any) -> None:
+        match message:
+            case MemberUp(member):
+                self._note("up", member.name)
+            case MemberSuspect(member):
+                self._note("suspected", member.name)
+            case MemberAlive(member):
+                self._note("refuted", member.name)
+            case MemberDown(member, reason):
+                self._note("down", member.name, reason)
+            case MemberLeft(member):
+                self._note("left", member.name)
 
     def _compare(self, view: MembershipView) -> None:
         alive = [member for member in view.members()[1:] if member.status is not Status.OFFLINE]

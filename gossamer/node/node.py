@@ -49,7 +49,7 @@ from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
 from gossamer.errors import GossamerError, UnavailableError
-from gossamer.faults import FaultTable, FaultyNetwork
+from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import (
     GossipServer,
@@ -69,6 +69,7 @@ from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
 from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
+from gossamer.node.chronicle import Chronicle
 from gossamer.node.datadir import DataDir
 from gossamer.node.healing import heal_status, heal_storage, healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
@@ -142,11 +143,16 @@ class Node:
         self.state: State = "new"
         self.network = network or SystemNetwork()
         self.clock = clock or SystemClock()
+        self._real_time = isinstance(self.clock, SystemClock)
+        faulty = FaultyClock(self.clock) if config.drill.faults else None
+        if faulty is not None:
+            self.clock = faulty
         self.rng = rng or random.Random()
         self.started_at = self.clock.wall()
         self.runtime = Runtime(node=self.name, creation=creation)
         self.members = MembershipView()
         self.healing = heal_status(data_dir)
+        self.chronicle = Chronicle(self.clock, creation=creation)
         self._heal_storage = heal_storage(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
@@ -154,6 +160,8 @@ class Node:
         self.aloof = Aloof(data_dir)
         links = config.distribution
         self.faults = FaultTable(self._name_at) if config.drill.faults else None
+        if self.faults is not None:
+            self.faults.clock = faulty
         # Between nodes only: who orders faults, and the clients, are to be reached through all of them.
         gate = None if self.faults is None else FaultyNetwork(self.network, self.faults, rng=self.rng)
         self._between: Network = gate or self.network
@@ -352,6 +360,7 @@ class Node:
                 storage=self._heal_storage,
                 status=self.healing,
                 start_time=self.started_at,
+                note=self.chronicle.note,
             ),
             split_relay_spec(self.store),
             ChildSpec(
@@ -363,6 +372,7 @@ class Node:
                     fatal=self._fail,
                     forced_out=self._forced_out,
                     gone=self._gone,
+                    note=self.chronicle.note,
                     name=MEMBERSHIP,
                     label="membership",
                 ),
@@ -378,7 +388,7 @@ class Node:
             gateway_spec(self.broker, self.distribution),
             applications_spec(self, config.node.applications, self._user_children),
         ]
-        if isinstance(self.clock, SystemClock):
+        if self._real_time:
             watch = partial(LoopWatch.start_link, tell=self._loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
             children.insert(0, ChildSpec(LOOP_WATCH, watch))
         if config.api.enable:

@@ -7,7 +7,8 @@ import pytest
 
 from api.fakes import FakeView
 from gossamer.api import make_app
-from gossamer.faults import Fault, FaultTable
+from gossamer.clock import SystemClock
+from gossamer.faults import Fault, FaultTable, FaultyClock
 
 FAULTS = "/api/v1/drill/faults"
 
@@ -89,3 +90,19 @@ async def test_an_order_that_makes_no_sense_changes_nothing(view, wrong):
     async with client_of(view) as client:
         assert (await client.put(FAULTS, json=wrong)).status_code == 422
     assert view.faults.faults == (Fault(peer="*", delay=1),)
+
+
+async def test_the_wall_clock_jumps_and_intervals_do_not(view):
+    clock = view.faults.clock = FaultyClock(SystemClock())
+    before, interval = clock.wall(), clock.monotonic()
+    async with client_of(view) as client:
+        told = (await client.put("/api/v1/drill/clock", json={"offset": 3600})).json()
+        assert told["offset"] == 3600.0
+        assert 3600 <= told["wall"] - before < 3660
+        assert clock.monotonic() - interval < 60
+        await client.put("/api/v1/drill/clock", json={"offset": -5, "seconds": 0.01})
+        async with asyncio.timeout(10):
+            while clock.offset:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        view.faults = None
+        assert (await client.put("/api/v1/drill/clock", json={"offset": 1})).status_code == 400

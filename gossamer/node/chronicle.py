@@ -1,0 +1,72 @@
+"""What happened at this node lately, as its own processes saw it: whom it suspected, lost and found again.
+
+Logs say the same for people; this is for programs, such as drills, that want to know when.
+
+Rules: 1. Bounded: the oldest go first, and serial numbers show that some are missing.  2. Intervals are on
+the monotonic clock, so that ages hold while the wall clock jumps.  3. Noting is one append; nobody is called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from gossamer.clock import Clock
+
+__all__ = ["Chronicle", "Happening", "HappeningKind"]
+
+_KEPT = 2000
+
+HappeningKind = Literal[
+    "up",
+    "suspected",
+    "refuted",
+    "down",
+    "left",
+    "link_up",
+    "link_down",
+    "partition",
+    "confirmed",
+    "plan",
+    "coordinates",
+    "reloaded",
+    "healed",
+    "removed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event. ``at`` is the wall clock then, ``monotonic`` the interval clock."""
+
+    serial: int
+    at: float
+    monotonic: float
+    kind: HappeningKind
+    peer: str
+    text: str
+
+
+class Chronicle:
+    """Made once a node; its processes come and go."""
+
+    def __init__(self, clock: Clock, *, creation: int, kept: int = _KEPT) -> None:
+        self.creation = creation
+        self._clock = clock
+        self._serial = 0
+        self._kept: deque[Happening] = deque(maxlen=kept)
+
+    def note(self, kind: HappeningKind, peer: str = "", text: str = "") -> None:
+        """It happens now."""
+        self._serial += 1
+        clock = self._clock
+        self._kept.append(Happening(self._serial, clock.wall(), clock.monotonic(), kind, peer, text))
+
+    def after(self, serial: int) -> list[Happening]:
+        """What came after that one, oldest first; 0 for all that is kept."""
+        return [happening for happening in self._kept if happening.serial > serial]
+
+    def age(self, happening: Happening) -> float:
+        """Seconds ago."""
+        return self._clock.monotonic() - happening.monotonic
