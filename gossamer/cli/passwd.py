@@ -1,4 +1,4 @@
-"""``gossamer passwd``: the users of a password file."""
+"""``gossamer passwd``: the users of a password file, or of one for SCRAM-SHA-256."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ def passwd(
     user: Annotated[str, typer.Argument(metavar="USER", help="User name.")],
     delete: Annotated[bool, typer.Option("--delete", "-D", help="Delete the user.")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from standard input.")] = False,
+    scram: Annotated[
+        bool,
+        typer.Option("--scram", help="FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."),
+    ] = False,
 ) -> None:
     """Set the password of USER in FILE, which is made if missing; a running node reads it again by itself."""
-    from gossamer.mqtt import set_password
+    from gossamer.mqtt import set_password, set_scram_password
 
     password = None
     if not delete:
@@ -31,7 +35,7 @@ def passwd(
         )
         if not password:
             raise typer.BadParameter("the password is empty")
-    known = set_password(file, user, password)
+    known = (set_scram_password if scram else set_password)(file, user, password)
     if delete:
         note(f"{user} deleted" if known else f"{user} was not there")
     else:

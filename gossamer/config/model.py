@@ -264,6 +264,9 @@ class MqttAuthConfig(Section):
     """Let clients in that present no user name."""
     password_file: Path | None = None
     """Lines ``user:hash`` with argon2 hashes, written by ``gossamer passwd``."""
+    scram_file: Path | None = None
+    """Lines ``user:credential``, written by ``gossamer passwd --scram``: who may authenticate by
+    SCRAM-SHA-256, the enhanced authentication of version 5 (method ``SCRAM-SHA-256``)."""
     jwt: JwtConfig | None = None
     http: HttpAuthConfig | None = None
     acl_file: Path | None = None
@@ -307,6 +310,19 @@ class MqttLimitsConfig(Section):
     """New clients are told that the server is busy while the event loop runs this late; off: never."""
 
 
+class MqttCapabilitiesConfig(Section):
+    """What this node offers; clients of version 5 are told what is missing."""
+
+    maximum_qos: Literal[0, 1, 2] = 2
+    """Highest QoS that may be published; at 0 every message takes a slower path."""
+    retain: bool = True
+    """Retained messages and wills; messages that other nodes or programs retain are delivered all the same."""
+    wildcards: bool = True
+    shared: bool = True
+    """``$share/…``."""
+    subscription_identifiers: bool = True
+
+
 class MqttRetainedConfig(Section):
     """Retained messages, which every node of the cluster has."""
 
@@ -340,6 +356,12 @@ class MqttConfig(Section):
     server: Annotated[MqttServerConfig, Blank] = MqttServerConfig()
     auth: Annotated[MqttAuthConfig, Blank] = MqttAuthConfig()
     limits: Annotated[MqttLimitsConfig, Blank] = MqttLimitsConfig()
+    capabilities: Annotated[MqttCapabilitiesConfig, Blank] = MqttCapabilitiesConfig()
+    response_information: str | None = None
+    """What a version 5 client that asks for response information gets, to build response topics from; ``%c``
+    is its client identifier, ``%u`` its user name. Example: ``replies/%c``."""
+    validate_payloads: bool = False
+    """Refuse messages whose payload is said to be UTF-8 (payload format indicator 1) and is not."""
     sys_interval: OptionalDuration = 10.0
     """How often ``$SYS/broker/…`` topics are published while somebody subscribes to them; off: never."""
     sessions: Annotated[MqttSessionsConfig, Blank] = MqttSessionsConfig()

@@ -9,6 +9,7 @@ from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.cluster import MqttCluster
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.drain import Drained, drain
+from gossamer.mqtt.enhanced import Challenge, Done, Exchange, Method
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
 from gossamer.mqtt.limits import Bucket
@@ -19,19 +20,24 @@ from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained_cluster import ClusterRetained
+from gossamer.mqtt.scram import Scram, set_scram_password
 
 __all__ = [
     "Authenticator",
     "Broker",
     "Bucket",
     "Chain",
+    "Challenge",
     "ClientInfo",
     "ClusterRetained",
+    "Done",
     "Drained",
+    "Exchange",
     "Framer",
     "ListenError",
     "Login",
     "Message",
+    "Method",
     "MqttCluster",
     "MqttProtocolError",
     "NobodyElse",
@@ -39,6 +45,7 @@ __all__ = [
     "Pressure",
     "Properties",
     "ReasonCode",
+    "Scram",
     "Verdict",
     "compile_plan",
     "decode",
@@ -46,4 +53,5 @@ __all__ = [
     "encode",
     "mqtt_spec",
     "set_password",
+    "set_scram_password",
 ]

@@ -17,9 +17,11 @@ from gossamer.config import MqttAuthConfig
 from gossamer.mqtt.acl import Acl, Gate
 from gossamer.mqtt.auth import Authenticator, Certificate, Chain, Login, Source, Verdict
 from gossamer.mqtt.callout import HttpCallout
+from gossamer.mqtt.enhanced import Method
 from gossamer.mqtt.files import Reloadable
 from gossamer.mqtt.passwords import PasswordFile
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.scram import Scram
 from gossamer.mqtt.tokens import Tokens
 
 __all__ = ["Access"]
@@ -45,10 +47,16 @@ class Access:
         """What is read from files."""
         self.decisions: Counter[tuple[str, str, str]] = Counter()
         """By question, who decided, and how."""
+        self.methods: dict[str, Method] = {}
+        """Enhanced authentication, by the name of the method."""
         self._callout: HttpCallout | None = None
         self.acl = None if config.acl_file is None else Acl(config.acl_file)
         if self.acl is not None:
             self.reloadable.append(self.acl)
+        if config.scram_file is not None:
+            scram = Scram(config.scram_file)
+            self.reloadable.append(scram)
+            self.methods[scram.name] = scram
         self._authenticator = authenticator or self._chain(config, monotonic)
 
     def _chain(self, config: MqttAuthConfig, monotonic: Callable[[], float]) -> Chain:
@@ -66,7 +74,8 @@ class Access:
             sources.append(self._callout)
         # A certificate has been verified by the time anybody is asked. It alone makes no name's absence
         # suspicious, so it does not count as a source where it is the only one.
-        return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=bool(sources))
+        strict = bool(sources or self.methods)
+        return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
 
     def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
         """Whether a client may connect."""

@@ -14,11 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.auth import Login, Verdict
+from gossamer.mqtt.delayed import UNROUTED
+from gossamer.mqtt.enhanced import Enhanced
 from gossamer.mqtt.framing import topic_of
 from gossamer.mqtt.handlers import SYSTEM
-from gossamer.mqtt.packets import V4, V5, Connack, Connect
+from gossamer.mqtt.packets import V4, V5, Connack, Connect, Packet, Will
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.session import Session
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class Admission:
     def __init__(self, broker: Broker, *, rng: random.Random) -> None:
         self._broker = broker
         self._rng = rng
+        self.enhanced = Enhanced(broker, decided=self._decided, again=self._again)
+        self._response_information = broker.config.response_information
         self._bringing: dict[str, Channel] = {}
         """Who waits for a session that is on its way here."""
 
@@ -54,10 +59,7 @@ class Admission:
 
     def connect(self, channel: Channel, packet: Connect) -> None:
         """Decide on a CONNECT; answers now or, where a password must be checked, later."""
-        properties = packet.properties
-        if properties.authentication_method is not None:
-            channel.rejected(ReasonCode.BAD_AUTHENTICATION_METHOD, "no enhanced authentication here")
-            return
+        channel.asked = packet.properties
         if not packet.client_id and packet.version == V4 and not packet.clean_start:
             # [MQTT-3.1.3-8] of 3.1.1
             channel.rejected(
@@ -81,6 +83,9 @@ class Admission:
             peer=channel.peer,
             certificate=channel.listener.certificate_of(channel),
         )
+        if packet.properties.authentication_method is not None:
+            self.enhanced.begin(channel, packet, login)
+            return
         answer = self._broker.access.ask(login)
         if isinstance(answer, Verdict):
             self._decided(channel, packet, login, answer)
@@ -102,19 +107,46 @@ class Admission:
         if not channel.is_closed:
             self._decided(channel, packet, login, verdict)
 
-    def _decided(self, channel: Channel, packet: Connect, login: Login, verdict: Verdict) -> None:
+    def answered(self, channel: Channel, packet: Packet) -> None:
+        """What a client says that is being asked who it is."""
+        self.enhanced.answered(channel, packet)
+
+    def _again(self, channel: Channel, login: Login, verdict: Verdict) -> None:
+        """A client in service has authenticated again, or tried to."""
+        if verdict.reason == ReasonCode.SUCCESS and verdict.username != login.username:
+            verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
+        self._broker.access.decided(login, verdict)
+        if verdict.reason == ReasonCode.SUCCESS:
+            self._holds_until(channel, verdict)
+        else:
+            channel.disconnect(_goodbye(verdict.reason), detail="authenticating again has failed")
+
+    def _holds_until(self, channel: Channel, verdict: Verdict) -> None:
+        if channel.ends is not None:
+            channel.ends.cancel()
+            channel.ends = None
+        if verdict.expires_at is not None:
+            left = max(0.0, verdict.expires_at - self._broker.clock.wall())
+            channel.ends = self._broker.wheel.at(self._broker.hub.now() + left, partial(_expired, channel))
+
+    def _decided(
+        self, channel: Channel, packet: Connect, login: Login, verdict: Verdict, told: Properties = NONE
+    ) -> None:
         self._broker.access.decided(login, verdict)
         if verdict.reason != ReasonCode.SUCCESS:
             self._broker.hub.dropped("refused")
             channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
             return
-        self._admit(channel, packet, verdict)
+        self._admit(channel, packet, verdict, told)
 
-    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict) -> None:
+    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
         username = verdict.username or packet.username
         if packet.will is not None and packet.will.topic.startswith(SYSTEM):
             channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
+            return
+        if packet.will is not None and (missing := self._against_will(packet.will)) is not None:
+            channel.rejected(missing, "there is no such will here")
             return
         gate = self._broker.access.gate(client_id, username, self._broker.cache_get)
         if gate is not None:
@@ -126,21 +158,29 @@ class Admission:
                 return
             channel.gate = gate
             channel.cache_get = gate.get
+        if not self._broker.capabilities.maximum_qos:
+            # The fast path takes QoS 1, so there is none.
+            channel.cache_get = _unrouted
         channel.listener.admitted(channel)
-        if verdict.expires_at is not None:
-            left = max(0.0, verdict.expires_at - self._broker.clock.wall())
-            self._broker.wheel.at(self._broker.hub.now() + left, partial(_expired, channel))
+        self._holds_until(channel, verdict)
         if self._broker.takeovers is not None and self._broker.takeovers.elsewhere(
             client_id, clean=packet.clean_start
         ):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
             self._broker.runtime.spawn(
-                self._bring, channel, packet, client_id, username, label="mqtt_takeover"
+                self._bring, channel, packet, client_id, username, told, label="mqtt_takeover"
             )
             return
-        self._enter(channel, packet, client_id, username)
+        self._enter(channel, packet, client_id, username, told)
 
-    async def _bring(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+    def _against_will(self, will: Will) -> ReasonCode | None:
+        if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
+            return ReasonCode.PAYLOAD_FORMAT_INVALID
+        return self._broker.capabilities.against(will)
+
+    async def _bring(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""
         assert self._broker.takeovers is not None  # noqa: S101 - it said that it is there
         before = self._bringing.get(client_id)
@@ -153,13 +193,15 @@ class Admission:
             if self._bringing.get(client_id) is channel:
                 del self._bringing[client_id]
         if not channel.is_closed:
-            self._enter(channel, packet, client_id, username)
+            self._enter(channel, packet, client_id, username, told)
             return
         session = self._broker.sessions.get(client_id)
         if session is not None and session.channel is None and session.deadline is None:
             self._broker.table.rest(session)
 
-    def _enter(self, channel: Channel, packet: Connect, client_id: str, username: str | None) -> None:
+    def _enter(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
         version = packet.version
         asked = packet.properties
         answer: dict[str, Any] = {}
@@ -178,8 +220,20 @@ class Admission:
             answer["receive_maximum"] = self._broker.receive_maximum
             answer["maximum_packet_size"] = channel.max_packet
             answer["topic_alias_maximum"] = self._broker.topic_alias_maximum or None
+            answer |= self._broker.capabilities.told()
+            if told is not NONE:
+                answer["authentication_method"] = told.authentication_method
+                answer["authentication_data"] = told.authentication_data
+            if asked.request_response_information and self._response_information is not None:
+                answer["response_information"] = self._response_information.replace("%c", client_id).replace(
+                    "%u", username or ""
+                )
         else:
             expiry = 0 if packet.clean_start else self._broker.table.max_expiry
+        properties = Properties(**answer) if answer else NONE
+        if version == V5 and not explained(Connack(properties=properties), "", asked):
+            channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
+            return
         session, present = self._broker.table.open(client_id, clean=packet.clean_start, expiry=expiry)
         if not present:
             session.clean = packet.clean_start
@@ -203,7 +257,7 @@ class Admission:
         self._broker.table.leave_will(client_id, packet.will, session.expiry)
         self._broker.on_return(client_id)
         channel.keep_alive = keep_alive
-        connack = Connack(session_present=present, properties=Properties(**answer) if answer else NONE)
+        connack = Connack(session_present=present, properties=properties)
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None
@@ -225,6 +279,24 @@ class Admission:
         if len(kept) < len(session.queue):
             self._broker.hub.dropped("not_authorized", len(session.queue) - len(kept))
             session.refill(kept)
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _unrouted(_topic: bytes) -> Any:
+    return UNROUTED
+
+
+def _goodbye(reason: ReasonCode) -> ReasonCode:
+    """What DISCONNECT may say of a verdict that CONNACK would say."""
+    busy = (ReasonCode.SERVER_BUSY, ReasonCode.UNSPECIFIED_ERROR, ReasonCode.QUOTA_EXCEEDED)
+    return reason if reason in busy else ReasonCode.NOT_AUTHORIZED
 
 
 def _expired(channel: Channel, _now: float) -> None:

@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
-from gossamer.mqtt.decode import decode
+from gossamer.mqtt.decode import connect_version, decode
 from gossamer.mqtt.encode import encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.glance import glance
 from gossamer.mqtt.intake import take
-from gossamer.mqtt.packets import V4, V5, Connack, Connect, Disconnect, Will
+from gossamer.mqtt.packets import V4, V5, Auth, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING, TURN
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode, connack_return_code
+from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.wheel import Deadline
 from gossamer.supervisor import Port, Sent
@@ -48,8 +49,9 @@ log = structlog.get_logger(__name__)
 LINGER = 10.0
 """Seconds that a closing connection may take to read what was written to it."""
 
-NEW, WAITING, UP, CLOSED = range(4)
-"""Before CONNECT; while the client is being authenticated; in service; over."""
+NEW, WAITING, ASKED, UP, CLOSED = range(5)
+"""Before CONNECT; while the client is being authenticated; while it is asked something for that; in service;
+over."""
 
 
 class Channel(Port, asyncio.Protocol):
@@ -63,9 +65,12 @@ class Channel(Port, asyncio.Protocol):
         "_state",
         "_unacked",
         "aliases",
+        "asked",
         "broker",
         "cache_get",
         "deadline",
+        "ends",
+        "exchange",
         "gate",
         "hub",
         "keep_alive",
@@ -95,6 +100,12 @@ class Channel(Port, asyncio.Protocol):
         self.cache_get = broker.cache_get
         self.max_packet = min(broker.max_packet, listener.max_packet)
         self.deadline: Deadline | None = None
+        self.ends: Deadline | None = None
+        """When what the client proved who it is with holds no longer."""
+        self.asked = NONE
+        """The properties of its CONNECT."""
+        self.exchange: Any = None
+        """The enhanced authentication under way; see ``enhanced``."""
         self.seen = 0.0
         self.peer = ""
         self.aliases: dict[int, bytes] | None = None
@@ -194,22 +205,28 @@ class Channel(Port, asyncio.Protocol):
         self._need = stop if start else len(rest) + 1
 
     def _first(self, data: bytes) -> int:
-        """CONNECT, and nothing else ([MQTT-3.1.0-1])."""
+        """CONNECT, and nothing else ([MQTT-3.1.0-1]); behind it, AUTH where the client was asked for it."""
         if self._state == WAITING:
             return 0
-        if data[0] != 0x10:
+        new = self._state == NEW
+        if new and data[0] & 0xF0 != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
+        if new:
+            # What a refusal is written in, if the packet cannot be read.
+            self.version = connect_version(data)
         start, stop = frame(data, 0, len(data), self.broker.max_connect_packet)
         if start == 0 or stop > len(data):
             return 0
-        packet = cast("Connect", decode(0x10, data[start:stop], V5))
-        self.version = packet.version
+        packet = decode(data[0], data[start:stop], self.version)
         self._state = WAITING
         if stop < len(data):
             self._parts = [data[stop:]]
             self._parts_size = len(data) - stop
             self._need = 0
-        self.broker.connect(self, packet)
+        if new:
+            self.broker.connect(self, cast("Connect", packet))
+        else:
+            self.broker.admission.answered(self, packet)
         if self._state == WAITING:
             self.pause_reading(DECIDING)
         return len(data)
@@ -250,14 +267,24 @@ class Channel(Port, asyncio.Protocol):
 
     def _owe(self, count: int) -> None:
         self._unacked += count
-        if self._unacked > self.broker.receive_maximum:
-            if self.version == V5:
-                raise MqttProtocolError(
-                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                    "MQTT-3.3.4-7",
-                    f"{self._unacked} unacknowledged, receive maximum {self.broker.receive_maximum}",
-                )
+        maximum = self.broker.receive_maximum
+        if self.version == V5:
+            if self._unacked + len(self.session.incoming) > maximum:
+                self.check_quota(0)
+        elif self._unacked > maximum:
             self.pause_reading(OWING)
+
+    def check_quota(self, more: int) -> None:
+        """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
+        that is not acknowledged, and QoS 2 until it is complete."""
+        begun = sum(count for acks, _, count in self._pending or () if acks[:1] == b"\x50")
+        held = self._unacked - begun + len(self.session.incoming) + more
+        if held > self.broker.receive_maximum:
+            raise MqttProtocolError(
+                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                "MQTT-3.3.4-7",
+                f"{held} unacknowledged, receive maximum {self.broker.receive_maximum}",
+            )
 
     # Back-pressure.
 
@@ -313,32 +340,49 @@ class Channel(Port, asyncio.Protocol):
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
+    def ask(self, packet: Auth) -> None:
+        """AUTH: the client is to say more of who it is before it is let in, or refused."""
+        self.transport.write(encode(packet, V5))
+        self._state = ASKED
+        self.resume_reading(DECIDING)
+        self.data_received(b"")
+
     def rejected(self, reason: ReasonCode, detail: str, properties: Properties = NONE) -> None:
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
-        if self._state != CLOSED:
-            code = reason if self.version == V5 else connack_return_code(reason)
-            self.transport.write(encode(Connack(reason=code, properties=properties), self.version))
-            self.finish(detail)
+        if self._state == CLOSED:
+            return
+        if self.version == V5:
+            connack = Connack(reason=reason, properties=properties)
+            self.transport.write(explained(connack, detail, self.asked))
+        elif (code := connack_return_code(reason)) is not None:
+            self.transport.write(encode(Connack(reason=code), V4))
+        self.finish(detail)
 
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
         self.hub.dropped_connections += 1
         log.info("client_refused", peer=self.peer, client_id=self.client_id, error=str(error))
         if self._state == UP:
-            self.disconnect(error.reason)
+            self.disconnect(error.reason, detail=error.detail)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Its version is unknown, so both get the form of 3.1.1 ([MQTT-3.1.2-2]).
             self.transport.write(b"\x20\x02\x00\x01")
             self.finish(str(error))
+        elif self.version == V5:
+            self.rejected(error.reason, error.detail)
         else:
+            # Without CONNACK ([MQTT-3.1.4-1] of 3.1.1).
             self.finish(str(error))
 
-    def disconnect(self, reason: ReasonCode, *, will: bool = True, properties: Properties = NONE) -> None:
+    def disconnect(
+        self, reason: ReasonCode, *, will: bool = True, properties: Properties = NONE, detail: str = ""
+    ) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
         if self._state == UP:
             self._flush_own()
             if self.version == V5:
-                self.transport.write(encode(Disconnect(reason=reason, properties=properties), V5))
+                goodbye = Disconnect(reason=reason, properties=properties)
+                self.transport.write(explained(goodbye, detail, self.asked))
         if not will:
             self.will = None
         self.finish(reason.name.lower())
@@ -353,6 +397,9 @@ class Channel(Port, asyncio.Protocol):
         self._state = CLOSED
         self._parts = None
         self._pending = None
+        self.exchange = None
+        if self.ends is not None:
+            self.ends.cancel()
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             if self.transport.get_write_buffer_size():

@@ -2,8 +2,9 @@
 
 Rules: 1. Whatever the bytes, the outcome is a packet or :class:`MqttProtocolError`, nothing else.  2. Every
 error names the statement it rests on, in the numbering of the version in use; where the standard numbers
-none, the section.  3. Topic syntax (wildcards) is checked here, since it is part of a packet's validity;
-matching is not.
+none, the section.  3. The syntax of topic names and filters is checked here, since it is part of a packet's
+validity: what breaks it is malformed (0x81). "Topic name invalid" and "topic filter invalid" are for what is
+correctly formed and not accepted all the same; that, and matching, is for others to say.
 """
 
 from __future__ import annotations
@@ -34,10 +35,19 @@ from gossamer.mqtt.packets import (
     Will,
 )
 from gossamer.mqtt.properties import NONE, WILL, decode_properties
-from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.reasons import (
+    AUTH_REASONS,
+    CONNACK_REASONS,
+    DISCONNECT_REASONS,
+    PUBACK_REASONS,
+    PUBREL_REASONS,
+    SUBACK_REASONS,
+    UNSUBACK_REASONS,
+    ReasonCode,
+)
 from gossamer.mqtt.wire import Reader, text
 
-__all__ = ["decode", "decode_publish"]
+__all__ = ["check_filter", "check_topic_name", "connect_version", "decode", "decode_publish"]
 
 # Flags the fixed header must carry (table 2-2 of both versions); PUBLISH has its own.
 _FLAGS = {1: 0, 2: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0}
@@ -49,57 +59,7 @@ _FLAG_STATEMENT = {
     15: ("MQTT-2.2.2-2", "MQTT-3.15.1-1"),
 }
 
-_PUBACK_REASONS = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
-_PUBREL_REASONS = frozenset({0x00, 0x92})
-_SUBACK_REASONS = frozenset({0, 1, 2, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2})
-_UNSUBACK_REASONS = frozenset({0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91})
-_DISCONNECT_REASONS = frozenset(
-    {
-        0x00,
-        0x04,
-        0x80,
-        0x81,
-        0x82,
-        0x83,
-        0x87,
-        0x89,
-        0x8B,
-        0x8D,
-        0x8E,
-        0x8F,
-        0x90,
-        0x93,
-        0x94,
-        0x95,
-        0x96,
-        0x97,
-    }
-    | {0x98, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2}
-)
-_CONNACK_REASONS = frozenset(
-    {
-        0x00,
-        0x80,
-        0x81,
-        0x82,
-        0x83,
-        0x84,
-        0x85,
-        0x86,
-        0x87,
-        0x88,
-        0x89,
-        0x8A,
-        0x8C,
-        0x90,
-        0x95,
-        0x97,
-        0x99,
-        0x9A,
-    }
-    | {0x9B, 0x9C, 0x9D, 0x9F}
-)
-_AUTH_REASONS = frozenset({0x00, 0x18, 0x19})
+_SHARE = "$share/"
 
 
 def decode(first: int, body: bytes, version: int) -> Packet:
@@ -118,6 +78,11 @@ def decode(first: int, body: bytes, version: int) -> Packet:
         v4, v5 = _FLAG_STATEMENT.get(kind, ("MQTT-2.2.2-2", "MQTT-2.1.3-1"))
         raise malformed(v5 if version == V5 else v4, f"packet type {kind} has flags {flags}, expected {want}")
     return _DECODERS[kind](Reader(body), version)
+
+
+def connect_version(packet: bytes) -> int:
+    """The version of a CONNECT, of which only the start may be there and the rest may be unreadable."""
+    return V5 if b"\0\4MQTT\5" in packet[2:12] else V4
 
 
 def decode_publish(flags: int, body: bytes, version: int) -> Publish:
@@ -153,9 +118,33 @@ def check_topic_name(topic: bytes, what: str) -> None:
     """Well-formed, without wildcards. May be empty: an alias may stand for it."""
     text(topic, what, "MQTT-3.3.2-1")
     if b"+" in topic or b"#" in topic:
-        raise MqttProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, "MQTT-3.3.2-2", f"{what} contains a wildcard character"
-        )
+        raise malformed("MQTT-3.3.2-2", f"{what} contains a wildcard character")
+
+
+def check_filter(topic_filter: str, version: int) -> None:
+    """The syntax of a topic filter; whether this node accepts it is another question."""
+    if not topic_filter:
+        raise malformed("MQTT-4.7.3-1", "topic filter is empty")
+    if version == V5 and topic_filter.startswith(_SHARE):
+        group, slash, body = topic_filter[len(_SHARE) :].partition("/")
+        if not group:
+            raise malformed("MQTT-4.8.2-1", "shared subscription without a share name")
+        if not slash or not body or "+" in group or "#" in group:
+            raise malformed("MQTT-4.8.2-2", "share name is not followed by a filter, or has a wildcard")
+        topic_filter = body
+    if "#" not in topic_filter and "+" not in topic_filter:
+        return
+    levels = topic_filter.split("/")
+    last = len(levels) - 1
+    for position, level in enumerate(levels):
+        if "#" in level and (level != "#" or position != last):
+            raise malformed(
+                "MQTT-4.7.1-1" if version == V5 else "MQTT-4.7.1-2", "# stands elsewhere than alone and last"
+            )
+        if "+" in level and level != "+":
+            raise malformed(
+                "MQTT-4.7.1-2" if version == V5 else "MQTT-4.7.1-3", "+ does not take a whole level"
+            )
 
 
 def _check_response_topic(topic: str | None) -> None:
@@ -178,8 +167,7 @@ def _connect(reader: Reader, _version: int) -> Connect:
             "MQTT-3.1.2-1",
             f"protocol name is {name[:32]!r}, expected 'MQTT'",
         )
-    level = reader.u8("protocol level")
-    version = level & 0x7F
+    version = reader.u8("protocol level")
     if name == "MQIsdp" or version not in (V4, V5):
         raise MqttProtocolError(
             ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -240,7 +228,7 @@ def _connack(reader: Reader, version: int) -> Connack:
     if flags & 0xFE:
         raise malformed("MQTT-3.2.2-1", "reserved connect acknowledge flags are set")
     reason = reader.u8("reason code")
-    if reason > 5 if version == V4 else reason not in _CONNACK_REASONS:
+    if reason > 5 if version == V4 else reason not in CONNACK_REASONS:
         raise malformed(
             "MQTT-3.2.2-8" if version == V5 else "MQTT-3.2.2-6", f"CONNACK with reason 0x{reason:02X}"
         )
@@ -275,6 +263,7 @@ def _subscribe(reader: Reader, version: int) -> Subscribe:
     found: list[Subscription] = []
     while reader.left():
         topic_filter = reader.string("topic filter")
+        check_filter(topic_filter, version)
         options = reader.u8("subscription options")
         qos = options & 3
         if version == V4:
@@ -292,7 +281,7 @@ def _subscribe(reader: Reader, version: int) -> Subscribe:
         if handling == 3:
             raise violation("MQTT 3.8.3.1", "retain handling is 3")
         no_local = bool(options & 4)
-        if no_local and topic_filter.startswith("$share/"):
+        if no_local and topic_filter.startswith(_SHARE):
             raise violation("MQTT-3.8.3-4", "no local on a shared subscription")
         found.append(Subscription(topic_filter, qos, no_local, bool(options & 8), handling))
     if not found:
@@ -308,7 +297,7 @@ def _suback(reader: Reader, version: int) -> Suback:
     reasons = tuple(reader.rest())
     if not reasons:
         raise malformed("MQTT-3.8.4-6" if version == V5 else "MQTT-3.8.4-5", "SUBACK without a reason code")
-    allowed = _SUBACK_REASONS if version == V5 else (0, 1, 2, 0x80)
+    allowed = SUBACK_REASONS if version == V5 else (0, 1, 2, 0x80)
     if any(reason not in allowed for reason in reasons):
         raise malformed("MQTT-3.9.3-2", "SUBACK with an unknown reason code")
     return Suback(packet_id=packet_id, reasons=reasons, properties=properties)
@@ -320,6 +309,7 @@ def _unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     filters: list[str] = []
     while reader.left():
         filters.append(reader.string("topic filter"))
+        check_filter(filters[-1], version)
     if not filters:
         raise violation("MQTT-3.10.3-2", "UNSUBSCRIBE without a topic filter")
     return Unsubscribe(packet_id=packet_id, filters=tuple(filters), properties=properties)
@@ -332,7 +322,7 @@ def _unsuback(reader: Reader, version: int) -> Unsuback:
         return Unsuback(packet_id=packet_id)
     properties = decode_properties(reader, 11)
     reasons = tuple(reader.rest())
-    if not reasons or any(reason not in _UNSUBACK_REASONS for reason in reasons):
+    if not reasons or any(reason not in UNSUBACK_REASONS for reason in reasons):
         raise malformed("MQTT-3.11.3-2", "UNSUBACK with a missing or unknown reason code")
     return Unsuback(packet_id=packet_id, reasons=reasons, properties=properties)
 
@@ -352,7 +342,7 @@ def _disconnect(reader: Reader, version: int) -> Disconnect:
         reader.finish("DISCONNECT")
         return Disconnect()
     reason = reader.u8("reason code")
-    if reason not in _DISCONNECT_REASONS:
+    if reason not in DISCONNECT_REASONS:
         raise malformed("MQTT-3.14.2-1", f"DISCONNECT with reason code 0x{reason:02X}")
     properties = decode_properties(reader, 14) if reader.left() else NONE
     reader.finish("DISCONNECT")
@@ -363,7 +353,7 @@ def _auth(reader: Reader, _version: int) -> Auth:
     if not reader.left():
         return Auth()
     reason = reader.u8("reason code")
-    if reason not in _AUTH_REASONS:
+    if reason not in AUTH_REASONS:
         raise malformed("MQTT-3.15.2-1", f"AUTH with reason code 0x{reason:02X}")
     properties = decode_properties(reader, 15) if reader.left() else NONE
     reader.finish("AUTH")
@@ -373,10 +363,10 @@ def _auth(reader: Reader, _version: int) -> Auth:
 _DECODERS: dict[int, Callable[[Reader, int], Packet]] = {
     1: _connect,
     2: _connack,
-    4: _ack(4, Puback, _PUBACK_REASONS, "MQTT-3.4.2-1"),
-    5: _ack(5, Pubrec, _PUBACK_REASONS, "MQTT-3.5.2-1"),
-    6: _ack(6, Pubrel, _PUBREL_REASONS, "MQTT-3.6.2-1"),
-    7: _ack(7, Pubcomp, _PUBREL_REASONS, "MQTT-3.7.2-1"),
+    4: _ack(4, Puback, PUBACK_REASONS, "MQTT-3.4.2-1"),
+    5: _ack(5, Pubrec, PUBACK_REASONS, "MQTT-3.5.2-1"),
+    6: _ack(6, Pubrel, PUBREL_REASONS, "MQTT-3.6.2-1"),
+    7: _ack(7, Pubcomp, PUBREL_REASONS, "MQTT-3.7.2-1"),
     8: _subscribe,
     9: _suback,
     10: _unsubscribe,

@@ -19,6 +19,7 @@ from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import (
     V4,
     V5,
+    Auth,
     Disconnect,
     Pingreq,
     Puback,
@@ -32,6 +33,7 @@ from gossamer.mqtt.packets import (
     Unsubscribe,
 )
 from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.retained import RetainedDelivery
 
 if TYPE_CHECKING:
@@ -67,22 +69,29 @@ def _publish(channel: Channel, packet: Publish) -> None:
     session = channel.session
     channel.hub.received += 1
     gate = channel.gate
-    if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
-        _refuse_publish(channel, packet, topic)
-        return
+    missing = channel.broker.capabilities.against(packet)
+    if missing is not None:
+        statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
+        raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
     if packet.properties.subscription_identifiers:
         raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
+    if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
+        channel.broker.access.denied(
+            "publish", session.client_id, session.username, topic.decode(errors="replace")
+        )
+        _refuse_publish(channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic")
+        return
+    if packet.properties.payload_format and channel.broker.validate_payloads and not _is_text(packet.payload):
+        channel.hub.dropped("payload_format")
+        _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
+        return
     if packet.qos == 2:
         if packet.packet_id in session.incoming:
             # Sent again: already passed on ([MQTT-4.3.3-10]).
             _acknowledge(channel, b"\x50\x02" + PACKET_ID[packet.packet_id or 0])
             return
-        if len(session.incoming) >= channel.broker.receive_maximum and channel.version == V5:
-            raise MqttProtocolError(
-                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                "MQTT-3.3.4-7",
-                f"more than {channel.broker.receive_maximum} publishes of QoS 2 are not released",
-            )
+        if channel.version == V5:
+            channel.check_quota(1)
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     before = channel.broker.notes
@@ -111,21 +120,29 @@ def _publish(channel: Channel, packet: Publish) -> None:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
 
-def _refuse_publish(channel: Channel, packet: Publish, topic: bytes) -> None:
-    """The ACL says no, or the topic is the server's. 5.0 tells the client; 3.1.1 has no word but a plain
-    acknowledgement or the end of the connection ([MQTT-3.3.5-2]), and the first harms less."""
-    session = channel.session
-    channel.broker.access.denied(
-        "publish", session.client_id, session.username, topic.decode(errors="replace")
-    )
-    reason = ReasonCode.NOT_AUTHORIZED if channel.version == V5 else 0
+def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: str) -> None:
+    """A message that is not passed on. 5.0 tells the client; 3.1.1 has no word but a plain acknowledgement or
+    the end of the connection ([MQTT-3.3.5-2]), and the first harms less."""
     packet_id = packet.packet_id or 0
-    if packet.qos == 1:
-        channel.acknowledge(encode(Puback(packet_id, reason), channel.version), 1)
-    elif packet.qos == 2:
-        if not reason:
-            session.incoming[packet_id] = True
-        _acknowledge(channel, encode(Pubrec(packet_id, reason), channel.version))
+    if not packet.qos:
+        if reason == ReasonCode.PAYLOAD_FORMAT_INVALID:
+            raise MqttProtocolError(reason, "MQTT 3.3.2.3.2", why)
+    elif channel.version == V5:
+        answer = Puback(packet_id, reason) if packet.qos == 1 else Pubrec(packet_id, reason)
+        channel.acknowledge(explained(answer, why, channel.asked), 1)
+    elif packet.qos == 1:
+        channel.acknowledge(b"\x40\x02" + PACKET_ID[packet_id], 1)
+    else:
+        channel.session.incoming[packet_id] = True
+        _acknowledge(channel, b"\x50\x02" + PACKET_ID[packet_id])
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _acknowledge(channel: Channel, ack: bytes) -> None:
@@ -191,25 +208,38 @@ def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
 
 def _subscribe(channel: Channel, packet: Subscribe) -> None:
     identifiers = packet.properties.subscription_identifiers
-    reasons, retained, seq = channel.broker.subscribing.subscribe(
+    reasons, retained, seq, why = channel.broker.subscribing.subscribe(
         channel.session, packet.subscriptions, identifiers[0] if identifiers else None
     )
     if channel.version == V4:
         reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
-    suback = encode(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), channel.version)
+    suback = _answer(channel, Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), why)
     channel.broker.subscribing.when_visible(channel, seq, suback, retained)
 
 
 def subscribed(channel: Channel, suback: bytes, retained: list[tuple[str, int, tuple[int, ...]]]) -> None:
     """The new routes are known: answer, then send what is retained."""
-    channel.session.push(suback)
+    if suback:
+        channel.session.push(suback)
     if retained:
         RetainedDelivery(channel, channel.broker.retained, retained).step()
 
 
 def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:
     reasons = tuple(channel.broker.subscribing.unsubscribe(channel.session, packet.filters))
-    channel.session.push(encode(Unsuback(packet_id=packet.packet_id, reasons=reasons), channel.version))
+    unsuback = _answer(channel, Unsuback(packet_id=packet.packet_id, reasons=reasons), "")
+    if unsuback:
+        channel.session.push(unsuback)
+
+
+def _answer(channel: Channel, packet: Suback | Unsuback, why: str) -> bytes:
+    """Empty where the client takes nothing so large ([MQTT-3.1.2-25])."""
+    if channel.version == V4:
+        return encode(packet, V4)
+    data = explained(packet, why, channel.asked)
+    if not data:
+        channel.hub.dropped("too_large")
+    return data
 
 
 # Staying and going.
@@ -231,7 +261,12 @@ def _disconnect(channel: Channel, packet: Disconnect) -> None:
     channel.finish("disconnected by client")
 
 
+def _auth(channel: Channel, packet: Auth) -> None:
+    channel.broker.admission.enhanced.auth(channel, packet)
+
+
 _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
+    Auth: _auth,
     Publish: _publish,
     Puback: _puback,
     Pubrec: _pubrec,

@@ -22,7 +22,7 @@ from gossamer.errors import UsageError
 from gossamer.mqtt.auth import Answer, Login, Verdict
 from gossamer.mqtt.reasons import ReasonCode
 
-__all__ = ["PasswordFile", "PasswordFileError", "parse_passwords", "set_password"]
+__all__ = ["PasswordFile", "PasswordFileError", "parse_passwords", "rewrite", "set_password"]
 
 BACKLOG = 1000
 
@@ -30,12 +30,13 @@ BACKLOG = 1000
 class PasswordFileError(UsageError):
     """A password file that cannot be used."""
 
-    def __init__(self, *, file: Path, line: int, why: str) -> None:
+    def __init__(self, *, file: Path, line: int, why: str, wanted: str = "") -> None:
         self.file = file
         self.line = line
         self.why = why
         where = f"{file}:{line}" if line else str(file)
-        super().__init__(f"{where}: {why}; expected lines USER:HASH as gossamer passwd writes them")
+        command = f"gossamer passwd {wanted}".strip()
+        super().__init__(f"{where}: {why}; expected lines USER:HASH as {command} writes them")
 
 
 def parse_passwords(text: str, file: Path) -> dict[str, str]:
@@ -68,18 +69,28 @@ def set_password(file: Path, username: str, password: str | None) -> bool:
     Raises:
         PasswordFileError: the file, or the name, cannot be used.
     """
+    hashes = _read(file) if file.exists() else {}
+    return rewrite(file, hashes, username, None if password is None else PasswordHasher().hash(password))
+
+
+def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) -> bool:
+    """Write ``lines`` by user name, with ``line`` for one of them or, where that is None, without; whether
+    it was there.
+
+    Raises:
+        PasswordFileError: the file, or the name, cannot be used.
+    """
     if not username or username.startswith("#") or any(c in username for c in "\r\n\0"):
         raise PasswordFileError(file=file, line=0, why=f"user name {username!r} does not fit on a line")
-    hashes = _read(file) if file.exists() else {}
-    known = username in hashes
-    if password is None:
-        hashes.pop(username, None)
+    known = username in lines
+    if line is None:
+        lines.pop(username, None)
     else:
-        hashes[username] = PasswordHasher().hash(password)
+        lines[username] = line
     try:
         descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.writelines(f"{user}:{hashed}\n" for user, hashed in hashes.items())
+            out.writelines(f"{user}:{hashed}\n" for user, hashed in lines.items())
         Path(name).replace(file)
     except OSError as error:
         raise PasswordFileError(file=file, line=0, why=str(error)) from None

@@ -1,15 +1,24 @@
 """Reason codes: the numbers with which MQTT says how something ended.
 
 MQTT 5.0 has one table (section 2.4) for every packet. MQTT 3.1.1 has five return codes in CONNACK and one
-failure value in SUBACK; :func:`connack_return_code` maps the first onto the second as closely as they
-allow.
+failure value in SUBACK; :func:`connack_return_code` maps the first onto the second where they allow it.
 """
 
 from __future__ import annotations
 
 import enum
 
-__all__ = ["ReasonCode", "connack_return_code"]
+__all__ = [
+    "AUTH_REASONS",
+    "CONNACK_REASONS",
+    "DISCONNECT_REASONS",
+    "PUBACK_REASONS",
+    "PUBREL_REASONS",
+    "SUBACK_REASONS",
+    "UNSUBACK_REASONS",
+    "ReasonCode",
+    "connack_return_code",
+]
 
 
 class ReasonCode(enum.IntEnum):
@@ -62,6 +71,19 @@ class ReasonCode(enum.IntEnum):
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
 
 
+# Which of them a packet may carry: the tables of sections 3.2.2.2 to 3.15.2.1.
+CONNACK_REASONS = frozenset({0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F})
+PUBACK_REASONS = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
+"""Of PUBREC as well."""
+PUBREL_REASONS = frozenset({0x00, 0x92})
+"""Of PUBCOMP as well."""
+SUBACK_REASONS = frozenset({0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2})
+UNSUBACK_REASONS = frozenset({0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91})
+DISCONNECT_REASONS = frozenset(
+    {0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91), *range(0x93, 0xA3)}
+)
+AUTH_REASONS = frozenset({0x00, 0x18, 0x19})
+
 _RETURN_CODES = {
     ReasonCode.SUCCESS: 0,
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
@@ -70,9 +92,19 @@ _RETURN_CODES = {
     ReasonCode.NOT_AUTHORIZED: 5,
     ReasonCode.BANNED: 5,
     ReasonCode.BAD_AUTHENTICATION_METHOD: 5,
+    ReasonCode.UNSPECIFIED_ERROR: 3,
+    ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR: 3,
+    ReasonCode.SERVER_UNAVAILABLE: 3,
+    ReasonCode.SERVER_BUSY: 3,
+    ReasonCode.SERVER_SHUTTING_DOWN: 3,
+    ReasonCode.QUOTA_EXCEEDED: 3,
+    ReasonCode.USE_ANOTHER_SERVER: 3,
+    ReasonCode.SERVER_MOVED: 3,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: 3,
 }
 
 
-def connack_return_code(reason: int) -> int:
-    """The CONNACK return code of MQTT 3.1.1 (table 3.1) nearest to ``reason``."""
-    return _RETURN_CODES.get(ReasonCode(reason), 3)
+def connack_return_code(reason: int) -> int | None:
+    """The CONNACK return code of MQTT 3.1.1 (table 3.1) for ``reason``; None where none fits, and then the
+    connection ends without a word ([MQTT-3.2.2-6])."""
+    return _RETURN_CODES.get(ReasonCode(reason))

@@ -5,8 +5,9 @@ of QoS 1 and 2 behind: in flight or queued. For those that it had for a share gr
 here or on another node; and so for what was on its way to a group of a node that is declared down.
 
 Rules: 1. A message that an ordinary subscription of the session asked for as well is not passed on: it may be
-that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; a PUBLISH of QoS 2 that was
-answered with PUBREC is not.  3. Order is kept: in flight, then queued; so many a turn of the loop.
+that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
+once is not: it was that client's or nobody's ([MQTT-4.8.2-5]).  3. Order is kept: in flight, then queued; so
+many a turn of the loop.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def orphans(session: Session) -> list[Orphan]:
 
 
 def _unacknowledged(session: Session) -> Iterator[Message]:
-    packets = [packet for packet in session.inflight.values() if packet[0] >> 4 == 3]
+    packets = [packet for packet in session.inflight.values() if packet[0] & 0xF6 == 0x32]
     packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
     expiries = [None] * (len(packets) - len(session.queue)) + [
         None if message is None else message.expires_at for _, _, message in session.queue

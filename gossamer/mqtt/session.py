@@ -185,10 +185,15 @@ class Session:
 
     def resume(self) -> None:
         """Send again what was in flight, then what waited; after CONNACK."""
+        inflight = self.inflight
+        if self.max_packet:
+            # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
+            for packet_id in [n for n, packet in inflight.items() if len(packet) > self.max_packet]:
+                del inflight[packet_id]
+                self.hub.dropped("too_large")
         again = [
             packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
-            for packet in self.inflight.values()
-            if not self.max_packet or len(packet) <= self.max_packet
+            for packet in inflight.values()
         ]
         for packet in again[: self.window]:
             self.push(packet)
@@ -250,7 +255,7 @@ class Session:
             self.hub.dropped("expired")
             return
         head, tail = parts
-        if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
+        if self.max_packet and len(head) + len(tail) + (2 if qos else 0) > self.max_packet:
             # As if it had been sent ([MQTT-3.1.2-25]).
             self.hub.dropped("too_large")
             return
@@ -317,7 +322,8 @@ class Session:
         while queue and len(self.inflight) < self.window:
             head, tail, message = queue.popleft()
             if message is not None:
-                parts = message.parts(self.version, head[0] & 7, (), self.hub.now())
+                identifiers = () if self.version == V4 else _identifiers(head, tail)
+                parts = message.parts(self.version, head[0] & 7, identifiers, self.hub.now())
                 if parts is None:
                     self.hub.dropped("expired")
                     continue
@@ -394,3 +400,9 @@ class Session:
         self.refill(
             [(*convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
         )
+
+
+def _identifiers(head: bytes, tail: bytes) -> tuple[int, ...]:
+    """The subscription identifiers with which a message of 5.0 was queued."""
+    found: tuple[int, ...] = read_publish(head + b"\0\1" + tail, V5).properties.subscription_identifiers
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from gossamer.errors import UsageError
@@ -35,9 +36,12 @@ class Subscribing:
 
     def subscribe(
         self, session: Session, wanted: Sequence[Subscription], identifier: int | None
-    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any]:
-        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for."""
+    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any, str]:
+        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for, and
+        why the last one that failed did."""
         reasons: list[int] = []
+        why = ""
+        maximum_qos = self._broker.capabilities.maximum_qos
         retained: list[tuple[str, int, tuple[int, ...]]] = []
         seq: Any = None
         gate = session.channel.gate if session.channel is not None else None
@@ -46,19 +50,30 @@ class Subscribing:
             if gate is not None and not gate.may_subscribe(item.filter):
                 self._broker.access.denied("subscribe", session.client_id, session.username, item.filter)
                 reasons.append(ReasonCode.NOT_AUTHORIZED)
+                why = "not allowed to subscribe to this filter"
+                continue
+            missing = self._broker.capabilities.against_filter(item, identifier)
+            if missing is not None:
+                reasons.append(missing)
+                why = "this node does not offer such subscriptions"
                 continue
             if not known and len(session.subscriptions) >= self._broker.max_subscriptions:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                why = f"a session may have {self._broker.max_subscriptions} subscriptions"
                 continue
+            if item.qos > maximum_qos:
+                item = msgspec.structs.replace(item, qos=maximum_qos)
             try:
                 done = self._broker.router.subscribe(
                     item.filter, session, self._options(session, item, identifier)
                 )
             except ExclusiveTakenError:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                why = "somebody else has this exclusive subscription"
                 continue
             except UsageError as error:
                 log.info("filter_refused", client_id=session.client_id, error=str(error))
+                why = str(error)
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
                 continue
             session.subscriptions[item.filter] = (item, identifier)
@@ -71,7 +86,7 @@ class Subscribing:
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((body_of(item.filter), item.qos, identifiers))
-        return reasons, retained, seq
+        return reasons, retained, seq, why
 
     def restore(self, session: Session) -> Any:
         """Subscribe a session to what it knows it has subscribed; what to wait for."""

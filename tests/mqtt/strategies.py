@@ -8,7 +8,9 @@ from gossamer.mqtt.properties import NONE, Properties
 strings = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
 topics = strings.filter(lambda s: s and "+" not in s and "#" not in s).map(str.encode)
 topic_strings = topics.map(bytes.decode)
-filters = strings.filter(bool)
+filters = st.lists(
+    st.just("+") | strings.map(lambda s: s.translate({43: None, 35: None, 47: None})), min_size=1, max_size=4
+).flatmap(lambda levels: st.sampled_from(["/".join(levels) or "a", "/".join([*levels, "#"])]))
 ids = st.integers(1, 65535)
 u16 = st.integers(0, 65535)
 u32 = st.integers(0, 2**32 - 1)

@@ -330,7 +330,7 @@ async def test_new_rules_hold_for_those_who_are_there(guarded):
 @pytest.mark.parametrize("client_id", ["+", "#", "c/d", "%u"])
 async def test_a_client_cannot_name_itself_into_another_branch(guarded, client_id):
     client = await guarded.client(client_id, version=p.V5)
-    [suback, *_] = await client.subscribe(f"own/{client_id}/#")
+    [suback, *_] = await client.subscribe("own/#" if client_id == "#" else f"own/{client_id}/#")
     assert suback.reasons == (0 if client_id == "%u" else ReasonCode.NOT_AUTHORIZED,)
     client.publish("own/c/x", qos=1, packet_id=1)
     assert (await client.got())[-1].reason == ReasonCode.NOT_AUTHORIZED

@@ -34,7 +34,8 @@ async def test_what_is_in_flight_or_queued_when_a_session_ends_goes_to_another_m
     await two.subscribe(FILTER, qos=qos)
     one.transport.abort()
     got = await two.got()
-    expected = [b"%d" % n for n in range(1, 8)]
+    # One of QoS 2 that was sent was meant for its first member alone ([MQTT-4.8.2-5]).
+    expected = [b"%d" % n for n in range(1 if qos == 1 else 3, 8)]
     while len(payloads(got)) < len(expected):
         for packet in got[-3:]:
             if isinstance(packet, p.Publish):
