@@ -288,6 +288,10 @@ class MqttLimitsConfig(Section):
     """Messages of QoS 1 and 2 on the way to one client, and from it (receive maximum)."""
     max_queued: Annotated[int, Field(ge=0)] = 10_000
     """Messages of QoS 1 and 2 kept for a session that cannot take them now."""
+    max_queued_bytes: PositiveSize = 64 * 1024**2
+    """Bytes that they may take; ``sessions.overflow`` says what happens beyond either limit."""
+    max_node_queued_bytes: PositiveSize = 1024**3
+    """Bytes that the queues of all sessions of the node may take together."""
     max_write_buffer: PositiveSize = 4 * 1024**2
     """Bytes waiting for a slow client, beyond which QoS 0 messages to it are dropped and counted."""
     max_session_expiry: Duration = 7 * 86400.0
@@ -309,6 +313,14 @@ class MqttLimitsConfig(Section):
     max_lag: OptionalDuration = 2.0
     """New clients are told that the server is busy while the event loop runs this late; off: never."""
 
+    @model_validator(mode="after")
+    def _fits(self) -> MqttLimitsConfig:
+        if self.max_queued_bytes < self.max_packet_size:
+            raise PydanticCustomError("wanted", "max_queued_bytes of max_packet_size or more")
+        if self.max_node_queued_bytes < self.max_queued_bytes:
+            raise PydanticCustomError("wanted", "max_node_queued_bytes of max_queued_bytes or more")
+        return self
+
 
 class MqttCapabilitiesConfig(Section):
     """What this node offers; clients of version 5 are told what is missing."""
@@ -316,7 +328,7 @@ class MqttCapabilitiesConfig(Section):
     maximum_qos: Literal[0, 1, 2] = 2
     """Highest QoS that may be published; at 0 every message takes a slower path."""
     retain: bool = True
-    """Retained messages and wills; messages that other nodes or programs retain are delivered all the same."""
+    """Retained messages and wills. What other nodes or programs retain is delivered all the same."""
     wildcards: bool = True
     shared: bool = True
     """``$share/…``."""
@@ -341,8 +353,10 @@ class MqttSessionsConfig(Section):
 
     persistent: bool = True
     """Keep them on disc, so that they outlive the node too; messages for them are acknowledged once there."""
-    overflow: Literal["drop_oldest", "drop_newest"] = "drop_oldest"
-    """Which message goes where a session has ``limits.max_queued`` queued; it is counted."""
+    overflow: Literal["drop_oldest", "drop_newest", "disconnect"] = "drop_oldest"
+    """Which message goes where a session has as much queued as the limits allow; it is counted. disconnect:
+    a client that is connected is sent away (0x97) besides, and what it has queued waits for it, the oldest
+    going first."""
 
 
 SharedStrategy = Literal[
