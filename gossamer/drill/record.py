@@ -27,6 +27,7 @@ __all__ = [
     "Heal",
     "Mark",
     "MarkKind",
+    "NodeEnd",
     "Phase",
     "PhaseName",
     "Plan",
@@ -59,8 +60,11 @@ MarkKind = Literal[
     "saw the return",
     "link lost",
     "link back",
+    "left",
+    "partition raised",
     "confirmed",
     "plan made",
+    "coordinates",
     "restarted store",
     "healed",
     "removed",
@@ -74,6 +78,7 @@ MarkKind = Literal[
     "process resumed",
     "process stopped",
     "process started",
+    "process ended",
     "clock set",
     "disk full",
     "disk free",
@@ -234,6 +239,16 @@ class Heal(Struct, frozen=True, kw_only=True):
     left: int = 0
 
 
+class NodeEnd(Struct, frozen=True):
+    """What a node held when the drill was over."""
+
+    node: str
+    members: tuple[str, ...] = ()
+    """Whom it was in one cluster with, itself among them; empty: it did not answer."""
+    tables: dict[str, str] = {}
+    """For each replicated table, and owner of its rows, how many there are and their checksum."""
+
+
 class Speed(Struct, frozen=True):
     """A time that was measured; ``bar`` is what it may be at most, where somebody promised it."""
 
@@ -273,6 +288,8 @@ class DrillRecord(Struct, frozen=True, kw_only=True):
     merged: int = 0
     """Rows that both sides wrote and a heal decided about."""
     quarantined: tuple[Quarantined, ...] = ()
+    ends: tuple[NodeEnd, ...] = ()
+    """One for each node; none: nobody looked."""
     speeds: tuple[Speed, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     failure: str = ""
