@@ -2,13 +2,15 @@
 
 Rules: 1. The writer is a child process on the other end of a socket; when it ends, this process ends with it,
 its supervisor starts both anew, and the tape goes on.  2. Nothing blocks: what the socket does not take stays
-on the tape, which is bounded.  3. A batch is handed over whole or counted as lost: what a socket has taken in
-part is finished first.  4. With nothing to say for ``BEAT`` seconds, a beat is recorded, so that silence can
-be told from death.
+on the tape, which is bounded, and a turn of the loop encodes no more than :data:`_WEIGHT`.  3. A batch is
+handed over whole or counted as lost: what a socket has taken in part is finished first, and what goes down
+with a writer is a ``gap``.  4. With nothing to say for ``BEAT`` seconds, a beat is recorded, so that silence
+can be told from death.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -19,8 +21,8 @@ import structlog
 from msgspec import Struct
 
 import gossamer.audit.schema as schema
-from gossamer.audit.journal import frame
-from gossamer.audit.tape import KINDS, Row, Tape
+from gossamer.audit.journal import Batch, frame
+from gossamer.audit.tape import KINDS, Tape
 from gossamer.audit.writer import READY, Limits
 from gossamer.supervisor import (
     Exit,
@@ -30,6 +32,7 @@ from gossamer.supervisor import (
     Reason,
     Stop,
     self_pid,
+    send,
     send_after,
     trap_exit,
 )
@@ -41,12 +44,18 @@ log = structlog.get_logger(__name__)
 EVERY = 0.1
 """Seconds between batches."""
 BEAT = 1.0
-_BATCH = 20_000
-"""Rows of one batch: bounds the turn in which it is encoded."""
+_WEIGHT = 2_000
+"""Rows encoded in one turn of the loop, about a millisecond; twenty clients of a row count like another."""
+_ROOM = 4 * 2**20
+"""Bytes that the kernel is asked to hold between the two; it may give less."""
 
 
 class _Turn(Struct, frozen=True):
     """Time to hand over what there is."""
+
+
+class _More(Struct, frozen=True):
+    """There is more, and the socket took the last batch."""
 
 
 class Recorder(GenServer):
@@ -70,11 +79,16 @@ class Recorder(GenServer):
         self._every = every
         self._silent = 0.0
         self._pending = b""
-        self._waiting: list[Row] = []
+        self._in_pending = 0
+        self._dead = False
+        self._me = self_pid()
+        self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
         self._socket = ours
+        self._waits = False
         ours.setblocking(False)
-        self.process.on_release(lambda _entry: ours.close())
+        self.process.on_release(lambda _entry: self._release())
         with theirs:
             await OsProcess.start_link(
                 [
@@ -93,48 +107,81 @@ class Recorder(GenServer):
         if isinstance(message, _Turn):
             self._turn()
             return None
+        if isinstance(message, _More):
+            self._hand_over()
+            return None
         if isinstance(message, Exit):
+            self._lose()
             return Stop(message.reason)
         return await super().handle_info(message)
 
     async def terminate(self, reason: Reason) -> None:
+        if self._dead:
+            # What is on the tape is for the next writer.
+            return
         self._tape.note(KINDS[schema.CLOSED])
         # In order: the writer gets what there is, then the end of the stream, and finishes by itself.
         self._socket.setblocking(True)
         self._socket.settimeout(2.0)
         try:
-            while self._pending or self._waiting or len(self._tape):
-                self._fill()
+            while self._pending or len(self._tape):
+                if not self._pending:
+                    self._fill()
                 self._socket.sendall(self._pending)
                 self._pending = b""
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:
-            log.warning("recording_cut_off", error=str(error), rows=len(self._tape) + len(self._waiting))
+            log.warning("recording_cut_off", error=str(error), rows=len(self._tape))
 
     def _turn(self) -> None:
         self._silent = 0.0 if len(self._tape) else self._silent + self._every
         if self._silent >= BEAT:
             self._tape.note(KINDS[schema.BEAT])
             self._silent = 0.0
-        self._hand_over()
-        send_after(self._every, self_pid(), _Turn())
+        if not self._waits:
+            self._hand_over()
+        send_after(self._every, self._me, _Turn())
 
     def _hand_over(self) -> None:
-        """Send until the socket is full or there is nothing more."""
-        while True:
-            if not self._pending:
-                self._fill()
-                if not self._pending:
-                    return
-            try:
-                sent = self._socket.send(self._pending)
-            except BlockingIOError:
-                return
-            self._pending = self._pending[sent:]
+        """Send one batch; another one in the next turn, or when the socket has room again."""
+        if not self._pending:
+            self._fill()
+        if not self._pending:
+            return
+        try:
+            sent = self._socket.send(self._pending)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # The writer is gone; its exit is on its way here.
+            return
+        self._pending = self._pending[sent:]
+        if self._pending:
+            if not self._waits:
+                self._waits = True
+                self._loop.add_writer(self._socket, self._room)
+        elif len(self._tape):
+            send(self._me, _More())
+
+    def _room(self) -> None:
+        self._waits = False
+        self._loop.remove_writer(self._socket)
+        send(self._me, _More())
 
     def _fill(self) -> None:
-        if not self._waiting:
-            self._waiting = self._tape.take()
-        if self._waiting:
-            rows, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-            self._pending = frame(rows)
+        batch = self._tape.take(_WEIGHT)
+        if batch:
+            self._in_pending = batch[-1][0] - batch[0][0] + 1
+            self._pending = frame(Batch(self._tape.offset_us, batch))
+
+    def _lose(self) -> None:
+        """The writer died: what it has not got whole is lost, what was not begun goes to the next one."""
+        self._dead = True
+        if self._pending:
+            self._pending = b""
+            self._tape.lose(self._in_pending, "writer")
+
+    def _release(self) -> None:
+        if self._waits and not self._loop.is_closed():
+            self._loop.remove_writer(self._socket)
+        self._socket.close()

@@ -38,6 +38,7 @@ __all__ = [
     "METADATA_KEY",
     "MINOR",
     "NODE_DOWN",
+    "NODE_SUSPECT",
     "NODE_UP",
     "OPENED",
     "PARTITION",
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 MAJOR: Final = 1
-MINOR: Final = 0
+MINOR: Final = 1
 VERSION: Final = f"{MAJOR}.{MINOR}"
 
 METADATA_KEY: Final = b"gossamer.audit.version"
@@ -130,6 +131,7 @@ SUBSCRIBED: Final = "subscribed"
 UNSUBSCRIBED: Final = "unsubscribed"
 TAKEN_OVER: Final = "taken_over"
 NODE_UP: Final = "node_up"
+NODE_SUSPECT: Final = "node_suspect"
 NODE_DOWN: Final = "node_down"
 PARTITION: Final = "partition"
 HEALED: Final = "healed"
@@ -140,6 +142,7 @@ CLOSED: Final = "closed"
 
 _MESSAGE = ("origin", "origin_creation", "message", "count")
 
+# Journals name events by their place: new ones come last, and new columns of an event behind its others.
 EVENTS: Final = (
     Event(
         PUBLISHED,
@@ -148,37 +151,45 @@ EVENTS: Final = (
     ),
     Event(
         ROUTED,
-        "what the node decided to do with it",
+        "what the node decided: filters of its own clients that matched, nodes that it goes to",
         (*_MESSAGE, "topic", "filters", "nodes", "share", "peer"),
     ),
     Event(FORWARDED, "handed to the link to a peer", (*_MESSAGE, "peer")),
     Event(RECEIVED, "came from a peer and was dispatched", (*_MESSAGE, "topic", "peer")),
     Event(
-        DELIVERED, "sent to a subscriber for the first time", (*_MESSAGE, "client", "qos", "retain", "share")
+        DELIVERED,
+        "sent to a subscriber for the first time; reason retained: because it was stored",
+        (*_MESSAGE, "client", "qos", "retain", "share", "filter", "reason"),
     ),
     Event(
         ACKNOWLEDGED, "the last acknowledgement of its QoS was sent or came", (*_MESSAGE, "client", "role")
     ),
     Event(DROPPED, "will not be delivered to this client or peer", (*_MESSAGE, "client", "peer", "reason")),
     Event(RETAINED, "stored for later subscribers; size 0: cleared", (*_MESSAGE, "topic", "size")),
-    Event(CONNECTED, "CONNACK was sent", ("client", "persistent", "present", "detail")),
+    Event(
+        CONNECTED,
+        "CONNACK was sent, or had been when recording began",
+        ("client", "persistent", "present", "detail"),
+    ),
     Event(DISCONNECTED, "the connection ended", ("client", "persistent", "reason")),
     Event(ENDED, "the session is no more, its subscriptions with it", ("client", "reason")),
     Event(
         SUBSCRIBED,
-        "SUBACK was sent: every live node routes it; reason moved: with its session to this node",
+        "SUBACK was sent: every live node routes it; reason moved: with its session to this node, "
+        "standing: held when recording began",
         ("client", "filter", "share", "qos", "no_local", "reason"),
     ),
     Event(UNSUBSCRIBED, "UNSUBACK was sent", ("client", "filter", "share")),
     Event(TAKEN_OVER, "the session moved here", ("client", "peer")),
     Event(NODE_UP, "a link to a peer stands", ("peer", "detail")),
-    Event(NODE_DOWN, "a peer is gone", ("peer", "reason")),
+    Event(NODE_DOWN, "a peer is gone: down, or left", ("peer", "reason")),
     Event(PARTITION, "a split was found", ("peer", "reason", "detail")),
     Event(HEALED, "a split was healed", ("detail",)),
     Event(OPENED, "the recorder started; detail: what share it samples", ("detail",)),
     Event(BEAT, "nothing else happened for a while, and nothing is missing", ()),
     Event(GAP, "as many events as count were lost since the row before", ("count", "reason")),
     Event(CLOSED, "the recorder stopped in order", ()),
+    Event(NODE_SUSPECT, "a member did not answer, and has the time of a suspicion to do so", ("peer",)),
 )
 
 

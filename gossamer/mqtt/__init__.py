@@ -12,17 +12,22 @@ from gossamer.mqtt.drain import Drained, drain
 from gossamer.mqtt.enhanced import Challenge, Done, Exchange, Method
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
+from gossamer.mqtt.idents import NO_IDENT, Tracked, base_of, mark_of, number_of, origin_of, read_mark
 from gossamer.mqtt.limits import Bucket
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.packets import V5
 from gossamer.mqtt.passwords import PasswordFile, set_password
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained_cluster import ClusterRetained
+from gossamer.mqtt.runs import Span, pieces_of, topic_in
 from gossamer.mqtt.scram import Scram, set_scram_password
 
 __all__ = [
+    "NO_IDENT",
+    "V5",
     "Authenticator",
     "Broker",
     "Bucket",
@@ -46,12 +51,21 @@ __all__ = [
     "Properties",
     "ReasonCode",
     "Scram",
+    "Span",
+    "Tracked",
     "Verdict",
+    "base_of",
     "compile_plan",
     "decode",
     "drain",
     "encode",
+    "mark_of",
     "mqtt_spec",
+    "number_of",
+    "origin_of",
+    "pieces_of",
+    "read_mark",
     "set_password",
     "set_scram_password",
+    "topic_in",
 ]

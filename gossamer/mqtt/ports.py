@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["ForwarderLike", "RouteLike", "RouterLike"]
+__all__ = ["ForwarderLike", "RouteLike", "RouterLike", "TrailLike"]
 
 
 class ForwarderLike(Protocol):
@@ -62,4 +62,87 @@ class RouterLike(Protocol):
 
     def on_forward(self, callback: Callable[[str, bytes], Any], /) -> None: ...
 
+    def on_kept(self, callback: Callable[[str, bytes], Any], /) -> None: ...
+
+    def keep_with(self, keeper: Any, /) -> None: ...
+
+    def arrived(self, peer: str, /) -> dict[int, int]: ...
+
     def on_congestion(self, callback: Callable[[str, bool], Any], /) -> None: ...
+
+
+class TrailLike(Protocol):
+    """What the publish path tells of messages while they are recorded (``gossamer.audit``).
+
+    A message that is kept has an identifier of zero or more (``idents``); about others nothing is told. A run
+    is kept in part, as its ``Span`` say.
+    """
+
+    number: int
+    """Of the last message that this node took."""
+    due: int
+    """The first number from there on that is kept."""
+    mixed: bool
+    """Packets of the run under way differ in topic or size."""
+    marks: list[list[int]]
+    """What peers said of the messages that come next; false: nothing."""
+    failed: dict[Any, str]
+    """Sessions whose QoS 0 of this turn did not reach their socket, and why."""
+    share: str | None
+    """The share group for whose member something is delivered right now."""
+
+    # Messages come.
+
+    def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, /) -> Any: ...
+
+    def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: Any, /) -> int: ...
+
+    def take(self, message: Any, client_id: str | None, /) -> None: ...
+
+    def arrive(self, message: Any, peer: str, /) -> None: ...
+
+    def marked(self, mark: Any, /) -> None: ...
+
+    # They go.
+
+    def marks_for(self, spans: Any, /) -> bytes: ...
+
+    def marks_of(self, idents: list[int], /) -> bytes: ...
+
+    def spread(self, spans: Any, count: int, /) -> list[int]: ...
+
+    def routed(self, message: Any, route: Any, peers: Any, /) -> None: ...
+
+    def chosen(self, message: Any, group: str, node: str | None, /) -> None: ...
+
+    def hand(self, sessions: Any, head: bytes, tail: bytes, ident: int, /) -> None: ...
+
+    def sent(
+        self, session: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool, /
+    ) -> None: ...
+
+    def acknowledged(self, session: Any, idents: Any, role: str, /) -> None: ...
+
+    def lost(self, ident: int, session: Any, reason: str, /) -> None: ...
+
+    def lost_run(self, spans: Any, reason: str, /) -> None: ...
+
+    def retained(self, message: Any, /) -> None: ...
+
+    def settle(self) -> None: ...
+
+    # Clients come and go.
+
+    def connected(self, session: Any, present: bool, /) -> None: ...
+
+    def disconnected(self, session: Any, reason: str, /) -> None: ...
+
+    def ended(self, session: Any, reason: str, /) -> None: ...
+
+    def refused(self, client_id: str, reason: str, /) -> None: ...
+
+    def subscribed(self, session: Any, filters: Any, reason: str | None, /) -> None: ...
+
+    def unsubscribed(self, session: Any, filters: Any, /) -> None: ...
+
+    def taken_over(self, session: Any, giver: str, /) -> None: ...

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from gossamer.audit import KINDS, Limits, Recorder, Tape, schema
-from gossamer.audit.journal import Journal, frame, to_parquet
+from gossamer.audit.journal import Batch, Journal, frame, to_parquet
 from gossamer.clock import HybridLogicalClock
 from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
@@ -24,7 +24,8 @@ LIMITS = Limits(rotate_size=32 * 2**20, rotate_after=60.0)
 
 def rows_of(root):
     files = sorted(root.rglob("day=*/*/*/*.parquet"))
-    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return sorted(rows, key=lambda row: (row["creation"], row["seq"]))
 
 
 def tape(limit=100_000):
@@ -147,7 +148,7 @@ def test_a_journal_whose_end_is_missing_gives_what_is_whole(tmp_path):
     journal = Journal(tmp_path / "j" / "1.journal", node=NODE, creation=3)
     for number in range(1, 4):
         published(it, number)
-        journal.append(frame(it.take()))
+        journal.append(frame(Batch(None, it.take())))
     journal.close()
     data = journal.path.read_bytes()
     journal.path.write_bytes(data[:-5])
@@ -165,7 +166,7 @@ def test_a_stalled_disc_costs_bounded_memory_and_is_a_gap_in_the_file(tmp_path):
     for number in range(1, 31):
         published(it, number)
     assert len(it) == 10
-    journal.append(frame(it.take()))
+    journal.append(frame(Batch(None, it.take())))
     journal.close()
     made = to_parquet(journal.path, tmp_path)
     assert b"20]]" in pq.ParquetFile(made).metadata.metadata[b"gossamer.audit.gaps"]
@@ -176,7 +177,7 @@ def test_old_files_go_first_and_only_this_nodes(tmp_path):
     from gossamer.audit.writer import Writer
 
     def file(node, hour, age):
-        path = tmp_path / "day=2026-01-01" / f"hour={hour:02}" / f"node={node}" / "1-1.parquet"
+        path = tmp_path / "day=2026-01-01" / f"hour={hour:02}" / f"node={node}" / f"1-{1:016}.parquet"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x" * 100)
         os.utime(path, (1_000_000 - age, 1_000_000 - age))

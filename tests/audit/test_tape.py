@@ -37,14 +37,41 @@ def test_what_finds_no_place_is_a_gap_with_its_numbers():
     assert it.take()[0][0] == 7
 
 
+def test_a_row_of_many_clients_takes_as_many_numbers():
+    it = tape(limit=2)
+    it.note(KINDS[schema.BEAT])
+    it.note_many(KINDS[schema.DELIVERED], 3, "n", 1, 7, 1, ("a", "b", "c"), 0, False, None, None, None)
+    it.note_many(KINDS[schema.DELIVERED], 2, "n", 1, 8, 1, ("a", "b"), 0, False, None, None, None)
+    assert [row[0] for row in it.take()] == [1, 4, 7]
+    assert it.lost == 2
+
+
+def test_a_batch_is_about_as_heavy_as_asked():
+    it = tape()
+    for _ in range(10):
+        it.note(KINDS[schema.BEAT])
+    it.note_many(KINDS[schema.DELIVERED], 200, "n", 1, 7, 1, ("c",) * 200, 0, False, None, None, None)
+    it.note(KINDS[schema.BEAT])
+    assert [len(it.take(5)), len(it.take(12)), len(it.take(5)), len(it.take(5))] == [5, 6, 1, 0]
+
+
+def test_a_bound_that_is_widened_says_what_was_lost_before():
+    it = tape(limit=1)
+    it.note(KINDS[schema.BEAT])
+    it.note(KINDS[schema.BEAT])
+    it.limit = 10
+    it.note(KINDS[schema.BEAT])
+    assert [row[0] for row in it.take()] == [1, 3, 4]
+
+
 def test_full_and_sampled_and_off():
     assert Sampler(1.0).within(5, 100) == [(5, 100)]
     assert Sampler(0).within(5, 100) == []
-    assert sum(count for _, count in Sampler(0.01).within(0, 100_000)) == 1000
+    assert sum(count for _, count in Sampler(0.01).within(0, 320_000)) == 3200
 
 
 @given(
-    st.sampled_from([0.001, 0.01, 0.1, 0.3, 0.5, 1.0]),
+    st.sampled_from([0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.99, 1.0]),
     st.integers(0, 10**12),
     st.lists(st.integers(1, 500), min_size=1, max_size=8),
 )
@@ -58,11 +85,18 @@ def test_a_message_is_kept_or_not_whatever_run_it_came_in(share, start, runs):
     assert kept == [n for n in range(start, at) if sampler.keeps(n)]
 
 
+@pytest.mark.parametrize("share", [0.001, 0.03, 0.3, 0.7, 0.99])
+def test_as_many_are_kept_as_were_asked(share):
+    kept = sum(count for _, count in Sampler(share).within(0, 10**6))
+    assert kept == pytest.approx(share * 10**6, rel=0.05)
+
+
 @pytest.mark.parametrize("turns", [2, 3, 5, 10])
 def test_clients_that_take_turns_are_sampled_alike(turns):
     """Every hundredth message must not always be the same client's."""
     sampler = Sampler(0.01)
     kept = [0] * turns
-    for first, _ in sampler.within(0, 400_000):
-        kept[first % turns] += 1
+    for first, many in sampler.within(0, 400_000):
+        for number in range(first, first + many):
+            kept[number % turns] += 1
     assert min(kept) > 0.5 * max(kept)

@@ -1,0 +1,110 @@
+"""Clients as the recorder sees them: connections, sessions, subscriptions; and what they are called.
+
+A client's identifier may be a person's name. With ``pseudonyms`` every row has a keyed hash instead, the same
+on all nodes and for ever as long as the key is the same, so that histories can still be followed.
+
+Rule: these rows are never sampled; without them no message can be judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import gossamer.audit.schema as schema
+from gossamer.audit.tape import KINDS, Tape
+
+__all__ = ["Lives", "split_filter"]
+
+_CONNECTED = KINDS[schema.CONNECTED]
+_DISCONNECTED = KINDS[schema.DISCONNECTED]
+_ENDED = KINDS[schema.ENDED]
+_SUBSCRIBED = KINDS[schema.SUBSCRIBED]
+_UNSUBSCRIBED = KINDS[schema.UNSUBSCRIBED]
+_TAKEN_OVER = KINDS[schema.TAKEN_OVER]
+_DROPPED = KINDS[schema.DROPPED]
+
+_KNOWN = 100_000
+"""Pseudonyms that are remembered."""
+
+
+def split_filter(text: str) -> tuple[str, str | None]:
+    """A filter without its prefix, and its share group: ``$share/g/a/+`` is (``a/+``, ``g``)."""
+    if text.startswith("$share/"):
+        _, share, body = text.split("/", 2)
+        return body, share
+    return text.removeprefix("$exclusive/"), None
+
+
+class Lives:
+    """See the module."""
+
+    def __init__(self, tape: Tape, *, key: bytes, pseudonyms: bool) -> None:
+        self._tape = tape
+        self._note = tape.note
+        self._secret = key
+        self._pseudonyms = pseudonyms
+        self._names: dict[str, str] = {}
+
+    def alias(self, client_id: str) -> str:
+        """What a client is called in rows."""
+        if not self._pseudonyms:
+            return client_id
+        name = self._names.get(client_id)
+        if name is None:
+            if len(self._names) >= _KNOWN:
+                self._names.clear()
+            digest = blake2b(client_id.encode(), key=self._secret, digest_size=8, person=b"client")
+            name = self._names[client_id] = digest.hexdigest()
+        return name
+
+    def connected(self, session: Any, present: bool, *, standing: bool = False) -> None:
+        """CONNACK goes out; ``standing``: it did before recording began."""
+        channel = session.channel
+        detail = {"version": session.version, "keep_alive": channel.keep_alive, "expiry": session.expiry}
+        if standing:
+            detail["standing"] = True
+        self._begin()
+        self._note(_CONNECTED, self.alias(session.client_id), session.expiry > 0, present, json.dumps(detail))
+
+    def disconnected(self, session: Any, reason: str) -> None:
+        """The connection of a session has ended."""
+        self._begin()
+        self._note(_DISCONNECTED, self.alias(session.client_id), session.expiry > 0, reason)
+
+    def ended(self, session: Any, reason: str) -> None:
+        """A session is no more, here and anywhere."""
+        self._begin()
+        self._note(_ENDED, self.alias(session.client_id), reason)
+
+    def refused(self, client_id: str, reason: str) -> None:
+        """A client was not let in, for the sake of the others."""
+        self._begin()
+        self._note(_DROPPED, None, None, None, 1, self.alias(client_id), None, reason)
+
+    def subscribed(self, session: Any, filters: Iterable[str], reason: str | None) -> None:
+        """Every live node routes these filters of a session to this one."""
+        self._begin()
+        name = self.alias(session.client_id)
+        for text in filters:
+            held = session.subscriptions.get(text)
+            if held is not None:
+                body, share = split_filter(text)
+                self._note(_SUBSCRIBED, name, body, share, held[0].qos, held[0].no_local, reason)
+
+    def unsubscribed(self, session: Any, filters: Iterable[str]) -> None:
+        """A session does not have these filters any more."""
+        self._begin()
+        name = self.alias(session.client_id)
+        for text in filters:
+            self._note(_UNSUBSCRIBED, name, *split_filter(text))
+
+    def taken_over(self, session: Any, giver: str) -> None:
+        """A session has come here from another node."""
+        self._begin()
+        self._note(_TAKEN_OVER, self.alias(session.client_id), giver)
+
+    def _begin(self) -> None:
+        """Something is noted now."""
