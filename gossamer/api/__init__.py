@@ -36,14 +36,19 @@ from gossamer.api.model import (
     TopicMatch,
     TraceEvent,
 )
+from gossamer.api.paging import Listed
+from gossamer.api.relay import REQUEST, Answer, Ask, PeerSilentError, Relay
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
-from gossamer.api.view import NodeView
+from gossamer.api.view import NodeView, TopicRow
 
 __all__ = [
+    "REQUEST",
     "TOKENS",
     "AlarmInfo",
+    "Answer",
     "ApiServer",
+    "Ask",
     "BadTokenError",
     "ClientInfo",
     "ClusterInfo",
@@ -58,6 +63,7 @@ __all__ = [
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
+    "Listed",
     "MemberInfo",
     "Metric",
     "NoSuchTokenError",
@@ -65,11 +71,13 @@ __all__ = [
     "NodeStatus",
     "NodeView",
     "PartitionInfo",
+    "PeerSilentError",
     "PortTakenError",
     "Principal",
     "ProcessInfo",
     "QuarantinedRow",
     "Readiness",
+    "Relay",
     "Role",
     "RouteFindings",
     "RouteInfo",
@@ -80,6 +88,7 @@ __all__ = [
     "Tokens",
     "TopicInfo",
     "TopicMatch",
+    "TopicRow",
     "TraceEvent",
     "make_app",
 ]

@@ -126,6 +126,8 @@ class Gate:
         refusal: Refusal | None = None
         if principal is None:
             principal, refusal = self._let_in(scope)
+        if refusal is None:
+            refusal = _refusal(scope, principal)
         if refusal is not None:
             if refusal[0] != 429:
                 self._note(scope, principal, refusal[0], 0.0)
@@ -152,26 +154,15 @@ class Gate:
         address, loopback = caller_of(scope)
         if self._access.too_often("asked", address):
             return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
-        public = scope["path"] in PUBLIC or scope["path"].startswith(PUBLIC_BELOW)
         authorization = next(
             (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
         )
         try:
-            principal = self._access.who(authorization, address, loopback=loopback)
+            return self._access.who(authorization, address, loopback=loopback), None
         except BadTokenError as error:
             if self._access.too_often("wrong", address):
                 return None, (429, "Too Many Requests", "too many wrong tokens; wait")
             return None, (401, "Unauthorized", str(error))
-        if public and scope["method"] in SAFE_METHODS:
-            return principal, None
-        if principal is None:
-            text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
-            return None, (401, "Unauthorized", text)
-        wanted = Role.VIEWER if scope["method"] in SAFE_METHODS else Role.OPERATOR
-        if not principal.role.includes(wanted):
-            too_low = RoleTooLowError(name=principal.name, role=principal.role, wanted=wanted)
-            return principal, (403, "Forbidden", str(too_low))
-        return principal, None
 
     def _note(self, scope: Scope, principal: Principal | None, status: int, seconds: float) -> None:
         log.info(
@@ -184,6 +175,20 @@ class Gate:
             status=status,
             seconds=round(seconds, 4),
         )
+
+
+def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
+    safe = scope["method"] in SAFE_METHODS
+    if safe and (scope["path"] in PUBLIC or scope["path"].startswith(PUBLIC_BELOW)):
+        return None
+    if principal is None:
+        text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
+        return 401, "Unauthorized", text
+    wanted = Role.VIEWER if safe else Role.OPERATOR
+    if not principal.role.includes(wanted):
+        too_low = RoleTooLowError(name=principal.name, role=principal.role, wanted=wanted)
+        return 403, "Forbidden", str(too_low)
+    return None
 
 
 def caller_of(scope: Scope) -> tuple[str, bool]:

@@ -3,16 +3,14 @@
 ``/cluster``, ``/health``, ``/ready`` and ``/metrics`` are for people, probes and scrapers; ``/api/v1`` is
 what the ``gossamer`` command speaks, described by OpenAPI at ``/docs``.
 
-Rules: 1. Handlers are ``async`` and do not wait on peers to read, so they run on the node's loop between
-messages.  2. An error of ours becomes a problem (RFC 9457): the caller's mistake is 400, a peer's 502,
-unavailable 503.  3. Long lists come in pages.
+Rules: 1. Handlers are ``async``; they wait on peers, within bounds, only for what concerns all nodes.
+2. An error of ours becomes a problem (RFC 9457): the caller's mistake is 400, a peer's 502, unavailable 503.
+3. Long lists come in pages.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -22,12 +20,13 @@ from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.answers import problem
 from gossamer.api.clients import clients_router
 from gossamer.api.drill import drill_router
+from gossamer.api.elsewhere import elsewhere
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
 from gossamer.api.inside import inside
+from gossamer.api.lists import lists
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model import (
-    ClientInfo,
     ClusterInfo,
     Done,
     ForceLeaveRequest,
@@ -38,19 +37,11 @@ from gossamer.api.model import (
     MemberInfo,
     NodeInfo,
     NodeStatus,
-    Page,
     Problem,
     Readiness,
-    RouteFindings,
-    RouteInfo,
-    RouteVerification,
-    SubscriptionInfo,
     TableDigest,
     TableInfo,
-    TopicInfo,
-    TopicMatch,
 )
-from gossamer.api.paging import page_of
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
@@ -59,13 +50,6 @@ from gossamer.config import ApiConfig, parse_endpoint
 from gossamer.errors import GossamerError, PeerError, TransportError, UsageError
 
 __all__ = ["make_app"]
-
-MAX_PAGE = 10_000
-
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
-After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
-Text = Annotated[str | None, Query(max_length=65_535)]
-Filter = Annotated[str | None, Query(alias="filter", max_length=65_535)]
 
 
 class BadEndpointError(UsageError):
@@ -97,8 +81,10 @@ def make_app(
     )
     app.include_router(_probes(view))
     app.include_router(_reads(view), prefix="/api/v1")
+    app.include_router(lists(view), prefix="/api/v1")
     app.include_router(clients_router(view), prefix="/api/v1")
     app.include_router(inside(view), prefix="/api/v1")
+    app.include_router(elsewhere(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(
@@ -157,58 +143,6 @@ def _reads(view: NodeView) -> APIRouter:
     @router.get("/nodes", tags=["cluster"])
     async def nodes() -> tuple[NodeInfo, ...]:
         return tuple(view.nodes())
-
-    @router.get("/routes", tags=["routes"])
-    async def routes(
-        limit: Limit = 1000, after: After = None, node: Text = None, wanted: Filter = None
-    ) -> Page[RouteInfo]:
-        found = (
-            RouteInfo(filter=topic.filter, node=name)
-            for topic in view.topics()
-            if wanted is None or topic.filter == wanted
-            for name in topic.nodes
-            if node is None or name == node
-        )
-        items, following = page_of(found, key=lambda row: (row.filter, row.node), limit=limit, after=after)
-        return Page(items=items, next=following)
-
-    @router.get("/topics", tags=["routes"])
-    async def topics(limit: Limit = 1000, after: After = None) -> Page[TopicInfo]:
-        items, following = page_of(view.topics(), key=lambda row: (row.filter,), limit=limit, after=after)
-        return Page(items=items, next=following)
-
-    @router.get("/topics/match", tags=["routes"])
-    async def match(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> TopicMatch:
-        return view.match(topic)
-
-    @router.post("/routes/verify", tags=["routes"])
-    async def verify(order: RouteVerification) -> RouteFindings:
-        """Compare this node's routes with its tables and its peers, now, and repair them."""
-        return await view.verify_routes(repair=order.repair)
-
-    @router.get("/subscriptions", tags=["clients"])
-    async def subscriptions(
-        limit: Limit = 1000, after: After = None, client: Text = None, wanted: Filter = None
-    ) -> Page[SubscriptionInfo]:
-        found = (
-            row
-            for row in view.subscriptions()
-            if (client is None or row.client == client) and (wanted is None or row.filter == wanted)
-        )
-        items, following = page_of(found, key=lambda row: (row.client, row.filter), limit=limit, after=after)
-        return Page(items=items, next=following)
-
-    @router.get("/clients", tags=["clients"])
-    async def clients(
-        limit: Limit = 1000, after: After = None, client: Text = None, connected: bool | None = None
-    ) -> Page[ClientInfo]:
-        found = (
-            row
-            for row in view.clients()
-            if (client is None or row.client == client) and (connected is None or row.connected == connected)
-        )
-        items, following = page_of(found, key=lambda row: (row.client,), limit=limit, after=after)
-        return Page(items=items, next=following)
 
     @router.get("/tables", tags=["node"])
     async def tables() -> tuple[TableInfo, ...]:

@@ -1,4 +1,4 @@
-"""Faults on purpose over HTTP, of the network and of the clock; refused unless the configuration allows it."""
+"""Faults on purpose over HTTP, of network and clock; refused unless the configuration allows it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ Keys and values of quarantined rows are shown shortened, for people; a replay us
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal, Protocol
+from functools import partial
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from fastapi import APIRouter, Path, Query
 
@@ -31,6 +32,9 @@ __all__ = [
 Limit = Annotated[int, Query(ge=1, le=10_000, description="How many at most.")]
 After = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
 RowId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a quarantined row.")]
+
+
+T = TypeVar("T")
 
 
 class PartitionInfo(Value):
@@ -205,9 +209,8 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.get("/autoheal/quarantine")
     async def quarantine(limit: Limit = 1000, after: After = None) -> Page[QuarantinedRow]:
-        items, following = page_of(
-            view.quarantine(), key=lambda row: (row.table, row.id), limit=limit, after=after
-        )
+        rows = (((row.table, row.id), partial(_itself, row)) for row in view.quarantine())
+        items, following = await page_of(rows, limit=limit, after=after)
         return Page(items=items, next=following)
 
     @router.post("/autoheal/quarantine/{id}/replay")
@@ -217,9 +220,12 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.get("/alarms")
     async def alarms(limit: Limit = 1000, after: After = None) -> Page[AlarmInfo]:
-        items, following = page_of(
-            view.alarms(), key=lambda row: (row.name, row.plan, row.text), limit=limit, after=after
-        )
+        rows = (((row.name, row.plan, row.text), partial(_itself, row)) for row in view.alarms())
+        items, following = await page_of(rows, limit=limit, after=after)
         return Page(items=items, next=following)
 
     return router
+
+
+def _itself(row: T) -> T:
+    return row

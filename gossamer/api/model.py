@@ -201,10 +201,11 @@ class RouteFindings(Value):
 
 
 class SubscriptionInfo(Value):
-    """One subscription of one session on this node."""
+    """One subscription of one session."""
 
     client: str
     filter: str
+    node: str
     qos: int
     no_local: bool = False
     retain_as_published: bool = False
@@ -212,7 +213,7 @@ class SubscriptionInfo(Value):
 
 
 class ClientInfo(Value):
-    """One session on this node."""
+    """One session, connected or not."""
 
     client: str
     connected: bool
@@ -350,6 +351,8 @@ class Page(Value, Generic[T]):
 
     items: tuple[T, ...]
     next: str | None = None
+    missing: Mapping[str, str] = {}
+    """Nodes that were asked and did not answer, and why."""
 
 
 class JoinRequest(Value):

@@ -1,25 +1,35 @@
 """Pages of long lists that stay right while the list changes.
 
-A page is the ``limit`` smallest items above a key, found in one walk that holds ``limit`` items. Rejected:
-offsets, which skip and repeat when items come and go between two requests.
+A page is the ``limit`` smallest items above a key, found in one walk that holds ``limit`` items, lets others
+have the loop in between, and makes what is shown only of those that are.  Rejected: offsets, which skip and
+repeat when items come and go between two requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import heapq
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
 from typing import TypeVar
 
 from gossamer.errors import UsageError
 
-__all__ = ["BadCursorError", "page_of"]
+__all__ = ["BadCursorError", "Key", "Listed", "cursor_of", "page_of"]
 
 T = TypeVar("T")
 
 Key = tuple[str, ...]
+Listed = tuple[Key, Callable[[], T]]
+"""An item of a long list: where it stands, and what makes it."""
+
+STRIDE = 2000
+"""Items that are walked in one turn of the loop: about a millisecond."""
+_KEY: Callable[[Listed[object]], Key] = itemgetter(0)
 
 
 class BadCursorError(UsageError):
@@ -30,24 +40,27 @@ class BadCursorError(UsageError):
         super().__init__(f"after: got {got[:60]!r}, expected the value of next of an earlier page")
 
 
-def page_of(
-    items: Iterable[T], *, key: Callable[[T], Key], limit: int, after: str | None = None
+async def page_of(
+    items: Iterable[Listed[T]], *, limit: int, after: str | None = None
 ) -> tuple[tuple[T, ...], str | None]:
-    """The next ``limit`` items in the order of ``key`` and the cursor for the rest, None at the end.
+    """The next ``limit`` items in the order of their keys and the cursor for the rest, None at the end.
 
     Raises:
         BadCursorError: ``after`` was not made here.
     """
-    if after is not None:
-        floor = _decode(after)
-        items = (item for item in items if key(item) > floor)
-    found = heapq.nsmallest(limit + 1, items, key=key)
-    if len(found) <= limit:
-        return tuple(found), None
-    return tuple(found[:limit]), _encode(key(found[limit - 1]))
+    floor: Key = () if after is None else _decode(after)
+    walk = iter(items)
+    found: list[Listed[T]] = []
+    while chunk := list(islice(walk, STRIDE)):
+        above: Iterator[Listed[T]] = (item for item in chunk if item[0] > floor)
+        found = heapq.nsmallest(limit + 1, (item for part in (found, above) for item in part), key=_KEY)
+        await asyncio.sleep(0)
+    shown = tuple(show() for _, show in found[:limit])
+    return shown, cursor_of(found[limit - 1][0]) if len(found) > limit else None
 
 
-def _encode(key: Key) -> str:
+def cursor_of(key: Key) -> str:
+    """What ``after`` is to be for the items above ``key``."""
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 

@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gossamer.api.app import make_app
+from gossamer.api.relay import Relay
 from gossamer.api.tokens import Tokens
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
@@ -56,10 +57,14 @@ class ApiServer(GenServer):
         network: Network,
         tokens: Tokens | None = None,
         clock: Clock | None = None,
+        relay: Relay | None = None,
     ) -> Continue | None:
         trap_exit(True)
+        app = make_app(view, config=config, tokens=tokens, clock=clock)
+        if relay is not None:
+            relay.use(app)
         self._settings = uvicorn.Config(
-            make_app(view, config=config, tokens=tokens, clock=clock),
+            app,
             http="h11",
             ws="none",
             lifespan="off",

@@ -2,14 +2,14 @@
 
 Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer;
 but for the processes, which are too many for one turn of the loop.
-2. What can be long is an iterable that is walked within one turn of the loop.  3. Orders are awaited, and
-raise an error of the one tree when they cannot be carried out.
+2. What can be long is an iterable that is walked in many turns of the loop, while what it shows changes.
+3. Orders are awaited, and raise an error of the one tree when they cannot be carried out.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gossamer.api.healing import HealingView
 from gossamer.api.model import (
@@ -27,14 +27,22 @@ from gossamer.api.model import (
     SubscriptionInfo,
     TableDigest,
     TableInfo,
-    TopicInfo,
     TopicMatch,
 )
+from gossamer.api.paging import Listed
+from gossamer.api.relay import Answer, Ask
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
-__all__ = ["NodeView"]
+__all__ = ["NodeView", "TopicRow"]
+
+
+class TopicRow(NamedTuple):
+    """One filter and all the nodes that have subscribers to it."""
+
+    filter: str
+    nodes: tuple[str, ...]
 
 
 class NodeView(Protocol):
@@ -67,8 +75,8 @@ class NodeView(Protocol):
     def nodes(self) -> Sequence[NodeInfo]:
         """Every node with the state of the link to it."""
 
-    def topics(self) -> Iterable[TopicInfo]:
-        """The route table, one item a filter, in any order."""
+    def topics(self, *, filter: str | None = None) -> Iterable[TopicRow]:  # noqa: A002
+        """The route table, or the row of one filter, one item a filter, in any order."""
 
     def match(self, topic: str) -> TopicMatch:
         """Where a message to ``topic`` would go. Raises UsageError where it is no topic name."""
@@ -79,11 +87,21 @@ class NodeView(Protocol):
         Raises UnavailableError if it cannot.
         """
 
-    def subscriptions(self) -> Iterable[SubscriptionInfo]:
-        """The subscriptions of this node's sessions, in any order."""
+    def subscriptions(
+        self,
+        *,
+        client: str | None = None,
+        filter: str | None = None,  # noqa: A002
+    ) -> Iterable[Listed[SubscriptionInfo]]:
+        """The subscriptions of this node's sessions by client, filter and node, in any order."""
 
-    def clients(self) -> Iterable[ClientInfo]:
-        """The sessions of this node, in any order."""
+    def clients(
+        self, *, client: str | None = None, connected: bool | None = None
+    ) -> Iterable[Listed[ClientInfo]]:
+        """The sessions of this node by client and node, in any order."""
+
+    async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
+        """What another node's API answers. Raises PeerSilentError if it does not."""
 
     def tables(self) -> Sequence[TableInfo]:
         """The tables this node holds."""

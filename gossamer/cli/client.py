@@ -135,8 +135,22 @@ class ApiClient:
                 return
             wanted["after"] = page["next"]
 
+    def listed(
+        self, path: str, params: Mapping[str, str | int | bool], *, limit: int | None = None
+    ) -> Gathered:
+        """A long list of all nodes, ``limit`` items of it at most, and who did not answer."""
+        gathered = Gathered()
+        for line in self.stream(path, {**params, "format": "ndjson"}, patience=self._timeout):
+            if "missing" in line and len(line) == 1:
+                gathered.missing = line["missing"]
+            elif limit is None or len(gathered.items) < limit:
+                gathered.items.append(line)
+            else:
+                break
+        return gathered
+
     def stream(
-        self, path: str, params: Mapping[str, str | float], *, patience: float
+        self, path: str, params: Mapping[str, str | float | bool], *, patience: float
     ) -> Iterator[dict[str, Any]]:
         """The lines of an answer as they come, ``patience`` seconds between two at most, empty ones too."""
         begun = False

@@ -157,11 +157,8 @@ def gather(
     """The items of all nodes, or of ``node``."""
     with ask(api, node) as client:
         if node is None:
-            gathered = client.gather(path, params)
-        else:
-            gathered = Gathered(items=[{**item, "node": node} for item in client.pages(path, params)])
-    del gathered.items[limit if limit is not None else len(gathered.items) :]
-    return gathered
+            return client.listed(path, params, limit=limit)
+        return client.listed(path, {**params, "scope": "node"}, limit=limit)
 
 
 def emit_gathered(gathered: Gathered) -> None:

@@ -43,7 +43,7 @@ import msgspec
 import structlog
 
 from gossamer import __version__
-from gossamer.api import TOKENS, ApiServer, Tokens
+from gossamer.api import REQUEST, TOKENS, ApiServer, Relay, Tokens, make_app
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
@@ -224,6 +224,10 @@ class Node:
         self.api_port = 0
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
         self.view = View(self)
+        self.relay = Relay(
+            partial(make_app, self.view, config=config.api, tokens=self.tokens, clock=self.clock)
+        )
+        self.functions[REQUEST] = self.relay.answer
         self._key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
         self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
         self._directory: DataDir | None = None
@@ -439,6 +443,7 @@ class Node:
             config=self.config.api,
             network=self.network,
             tokens=self.tokens,
+            relay=self.relay,
             clock=self.clock,
             name="api",
             label="api",

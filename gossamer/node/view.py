@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer import __version__
-from gossamer.api.model import (
+from gossamer.api import (
+    REQUEST,
+    Answer,
+    Ask,
     ClientInfo,
     ClusterInfo,
     ClusterNode,
     HintInfo,
     KeyRequest,
     KeysInfo,
+    Listed,
     MemberInfo,
     Metric,
     NodeInfo,
     NodeStatus,
+    PeerSilentError,
     ProcessInfo,
     Readiness,
     RouteFindings,
@@ -25,9 +31,11 @@ from gossamer.api.model import (
     TableInfo,
     TopicInfo,
     TopicMatch,
+    TopicRow,
 )
 from gossamer.config import Endpoint
 from gossamer.discovery import ClusterCommands
+from gossamer.distribution import rpc
 from gossamer.errors import GossamerError, UsageError
 from gossamer.faults import FaultTable
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
@@ -38,7 +46,7 @@ from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.metrics import metrics_of
 from gossamer.routes import Findings, matches
-from gossamer.supervisor import TraceLine, follow, locate
+from gossamer.supervisor import TraceLine, describe, follow, locate
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
@@ -220,16 +228,21 @@ class View:
 
     # -- routes and clients
 
-    def topics(self) -> Iterator[TopicInfo]:
+    def topics(self, *, filter: str | None = None) -> Iterator[TopicRow]:  # noqa: A002
         """The route table by filter."""
-        for topic_filter, others, here in self._node.router.routes():
-            nodes = (self.name, *others) if here else tuple(others)
-            yield TopicInfo(filter=topic_filter, nodes=nodes)
+        # Held as a list: the walk is long and the table changes under it.
+        for topic_filter, others, here in list(self._node.router.routes()):
+            if filter is None or topic_filter == filter:
+                yield TopicRow(topic_filter, (self.name, *others) if here else tuple(others))
 
     def match(self, topic: str) -> TopicMatch:
         """Where a message to ``topic`` would go from here."""
         route = self._node.router.resolve(topic.encode())
-        found = tuple(info for info in self.topics() if matches(info.filter, topic))
+        found = tuple(
+            TopicInfo(filter=row.filter, nodes=row.nodes)
+            for row in self.topics()
+            if matches(row.filter, topic)
+        )
         return TopicMatch(
             topic=topic,
             matches=found,
@@ -251,23 +264,62 @@ class View:
             differences=found.differences,
         )
 
-    def subscriptions(self) -> Iterator[SubscriptionInfo]:
+    def subscriptions(
+        self,
+        *,
+        client: str | None = None,
+        filter: str | None = None,  # noqa: A002
+    ) -> Iterator[Listed[SubscriptionInfo]]:
         """Every subscription of every session here."""
-        for session in self._node.broker.sessions.values():
-            for topic_filter, (wanted, identifier) in session.subscriptions.items():
-                yield SubscriptionInfo(
-                    client=session.client_id,
-                    filter=topic_filter,
-                    qos=wanted.qos,
-                    no_local=wanted.no_local,
-                    retain_as_published=wanted.retain_as_published,
-                    identifier=identifier,
-                )
+        sessions = self._node.broker.sessions
+        names = list(sessions) if client is None else [client]
+        for name in names:
+            session = sessions.get(name)
+            if session is None:
+                continue
+            for topic_filter, (wanted, identifier) in list(session.subscriptions.items()):
+                if filter is None or topic_filter == filter:
+                    show = partial(
+                        SubscriptionInfo,
+                        client=name,
+                        filter=topic_filter,
+                        node=self.name,
+                        qos=wanted.qos,
+                        no_local=wanted.no_local,
+                        retain_as_published=wanted.retain_as_published,
+                        identifier=identifier,
+                    )
+                    yield (name, topic_filter, self.name), show
 
-    def clients(self) -> Iterator[ClientInfo]:
+    def clients(
+        self, *, client: str | None = None, connected: bool | None = None
+    ) -> Iterator[Listed[ClientInfo]]:
         """Every session here."""
-        for session in self._node.broker.clients():
-            yield client_info(session, self._node.name)
+        broker = self._node.broker
+        names = list(broker.sessions) if client is None else [client]
+        for name in names:
+            session = broker.sessions.get(name)
+            if session is not None and connected in (None, session.channel is not None):
+                yield (name, self.name), partial(self._client, session)
+
+    def _client(self, session: Any) -> ClientInfo:
+        return client_info(self._node.broker.client(session), self.name)
+
+    async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
+        """What another node's API answers."""
+        runtime = self._node.runtime
+        if node == self.name:
+            return await self._node.relay.answer(ask)
+        result = await runtime.run(rpc.call, node, REQUEST, ask, timeout=timeout)
+        match result:
+            case rpc.Returned(value=Answer() as answer):
+                return answer
+            case rpc.Raised(message=message):
+                raise PeerSilentError(node=node, reason=message)
+            case rpc.Exited(reason=reason) | rpc.Unreachable(reason=reason):
+                raise PeerSilentError(node=node, reason=describe(reason))
+            case _:
+                raise PeerSilentError(node=node, reason="its answer makes no sense")
 
     # -- inside
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from gossamer.api import (
     AlarmInfo,
@@ -22,9 +23,11 @@ from gossamer.api import (
     NodeInfo,
     NodeStatus,
     PartitionInfo,
+    PeerSilentError,
     ProcessInfo,
     QuarantinedRow,
     Readiness,
+    Relay,
     RouteFindings,
     Sample,
     SubscriptionInfo,
@@ -32,6 +35,7 @@ from gossamer.api import (
     TableInfo,
     TopicInfo,
     TopicMatch,
+    TopicRow,
 )
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
@@ -52,6 +56,10 @@ def member(number: int, status: str = "online", api_port: int = 8091) -> MemberI
         ports={"mqtt": 1882 + number, "api": api_port},
         local=number == 1,
     )
+
+
+def _itself(row):
+    return row
 
 
 class FakeTable(dict):
@@ -165,6 +173,7 @@ class FakeView:
         self, *, name: str = "node1@127.0.0.1", filters: Sequence[str] = ("a/+", "b", "c/#")
     ) -> None:
         self.name = name
+        self.peers: dict[str, Relay] = {}
         self.ready = True
         self.busy = self.hangs = self.routes_wrong = False
         self.traces_over = 0
@@ -224,8 +233,12 @@ class FakeView:
             for row in self.known
         ]
 
-    def topics(self):
-        return [TopicInfo(filter=name, nodes=("node1@127.0.0.1", "node2@127.0.0.1")) for name in self.filters]
+    def topics(self, *, filter=None):  # noqa: A002
+        return [
+            TopicRow(name, ("node1@127.0.0.1", "node2@127.0.0.1"))
+            for name in self.filters
+            if filter in (None, name)
+        ]
 
     def match(self, topic: str) -> TopicMatch:
         if "+" in topic or "#" in topic:
@@ -250,11 +263,21 @@ class FakeView:
             differences=wrong,
         )
 
-    def subscriptions(self):
-        return [SubscriptionInfo(client="sensor-1", filter=name, qos=1) for name in self.filters]
+    def subscriptions(self, *, client=None, filter=None):  # noqa: A002
+        for name in self.filters:
+            if client in (None, "sensor-1") and filter in (None, name):
+                row = SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=1)
+                yield (row.client, row.filter, row.node), partial(_itself, row)
 
-    def clients(self):
-        return self.sessions
+    def clients(self, *, client=None, connected=None):
+        for row in self.sessions:
+            if client in (None, row.client) and connected in (None, row.connected):
+                yield (row.client, row.node), partial(_itself, row)
+
+    async def ask_peer(self, node, ask, timeout):
+        if node not in self.peers:
+            raise PeerSilentError(node=node, reason=f"no answer within {timeout} s")
+        return await self.peers[node].answer(ask)
 
     async def digests(self):
         return [TableDigest(name="routes", owner="node1@127.0.0.1", rows=2, checksum="1a2b")]

@@ -77,18 +77,11 @@ def test_topics_tells_where_a_topic_goes(ask):
 
 
 def test_what_every_node_keeps_names_who_did_not_answer(ask, served):
-    port = int(served.url.rpartition(":")[2])
-    # Node 2 is asked at a port where nobody listens, node 3 at the faked node again, node 4 has left.
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()[1]
-    ports = [port, nobody, port, port]
-    served.view.known = [
-        row.model_copy(update={"ports": {"api": ports[index]}}) for index, row in enumerate(served.view.known)
-    ]
+    """Nodes 2 and 3 give no answer, node 4 has left."""
     outcome = ask("clients", "--json")
     assert outcome.code == ExitCode.UNAVAILABLE
-    assert {row["node"] for row in outcome.json["items"]} == {"node1@127.0.0.1", "node3@127.0.0.1"}
-    assert list(outcome.json["missing"]) == ["node2@127.0.0.1"]
+    assert {row["node"] for row in outcome.json["items"]} == {"node1@127.0.0.1"}
+    assert set(outcome.json["missing"]) == {"node2@127.0.0.1", "node3@127.0.0.1"}
     people = ask("subscriptions")
     assert people.code == ExitCode.UNAVAILABLE
     assert "node2@127.0.0.1 did not answer" in people.err

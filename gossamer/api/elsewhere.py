@@ -1,0 +1,39 @@
+"""``/nodes/NAME/…``: what another node answers to the same request, asked over the links of the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+
+from gossamer.api.access import principal_of
+from gossamer.api.view import NodeView
+from gossamer.api.wide import Wide
+
+__all__ = ["elsewhere"]
+
+Name = Annotated[str, Path(max_length=255, description="A node, as `/nodes` names it.")]
+Rest = Annotated[str, Path(max_length=2000, description="What follows `/api/v1/` in the request to it.")]
+
+
+def elsewhere(view: NodeView) -> APIRouter:
+    """Any route below ``/api/v1``, answered by the node that is named."""
+    router = APIRouter(tags=["cluster"])
+
+    async def passed_on(name: Name, rest: Rest, request: Request) -> Response:
+        """What the node that is named answers; who asks keeps his role there."""
+        target = f"/api/v1/{rest}" + (f"?{request.url.query}" if request.url.query else "")
+        wide = Wide(view, principal_of(request))
+        answer = await wide.ask(name, request.method, target, await request.body())
+        return Response(answer.body, status_code=answer.status, media_type=answer.content_type)
+
+    for method in ("GET", "POST", "PUT", "DELETE"):
+        router.add_api_route(
+            "/nodes/{name}/{rest:path}",
+            passed_on,
+            methods=[method],
+            operation_id=f"{method.lower()}_elsewhere",
+            response_class=Response,
+        )
+    return router

@@ -1,0 +1,173 @@
+"""Long lists: routes and topics, which every node knows whole, and clients and subscriptions of all nodes.
+
+A list comes in pages, or with ``format=ndjson`` as a stream of JSON lines that ends with one line
+``{"missing": {node: reason}}``, which is empty when every node answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from gossamer.api.access import principal_of
+from gossamer.api.model import (
+    ClientInfo,
+    Page,
+    RouteFindings,
+    RouteInfo,
+    RouteVerification,
+    SubscriptionInfo,
+    TopicInfo,
+    TopicMatch,
+    Value,
+)
+from gossamer.api.paging import Key, page_of
+from gossamer.api.view import NodeView
+from gossamer.api.wide import Row, Wide, WideList
+
+__all__ = ["lists"]
+
+MAX_PAGE = 10_000
+NDJSON = "application/x-ndjson"
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
+After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
+Text = Annotated[str | None, Query(max_length=65_535)]
+Filter = Annotated[str | None, Query(alias="filter", max_length=65_535)]
+Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or only the one that is asked.")]
+Format = Annotated[Literal["page", "ndjson"], Query(description="A page, or all as JSON lines.")]
+OnNode = Annotated[str | None, Query(max_length=255, description="Only those of this node.")]
+
+T = TypeVar("T", bound=Value)
+
+
+def lists(view: NodeView) -> APIRouter:
+    """Below ``/api/v1``."""
+    router = APIRouter()
+
+    @router.get("/routes", tags=["routes"])
+    async def routes(
+        limit: Limit = 1000, after: After = None, node: Text = None, wanted: Filter = None
+    ) -> Page[RouteInfo]:
+        """The route table, one item a filter and node."""
+        found = (
+            ((topic.filter, name), _made(RouteInfo, filter=topic.filter, node=name))
+            for topic in view.topics(filter=wanted)
+            for name in topic.nodes
+            if node is None or name == node
+        )
+        return await _page(found, limit, after)
+
+    @router.get("/topics", tags=["routes"])
+    async def topics(limit: Limit = 1000, after: After = None) -> Page[TopicInfo]:
+        """The route table, one item a filter."""
+        found = (
+            ((topic.filter,), _made(TopicInfo, filter=topic.filter, nodes=topic.nodes))
+            for topic in view.topics()
+        )
+        return await _page(found, limit, after)
+
+    @router.get("/topics/match", tags=["routes"])
+    async def match(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> TopicMatch:
+        """Where a message to a topic would go from here, and why."""
+        return view.match(topic)
+
+    @router.post("/routes/verify", tags=["routes"])
+    async def verify(order: RouteVerification) -> RouteFindings:
+        """Compare this node's routes with its tables and its peers, now, and repair them."""
+        return await view.verify_routes(repair=order.repair)
+
+    @router.get("/subscriptions", tags=["clients"], response_model=Page[SubscriptionInfo])
+    async def subscriptions(
+        request: Request,
+        limit: Limit = 1000,
+        after: After = None,
+        client: Text = None,
+        wanted: Filter = None,
+        node: OnNode = None,
+        scope: Scope = "cluster",
+        format: Format = "page",  # noqa: A002 - the word of the API
+    ) -> Response:
+        """The subscriptions of all sessions."""
+        return await _answer(
+            view,
+            request,
+            own=lambda: view.subscriptions(client=client, filter=wanted),
+            key=lambda row: (row["client"], row["filter"], row["node"]),
+            params={"client": client, "filter": wanted},
+            options=(limit, after, node, scope, format),
+        )
+
+    @router.get("/clients", tags=["clients"], response_model=Page[ClientInfo])
+    async def clients(
+        request: Request,
+        limit: Limit = 1000,
+        after: After = None,
+        client: Text = None,
+        connected: bool | None = None,
+        node: OnNode = None,
+        scope: Scope = "cluster",
+        format: Format = "page",  # noqa: A002
+    ) -> Response:
+        """The clients and their sessions, connected or not."""
+        return await _answer(
+            view,
+            request,
+            own=lambda: view.clients(client=client, connected=connected),
+            key=lambda row: (row["client"], row["node"]),
+            params={"client": client, "connected": connected},
+            options=(limit, after, node, scope, format),
+        )
+
+    return router
+
+
+def _made(kind: type[T], **fields: Any) -> Callable[[], T]:
+    return lambda: kind(**fields)
+
+
+async def _page(found: Any, limit: int, after: str | None) -> Page[Any]:
+    items, following = await page_of(found, limit=limit, after=after)
+    return Page(items=items, next=following)
+
+
+async def _answer(
+    view: NodeView,
+    request: Request,
+    *,
+    own: Callable[[], Any],
+    key: Callable[[Row], Key],
+    params: dict[str, str | bool | None],
+    options: tuple[int, str | None, str | None, str, str],
+) -> Response:
+    limit, after, node, scope, form = options
+
+    async def fetch(most: int, floor: str | None) -> tuple[Sequence[Row], str | None]:
+        items, following = await page_of(own(), limit=most, after=floor)
+        return [item.model_dump() for item in items], following
+
+    if scope == "node":
+        node = view.name
+    wide = Wide(view, principal_of(request))
+    found = wide.list(request.url.path, params, own=fetch, key=key, after=after, node=node)
+    if form == "ndjson":
+        return StreamingResponse(_lines(found), media_type=NDJSON)
+    page = await found.page(limit)
+    body = msgspec.json.encode({"items": page.items, "next": page.next, "missing": page.missing})
+    return Response(body, media_type="application/json")
+
+
+async def _lines(found: WideList) -> AsyncGenerator[bytes, None]:
+    encode = msgspec.json.Encoder().encode
+    pending: list[bytes] = []
+    async for row in found.rows():
+        pending.append(encode(row))
+        if len(pending) >= 500:
+            yield b"\n".join(pending) + b"\n"
+            pending.clear()
+    pending.append(encode({"missing": found.missing}))
+    yield b"\n".join(pending) + b"\n"

@@ -1,0 +1,180 @@
+"""Long lists over all nodes: each is asked for its own pages, and they are merged as they come.
+
+Rules: 1. A node that is down, or slow, leaves a list that says so, within a bounded time; it is not asked
+again in the same list.  2. However long the list, what is held is a page of each node.  3. Whatever a node
+answers counts as data: a row that cannot be read is a node that did not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from gossamer.api.paging import Key, cursor_of
+from gossamer.api.relay import Answer, PeerSilentError, ask_of
+from gossamer.api.tokens import Principal
+from gossamer.api.view import NodeView
+from gossamer.errors import GossamerError
+
+__all__ = ["MergedPage", "Wide", "WideList"]
+
+Row = dict[str, Any]
+Fetch = Callable[[int, str | None], Awaitable[tuple[Sequence[Row], str | None]]]
+
+PATIENCE = 2.0
+"""Seconds that a node has for each page."""
+PAGE = 1000
+
+
+class _Page(msgspec.Struct):
+    items: list[Row]
+    next: str | None = None
+
+
+@dataclass(slots=True)
+class _Source:
+    """One node's part of a list, a page at a time."""
+
+    node: str
+    fetch: Fetch
+    cursor: str | None
+    rows: deque[Row] = field(default_factory=deque)
+    over: bool = False
+
+    async def fill(self, limit: int) -> None:
+        rows, self.cursor = await self.fetch(limit, self.cursor)
+        self.rows.extend(rows)
+        self.over = self.cursor is None
+
+
+@dataclass(slots=True)
+class MergedPage:
+    """Some rows of all nodes, in order; ``missing`` is who did not answer, and why."""
+
+    items: list[Row]
+    next: str | None
+    missing: dict[str, str]
+
+
+class WideList:
+    """One walk through one list of all nodes."""
+
+    def __init__(
+        self, sources: Iterable[_Source], key: Callable[[Row], Key], missing: dict[str, str]
+    ) -> None:
+        self._sources = list(sources)
+        self._key = key
+        self.missing = missing
+
+    async def rows(self, *, page: int = PAGE) -> AsyncGenerator[Row, None]:
+        """All rows, in the order of their keys."""
+        heads: list[tuple[Key, int]] = []
+        empty = list(range(len(self._sources)))
+        while True:
+            filled = await asyncio.gather(*(self._fill(self._sources[at], page) for at in empty))
+            for at, there in zip(empty, filled, strict=True):
+                if there:
+                    heapq.heappush(heads, (self._key(self._sources[at].rows[0]), at))
+            empty = []
+            while heads and not empty:
+                _, at = heads[0]
+                source = self._sources[at]
+                yield source.rows.popleft()
+                if source.rows:
+                    heapq.heapreplace(heads, (self._key(source.rows[0]), at))
+                else:
+                    heapq.heappop(heads)
+                    if not source.over:
+                        empty.append(at)
+            if not empty:
+                return
+
+    async def page(self, limit: int) -> MergedPage:
+        """The first ``limit`` rows."""
+        items: list[Row] = []
+        rows = self.rows(page=limit + 1)
+        following = None
+        try:
+            async for row in rows:
+                if len(items) == limit:
+                    following = cursor_of(self._key(items[-1]))
+                    break
+                items.append(row)
+        finally:
+            await rows.aclose()
+        return MergedPage(items, following, self.missing)
+
+    async def _fill(self, source: _Source, limit: int) -> bool:
+        try:
+            await source.fill(limit)
+        except (GossamerError, msgspec.DecodeError) as error:
+            self.missing[source.node] = str(error)
+            source.over = True
+        return bool(source.rows)
+
+
+class Wide:
+    """What other nodes are asked for on behalf of who asks here."""
+
+    def __init__(self, view: NodeView, principal: Principal) -> None:
+        self._view = view
+        self._principal = principal
+
+    def list(
+        self,
+        path: str,
+        params: Mapping[str, str | int | bool | None],
+        *,
+        own: Fetch,
+        key: Callable[[Row], Key],
+        after: str | None,
+        node: str | None = None,
+    ) -> WideList:
+        """The list at ``path`` of every node that is not gone, or of ``node``; ``own`` is this one's."""
+        sources, missing = list[_Source](), dict[str, str]()
+        for row in self._view.nodes():
+            if row.status == "left" or node not in (None, row.name):
+                continue
+            if row.link == "self":
+                sources.append(_Source(row.name, own, after))
+            elif row.status == "offline":
+                missing[row.name] = "it is offline"
+            else:
+                sources.append(_Source(row.name, self._pages(row.name, path, params), after))
+        if node is not None and not sources and node not in missing:
+            missing[node] = "no node of this cluster has this name"
+        return WideList(sources, key, missing)
+
+    async def ask(self, node: str, method: str, target: str, body: bytes = b"") -> Answer:
+        """The answer of another node to a request.
+
+        Raises:
+            PeerSilentError: it gave none.
+        """
+        return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), PATIENCE)
+
+    def _pages(self, node: str, path: str, params: Mapping[str, str | int | bool | None]) -> Fetch:
+        given = {name: _text(value) for name, value in params.items() if value is not None}
+
+        async def fetch(limit: int, after: str | None) -> tuple[Sequence[Row], str | None]:
+            query = {**given, "scope": "node", "limit": str(limit)}
+            if after is not None:
+                query["after"] = after
+            answer = await self.ask(node, "GET", f"{path}?{urlencode(query)}")
+            if answer.status != 200:
+                raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
+            page = msgspec.json.decode(answer.body, type=_Page)
+            return page.items, page.next
+
+        return fetch
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

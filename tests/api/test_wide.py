@@ -1,0 +1,160 @@
+"""Lists of all nodes, asked of one: merged, in pages or streamed, whole or honestly not."""
+
+import json
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.fakes import FakeView, member
+from gossamer.api import ClientInfo, Relay, make_app
+from gossamer.config import ApiConfig
+
+NAMES = [f"node{number}@127.0.0.1" for number in (1, 2, 3)]
+
+
+def cluster(clients, *, silent=()):
+    """Three nodes that hold ``clients``, as pairs of a client and the number of its node."""
+    views = [FakeView(name=name) for name in NAMES]
+    for number, view in enumerate(views):
+        view.known = [
+            member(at + 1).model_copy(update={"local": at == number, "name": NAMES[at]}) for at in range(3)
+        ]
+        view.sessions = [
+            ClientInfo(client=client, connected=True, node=view.name)
+            for client, at in clients
+            if at == number
+        ]
+    for view in views:
+        view.peers = {
+            peer.name: Relay(lambda peer=peer: make_app(peer)) for peer in views if peer.name not in silent
+        }
+    return views
+
+
+def client_of(view):
+    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091")
+
+
+async def pages(http, path, **params):
+    rows, after, number = [], None, 0
+    while True:
+        page = (await http.get(path, params={**params, **({"after": after} if after else {})})).json()
+        rows += page["items"]
+        after, number = page["next"], number + 1
+        if after is None:
+            return rows, page["missing"], number
+
+
+CLIENTS = [(f"c{number:03}", number % 3) for number in range(50)]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 51, 1000])
+async def test_pages_hold_every_client_of_every_node_once_and_in_order(limit):
+    async with client_of(cluster(CLIENTS)[1]) as client:
+        rows, missing, _ = await pages(client, "/api/v1/clients", limit=limit)
+    assert [(row["client"], row["node"]) for row in rows] == [(name, NAMES[at]) for name, at in CLIENTS]
+    assert missing == {}
+
+
+async def test_a_stream_holds_the_same_and_ends_with_who_is_missing():
+    async with client_of(cluster(CLIENTS)[0]) as client:
+        answer = await client.get("/api/v1/clients", params={"format": "ndjson"})
+    *rows, last = map(json.loads, answer.text.splitlines())
+    assert [row["client"] for row in rows] == [name for name, _ in CLIENTS]
+    assert last == {"missing": {}}
+
+
+async def test_a_silent_node_leaves_a_list_that_says_so():
+    async with client_of(cluster(CLIENTS, silent={NAMES[2]})[0]) as client:
+        rows, missing, _ = await pages(client, "/api/v1/clients", limit=10)
+        streamed = (await client.get("/api/v1/clients", params={"format": "ndjson"})).text.splitlines()
+    assert [row["client"] for row in rows] == [name for name, at in CLIENTS if at != 2]
+    assert "no answer within 2.0 s" in missing[NAMES[2]]
+    assert json.loads(streamed[-1])["missing"] == missing
+
+
+async def test_a_node_that_is_down_is_not_asked():
+    view = cluster(CLIENTS)[0]
+    view.known[1] = view.known[1].model_copy(update={"status": "offline"})
+    async with client_of(view) as client:
+        _, missing, _ = await pages(client, "/api/v1/clients")
+    assert missing == {NAMES[1]: "it is offline"}
+
+
+async def test_one_node_can_be_named():
+    async with client_of(cluster(CLIENTS)[0]) as client:
+        rows, _, _ = await pages(client, "/api/v1/clients", node=NAMES[2])
+        assert {row["node"] for row in rows} == {NAMES[2]}
+        rows, missing, _ = await pages(client, "/api/v1/clients", node="who@nowhere")
+        assert (rows, missing) == ([], {"who@nowhere": "no node of this cluster has this name"})
+
+
+async def test_filters_reach_the_other_nodes():
+    async with client_of(cluster(CLIENTS)[0]) as client:
+        rows, _, _ = await pages(client, "/api/v1/clients", client="c001")
+        assert [(row["client"], row["node"]) for row in rows] == [("c001", NAMES[1])]
+        assert (await pages(client, "/api/v1/clients", connected=False))[0] == []
+        rows, _, _ = await pages(client, "/api/v1/subscriptions", filter="b")
+        assert [row["node"] for row in rows] == NAMES
+
+
+class TestElsewhere:
+    async def test_any_route_of_any_node_is_asked_through_any_other(self):
+        views = cluster(CLIENTS)
+        async with client_of(views[0]) as client:
+            for name in NAMES:
+                answer = await client.get(f"/api/v1/nodes/{name}/whoami")
+                assert answer.json() == {"name": "loopback", "role": "admin", "node": name}
+            assert (await client.post(f"/api/v1/nodes/{NAMES[2]}/cluster/leave")).status_code == 200
+            body = {"endpoints": ["10.0.0.2:7946"]}
+            assert (await client.post(f"/api/v1/nodes/{NAMES[1]}/cluster/join", json=body)).status_code == 200
+        assert views[2].orders == [("leave", None)]
+        assert [order for order, _ in views[1].orders] == ["join"]
+        assert views[0].orders == []
+
+    async def test_who_asks_has_no_more_rights_there(self):
+        views = cluster(CLIENTS)
+        app = make_app(views[0], config=ApiConfig(loopback_role="viewer"))
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 4))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091") as client:
+            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/nodes")).status_code == 200
+            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/cluster/keys")).status_code == 403
+            assert (await client.post(f"/api/v1/nodes/{NAMES[1]}/cluster/leave")).status_code == 403
+        assert views[1].orders == []
+
+    async def test_a_silent_node_is_named(self):
+        async with client_of(cluster(CLIENTS, silent={NAMES[1]})[0]) as client:
+            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/status")
+        assert answer.status_code == 503
+        assert NAMES[1] in answer.json()["detail"]
+
+    async def test_problems_come_back_as_they_are(self):
+        async with client_of(cluster(CLIENTS)[0]) as client:
+            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/nonsense")).status_code == 404
+            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/clients", params={"limit": 0})
+            assert answer.status_code == 422
+
+    @pytest.mark.parametrize("path", ["../../health", "%2e%2e/whoami", "nodes/node1@127.0.0.1/whoami"])
+    async def test_tricks_with_paths_reach_nothing_else(self, path):
+        async with client_of(cluster(CLIENTS)[0]) as client:
+            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/{path}")
+        assert answer.status_code in (200, 404)
+        assert "Traceback" not in answer.text
+
+
+@given(
+    clients=st.lists(
+        st.tuples(st.text(st.characters(codec="utf-8"), max_size=3), st.integers(0, 2)),
+        max_size=30,
+        unique=True,
+    ),
+    limit=st.integers(1, 12),
+)
+@settings(max_examples=25, deadline=None)
+async def test_merged_pages_are_the_sorted_whole(clients, limit):
+    async with client_of(cluster(clients)[0]) as client:
+        rows, _, _ = await pages(client, "/api/v1/clients", limit=limit)
+    assert [(row["client"], row["node"]) for row in rows] == sorted((name, NAMES[at]) for name, at in clients)
