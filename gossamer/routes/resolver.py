@@ -67,8 +67,9 @@ class Resolver:
         # Routes without deliveries here differ by their nodes alone.
         self._remote: dict[int, Route] = {}
         # Routes by who is here and which nodes; weakly, so that they are gone with the last topic that has
-        # them, and whoever goes through the cache has seen all of them.
-        self._local: WeakValueDictionary[tuple[tuple[Delivery, ...], int], Route] = WeakValueDictionary()
+        # them, and whoever goes through the cache has seen all of them. One delivery alone is its own key.
+        self._local: WeakValueDictionary[Delivery | tuple[tuple[Delivery, ...], int], Route]
+        self._local = WeakValueDictionary()
 
     def resolve(self, topic: bytes) -> Route:
         """The route of a topic that is not in the cache, from now on it is.
@@ -76,9 +77,18 @@ class Resolver:
         Raises:
             InvalidTopicName: it is no topic name.
         """
-        found = self.index.match_raw(topic, self._limits.max_bytes, self._limits.max_levels)
+        limits = self._limits
+        found = self.index.match_raw(topic, limits.max_bytes, limits.max_levels)
         if found is None:
-            found = self.index.match(parse_name(topic, self._limits))
+            found = self.index.match(parse_name(topic, limits))
+        self.resolved += 1
+        if len(found) == 1 and type(found[0]) is Delivery and not self.shared.groups:
+            # Most topics that anybody wants: one filter, one subscriber.
+            one = self._local.get(found[0])
+            if one is None:
+                one = self._local[found[0]] = Route((found[0],), (), 0)
+            self.cache.put(topic, one)
+            return one
         mask = 0
         deliveries: list[Delivery] = []
         sources = 0
@@ -92,7 +102,7 @@ class Resolver:
                 mask |= value.mask
                 deliveries.extend(value.local.values())
                 sources += 1
-        groups = self.shared.match(topic.decode()) if self.shared else ()
+        groups = self.shared.match(topic.decode()) if self.shared.groups else ()
         if groups or sources > 1:
             merged = merge(deliveries)
             route = Route(merged, self.nodes.forwarders(mask) if mask else (), mask, groups)
@@ -107,7 +117,6 @@ class Resolver:
         else:
             route = self._remote.get(mask) or self._to_nodes(mask)
         self.cache.put(topic, route)
-        self.resolved += 1
         return route
 
     def changed(self, topic_filter: str) -> None:

@@ -138,24 +138,25 @@ class Group:
 class SharedIndex:
     """All groups, found by topic."""
 
-    __slots__ = ("_filters", "_groups", "_rng", "_strategy", "_up")
+    __slots__ = ("_filters", "_rng", "_strategy", "_up", "groups")
 
     def __init__(self, strategy: Strategy, rng: random.Random, up: Callable[[str], bool]) -> None:
         self._strategy = strategy
         self._rng = rng
         self._up = up
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
+        """By name; a look at it costs the publish path less than ``len``."""
         self._filters: FilterIndex[dict[str, Group]] = filter_index()
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self.groups)
 
     def __iter__(self) -> Iterator[Group]:
-        return iter(tuple(self._groups.values()))
+        return iter(tuple(self.groups.values()))
 
     def get(self, name: str) -> Group | None:
         """The group of ``$share/group/filter``."""
-        return self._groups.get(name)
+        return self.groups.get(name)
 
     def match(self, topic: str) -> tuple[Group, ...]:
         """The groups that want a topic."""
@@ -169,14 +170,14 @@ class SharedIndex:
 
     def leave(self, name: str, subscriber: Any) -> bool:
         """Take a member out; True where the group is gone with it."""
-        group = self._groups.get(name)
+        group = self.groups.get(name)
         if group is None or group.members.pop(subscriber, None) is None:
             return False
         return self._drop_empty(group)
 
     def set_node(self, name: str, node: str, count: int) -> tuple[int, bool]:
         """How many members a node has; how many it had, and whether the group is new or gone."""
-        group = self._groups.get(name)
+        group = self.groups.get(name)
         if group is None and count <= 0:
             return 0, False
         new = False
@@ -188,11 +189,11 @@ class SharedIndex:
         return before, new or self._drop_empty(group)
 
     def _make(self, name: str) -> tuple[Group, bool]:
-        group = self._groups.get(name)
+        group = self.groups.get(name)
         if group is not None:
             return group, False
         topic_filter = split_shared(name).filter
-        group = self._groups[name] = Group(name, topic_filter, self._strategy, self._rng, self._up)
+        group = self.groups[name] = Group(name, topic_filter, self._strategy, self._rng, self._up)
         groups = self._filters.get(topic_filter)
         if groups is None:
             self._filters.put(topic_filter, {name: group})
@@ -203,7 +204,7 @@ class SharedIndex:
     def _drop_empty(self, group: Group) -> bool:
         if group.members or group.others:
             return False
-        del self._groups[group.name]
+        del self.groups[group.name]
         groups = self._filters.get(group.filter)
         if groups is not None:
             del groups[group.name]
