@@ -288,6 +288,8 @@ class DrillRecord(Struct, frozen=True, kw_only=True):
     merged: int = 0
     """Rows that both sides wrote and a heal decided about."""
     quarantined: tuple[Quarantined, ...] = ()
+    conflicts: int = 0
+    """Rows of shared tables that the drill wrote on more than one side of a split."""
     ends: tuple[NodeEnd, ...] = ()
     """One for each node; none: nobody looked."""
     speeds: tuple[Speed, ...] = ()

@@ -1,0 +1,292 @@
+"""The promises that a drill puts to the test, each computed from its record; pure.
+
+A verdict is kept, broken, or not judged, since this drill could not break it; then ``got`` says why.
+
+Rules: 1. Only the record counts: whoever has the file comes to the same verdicts.  2. What the drill broke
+itself is nobody's fault: a client of a node that was killed, and messages that a fault stood in the way of,
+are not held against anybody, but between sides.  3. A time that was to be measured and was not is broken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from gossamer.drill.record import DrillRecord, Mark, MarkKind, Tally, Verdict
+from gossamer.drill.shapes import parse_shape
+
+__all__ = ["KNOWN_WITHIN", "PROMISES", "ROUTES_WITHIN", "judge", "short"]
+
+KNOWN_WITHIN = 5.0
+ROUTES_WITHIN = 6.0
+
+_BEGINS: tuple[MarkKind, ...] = ("fault applied", "process paused", "process killed")
+_ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed")
+
+
+def judge(record: DrillRecord) -> tuple[Verdict, ...]:
+    """One verdict for each of :data:`PROMISES`, in their order."""
+    return tuple(_verdict(promise, of(record)) for promise, of in PROMISES.items())
+
+
+_Found = tuple[bool | None, str, str]
+"""Kept, expected, got."""
+
+
+def _verdict(promise: str, found: _Found) -> Verdict:
+    kept, expected, got = found
+    return Verdict(promise, kept, expected, got)
+
+
+def _not_judged(why: str) -> _Found:
+    return None, "", why
+
+
+# -- times
+
+
+def _known(record: DrillRecord) -> _Found:
+    pairs = _parted_nodes(record)
+    if not pairs:
+        return _not_judged("nodes were not parted")
+    side_of = {node: side.name for side in record.sides for node in side.nodes}
+    together = _reachable(record.plan.nodes, pairs)
+    # Who still reaches a node through others has nothing to declare.
+    wanted = {(node, side_of.get(peer, peer)) for node, peer in pairs if peer not in together[node]}
+    if not wanted:
+        return _not_judged("all nodes still reached each other through others")
+    begin = _first(record, _BEGINS)
+    if begin is None:
+        return _not_judged("the fault never began")
+    end = _first(record, (*_ENDS, "process started"), after=begin.at)
+    if end is not None and end.at - begin.at < KNOWN_WITHIN:
+        return _not_judged(f"it lasted {end.at - begin.at:.1f} s only")
+    expected = f"≤ {KNOWN_WITHIN:g} s"
+    seen: dict[tuple[str, str], float] = {}
+    for mark in record.marks:
+        if mark.kind == "declared down" and mark.at >= begin.at:
+            seen.setdefault((mark.node, side_of.get(mark.peer, mark.peer)), mark.at - begin.at)
+    if blind := sorted(wanted - seen.keys()):
+        more = f", and {len(blind) - 1} more" if len(blind) > 1 else ""
+        return (
+            False,
+            expected,
+            f"{short(blind[0][0])} never declared anybody of side {blind[0][1]} down{more}",
+        )
+    (node, side), slowest = max(((pair, seen[pair]) for pair in wanted), key=lambda item: item[1])
+    return slowest <= KNOWN_WITHIN, expected, f"{slowest:.1f} s, the last {short(node)} of side {side}"
+
+
+def _reachable(nodes: Iterable[str], cut: set[tuple[str, str]]) -> dict[str, set[str]]:
+    """Whom each node reaches, through others too."""
+    names = list(nodes)
+    found: dict[str, set[str]] = {}
+    for name in names:
+        if name in found:
+            continue
+        group, edge = {name}, [name]
+        while edge:
+            at = edge.pop()
+            near = [peer for peer in names if peer not in group and not {(at, peer), (peer, at)} & cut]
+            group.update(near)
+            edge += near
+        found |= dict.fromkeys(group, group)
+    return found
+
+
+def _parted_nodes(record: DrillRecord) -> set[tuple[str, str]]:
+    """Who has to find out about whom; in a cut both do, whichever way it goes."""
+    plan = record.plan
+    if plan.kind in ("partition", "flapping", "coordinator"):
+        names = plan.nodes
+        return {
+            pair
+            for a, b in parse_shape(plan.shape, len(names)).cuts
+            for pair in ((names[a - 1], names[b - 1]), (names[b - 1], names[a - 1]))
+        }
+    if plan.kind in ("pause", "kill") and plan.shape.isdecimal():
+        gone = plan.nodes[int(plan.shape) - 1]
+        return {(name, gone) for name in plan.nodes if name != gone}
+    return set()
+
+
+def _routes(record: DrillRecord) -> _Found:
+    if not _parted_nodes(record):
+        return _not_judged("nodes were not parted")
+    if record.plan.kind == "kill":
+        return _not_judged("connectivity never went: the node was killed")
+    # The last word: a flapping link comes back more than once.
+    ends = [mark for mark in record.marks if mark.kind in _ENDS]
+    if not ends:
+        return _not_judged("connectivity never came back")
+    expected = f"≤ {ROUTES_WITHIN:g} s"
+    equal: dict[str, float] = {}
+    for mark in record.marks:
+        if mark.kind == "routes equal" and mark.at >= ends[-1].at:
+            equal.setdefault(mark.node, mark.at - ends[-1].at)
+    if not equal:
+        return False, expected, "never"
+    node, slowest = max(equal.items(), key=lambda item: item[1])
+    return slowest <= ROUTES_WITHIN, expected, f"{slowest:.1f} s" + (f", the last {short(node)}" * bool(node))
+
+
+def _first(record: DrillRecord, kinds: tuple[MarkKind, ...], *, after: float = 0.0) -> Mark | None:
+    return next((mark for mark in record.marks if mark.kind in kinds and mark.at >= after), None)
+
+
+# -- clients and messages
+
+
+def _clients(record: DrillRecord) -> _Found:
+    clients = record.clients
+    total = clients.publishers + clients.subscribers
+    if not total:
+        return _not_judged("no client took part")
+    dropped = [drop for drop in clients.drops if not drop.excused]
+    excused = len(clients.drops) - len(dropped)
+    of = f" of {total}" + (f"; {excused} more of nodes that the drill ended" if excused else "")
+    if dropped:
+        first = dropped[0]
+        return False, "0", f"{len(dropped)}{of}; first {first.client} at {first.at:.1f} s: {first.reason}"
+    return True, "0", f"0{of}"
+
+
+def _together(record: DrillRecord) -> _Found:
+    torn = _torn(record)
+    rows = [
+        row
+        for row in record.traffic
+        if row.qos and not row.parted and (row.phase not in ("split", "heal") or _way(row) not in torn)
+    ]
+    return _lost(rows, "no acknowledged message between clients of one side")
+
+
+def _between(record: DrillRecord) -> _Found:
+    torn = _torn(record)
+    rows = [
+        row
+        for row in record.traffic
+        if row.qos and row.persistent and row.phase in ("split", "heal") and _way(row) in torn
+    ]
+    return _lost(rows, "no acknowledged message for a persistent session on another side")
+
+
+def _torn(record: DrillRecord) -> set[tuple[str, str]]:
+    """Ways from side to side that the fault stood in."""
+    return {_way(row) for row in record.traffic if row.parted}
+
+
+def _way(row: Tally) -> tuple[str, str]:
+    return row.source, row.target
+
+
+def _lost(rows: Iterable[Tally], none: str) -> _Found:
+    acknowledged = lost = 0
+    where: Counter[str] = Counter()
+    for row in rows:
+        acknowledged += row.acknowledged
+        lost += row.lost
+        where[f"from {row.source} to {row.target} in {row.phase}, QoS {row.qos}"] += row.lost
+    if not acknowledged:
+        return _not_judged(none)
+    got = f"{lost:,} lost of {acknowledged:,}"
+    if lost:
+        worst, count = where.most_common(1)[0]
+        got += f"; {count:,} {worst}"
+    return not lost, "0 lost", got
+
+
+def _doubled(record: DrillRecord) -> _Found:
+    rows = [row for row in record.traffic if row.qos == 2]
+    delivered = sum(row.delivered for row in rows)
+    if not delivered:
+        return _not_judged("nothing was delivered by QoS 2")
+    doubled = sum(row.doubled for row in rows)
+    return not doubled, "0", f"{doubled:,} of {delivered:,}"
+
+
+# -- the cluster
+
+
+def _minority(record: DrillRecord) -> _Found:
+    restarted = {mark.node for mark in record.marks if mark.kind == "restarted store"}
+    if not record.heals and not restarted:
+        return _not_judged("nothing had to be healed")
+    expected = "none but the smaller side"
+    if wrong := next(_unfair(record, restarted), None):
+        return False, expected, wrong
+    names = sorted({name for heal in record.heals for name in heal.reloaded} | restarted)
+    return True, expected, ", ".join(map(short, names)) or "nobody"
+
+
+def _unfair(record: DrillRecord, restarted: set[str]) -> Iterator[str]:
+    """What restarted and should not have, in words."""
+    for heal in record.heals:
+        if both := set(heal.reloaded) & set(heal.survivors):
+            yield f"{_names(both)} survived and restarted"
+        if not heal.survivors:
+            yield "nobody survived"
+        away = {*heal.reloaded, *heal.skipped}
+        for side in record.sides:
+            if set(side.nodes) <= away and len(side.nodes) > len(heal.survivors):
+                yield f"side {side.name}, though only {_names(heal.survivors)} survived"
+    allowed = {name for heal in record.heals for name in heal.reloaded}
+    if alone := restarted - allowed:
+        yield f"{_names(alone)}, which no heal named"
+
+
+def _quarantine(record: DrillRecord) -> _Found:
+    decided = sum(heal.restored + heal.merged for heal in record.heals)
+    kept = sum(heal.quarantined for heal in record.heals)
+    left = sum(heal.left for heal in record.heals)
+    if not (record.conflicts or decided or kept or left):
+        return _not_judged("no row was written on more than one side")
+    owed = max(decided, record.conflicts)
+    expected = f"{owed:,} rows or more in quarantine, none left undecided"
+    got = f"{kept:,} in quarantine" + (f", {left:,} left undecided" if left else "")
+    return kept >= owed and not left, expected, got
+
+
+def _whole(record: DrillRecord) -> _Found:
+    if not record.ends:
+        return _not_judged("the drill ended before anybody looked")
+    everybody = set(record.plan.nodes)
+    expected = f"1 cluster of {len(everybody)}, equal tables"
+    for end in record.ends:
+        if not end.members:
+            return False, expected, f"{short(end.node)} did not answer"
+        if missing := everybody - set(end.members):
+            return False, expected, f"{short(end.node)} was without {_names(missing)}"
+    first, *others = record.ends
+    for end in others:
+        names = sorted(first.tables.keys() | end.tables.keys())
+        for name in names:
+            one, other = (at.tables.get(name, "no rows") for at in (first, end))
+            if one != other:
+                differ = f"{name}: {short(first.node)} {one}, {short(end.node)} {other}"
+                return False, expected, differ
+    tables = len({name.partition(" of ")[0] for name in first.tables})
+    return True, expected, f"1 cluster of {len(record.ends)}, {tables} tables equal"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(short, sorted(names)))
+
+
+def short(node: str) -> str:
+    """``node3`` of ``node3@127.0.0.1``."""
+    return node.partition("@")[0]
+
+
+PROMISES: dict[str, Callable[[DrillRecord], _Found]] = {
+    "Both sides know of the split within 5 s": _known,
+    "All routes are equal within 6 s once connectivity is back": _routes,
+    "No client is dropped": _clients,
+    "Nothing acknowledged is lost between clients on one side": _together,
+    "Between sides, persistent sessions get everything after healing": _between,
+    "Nothing is doubled within a QoS 2 flow": _doubled,
+    "Only the smaller side restarts its store": _minority,
+    "Nothing is discarded without quarantine": _quarantine,
+    "One cluster at the end, all tables equal": _whole,
+}
+"""What is promised, in the order in which it is shown."""

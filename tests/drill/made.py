@@ -1,0 +1,141 @@
+"""A record of a drill that never was: five nodes, split 3/2, everything as promised."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from gossamer.drill.record import (
+    Clients,
+    DrillRecord,
+    Heal,
+    Mark,
+    NodeEnd,
+    Phase,
+    Plan,
+    Sample,
+    Side,
+    Speed,
+    Tally,
+)
+
+NODES = tuple(f"node{number}@127.0.0.1" for number in range(1, 6))
+LEFT, RIGHT = Side("1,2,3", NODES[:3]), Side("4,5", NODES[3:])
+CUT, LIFTED, HEALED, END = 5.0, 25.0, 44.2, 50.0
+PHASES = (
+    Phase("warm-up", 0.0, CUT),
+    Phase("split", CUT, LIFTED),
+    Phase("heal", LIFTED, HEALED),
+    Phase("after", HEALED, END),
+)
+
+
+def marks(seed: int = 1) -> tuple[Mark, ...]:
+    """As nodes tell of a split and its heal."""
+    rng = random.Random(seed)
+    found = [Mark(CUT, "", "fault applied", detail="cut 3/2"), Mark(LIFTED, "", "fault lifted")]
+    for mine, theirs in ((LEFT, RIGHT), (RIGHT, LEFT)):
+        for node in mine.nodes:
+            for peer in theirs.nodes:
+                found += [
+                    Mark(CUT + rng.uniform(0.8, 1.4), node, "suspected", peer),
+                    Mark(CUT + rng.uniform(2.6, 3.9), node, "declared down", peer),
+                    Mark(LIFTED + rng.uniform(0.6, 2.2), node, "saw the return", peer),
+                    Mark(LIFTED + rng.uniform(5.3, 5.5), node, "confirmed", peer),
+                ]
+            found.append(Mark(LIFTED + rng.uniform(3.2, 4.9), node, "routes equal"))
+            found.append(Mark(HEALED - rng.uniform(0.0, 0.3), node, "healed"))
+    found += [Mark(HEALED - 1.6, node, "restarted store") for node in RIGHT.nodes]
+    found.append(Mark(HEALED - 2.0, NODES[0], "plan made", detail="restart 4,5"))
+    return tuple(sorted(found, key=lambda mark: mark.at))
+
+
+def traffic() -> tuple[Tally, ...]:
+    """For every pair of sides, phase, quality of service and kind of session."""
+    rows = []
+    for source in (LEFT, RIGHT):
+        for target in (LEFT, RIGHT):
+            for phase in PHASES:
+                for qos in (0, 1, 2):
+                    for persistent in (False, True):
+                        parted = source is not target and phase.name == "split"
+                        sent = int((phase.end - phase.begin) * 10 * len(target.nodes)) + qos
+                        held = persistent or not parted
+                        rows.append(
+                            Tally(
+                                source=source.name,
+                                target=target.name,
+                                phase=phase.name,
+                                qos=qos,
+                                persistent=persistent,
+                                parted=parted,
+                                sent=sent,
+                                acknowledged=sent,
+                                delivered=sent if held else 0,
+                                late=sent if parted and persistent else 0,
+                                lost=0 if held else sent,
+                            )
+                        )
+    return tuple(rows)
+
+
+def samples() -> tuple[Sample, ...]:
+    """Second by second; who is parted hears less, and much at once when it is over."""
+    rng = random.Random(2)
+    found = []
+    for second in range(int(END)):
+        for side, share in ((LEFT, 0.6), (RIGHT, 0.4)):
+            parted = CUT <= second < LIFTED
+            rate = 2000 * share
+            burst = 8 * rate * math.exp(-(second - LIFTED)) if LIFTED <= second < LIFTED + 6 else 0.0
+            heard = rate * (share if parted else 1.0) + burst + rng.uniform(-20, 20)
+            late = 0.004 + rng.uniform(0, 0.002) + (4.0 if burst > rate else 0.0)
+            found.append(
+                Sample(
+                    float(second),
+                    side.name,
+                    sent=int(rate),
+                    acknowledged=int(rate),
+                    delivered=int(heard),
+                    foreign=0 if parted else int(heard * (1 - share)),
+                    latency_p50=late,
+                    latency_p99=late * 3,
+                )
+            )
+    return tuple(found)
+
+
+def record(**changes: object) -> DrillRecord:
+    """The record; ``changes`` are fields that differ."""
+    tables = {f"routes of {name}": "30 rows 1f2e3d" for name in NODES} | {"retained of node1": "4 rows 77"}
+    values: dict[str, object] = {
+        "plan": Plan(kind="partition", shape="3/2", nodes=NODES, load=2000.0),
+        "began_at": 1_790_000_000.0,
+        "seconds": END,
+        "sides": (LEFT, RIGHT),
+        "phases": PHASES,
+        "marks": marks(),
+        "traffic": traffic(),
+        "samples": samples(),
+        "clients": Clients(publishers=5, subscribers=30),
+        "heals": (
+            Heal(
+                plan="p1",
+                coordinator=NODES[0],
+                survivors=LEFT.nodes,
+                reloaded=RIGHT.nodes,
+                healed_at=HEALED,
+                quarantined=10,
+            ),
+        ),
+        "conflicts": 10,
+        "merged": 10,
+        "ends": tuple(NodeEnd(name, NODES, dict(tables)) for name in NODES),
+        "speeds": (
+            Speed("all nodes of both sides know of the split", 3.9, 5.0),
+            Speed("connectivity back to all routes equal", 4.9, 6.0),
+            Speed("connectivity back to healed", 19.2, None, "5 nodes healed"),
+        ),
+        "machine": {"cores": 2, "python": "3.11.7", "gossamer": "0.1"},
+    }
+    return DrillRecord(**{**values, **changes})  # type: ignore[arg-type]
