@@ -107,6 +107,11 @@ class Broker:
             call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
             now=clock.monotonic,
         )
+        self.hub.pressure.bound(
+            max_session=limits.max_queued_bytes,
+            max_node=limits.max_node_queued_bytes,
+            disconnects=config.sessions.overflow == "disconnect",
+        )
         self.shedding = Shedding(limits.max_lag)
         self.takeovers: Takeovers | None = None
         self.on_return: Callable[[str], object] = _nobody
@@ -359,6 +364,7 @@ class Broker:
             "messages_sent": hub.sent,
             "bytes_sent": hub.bytes_sent,
             "slowed": hub.slowed,
+            "queued_bytes": hub.pressure.queued,
             **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
         }
 

@@ -177,6 +177,7 @@ class DurableSession(Session):
         self.inflight.clear()
         self.incoming.clear()
         self._drop_queue()
+        super().forget()
         self._note(SESSION, 0, None)
         self._ended = True
 
@@ -194,6 +195,7 @@ class DurableSession(Session):
         self._drop_queue()
         queue = self.queue = self._new_queue()
         queue.extend(items)
+        self._weigh()
 
     def _drop_queue(self) -> None:
         kept = self._kept_queue
@@ -259,5 +261,6 @@ class DurableSession(Session):
             kept = self._kept_queue = _KeptQueue(self._note_queued, first)
             deque.extend(kept, (item for _, item in stored.queue))
             self.queue = kept
+            self._weigh()
         if facts.given is not None:
             self.given = max(0, facts.given - self._first)

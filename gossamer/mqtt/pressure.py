@@ -11,6 +11,10 @@ pushes out the oldest in its queue, and is counted.
 
 Publishers to a node whose link is congested wait likewise, until the router says that it has caught up.
 
+What is queued is bounded in bytes too, for a session (``max_session``) and for all of the node together
+(``max_node``): a connected session is behind at an eighth of its bound, far behind at half. Every message
+counts as often as it is queued, and :data:`ITEM` bytes for itself.
+
 Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end
 (one dead client would stop all publishers of its topics).
 """
@@ -21,10 +25,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from gossamer.mqtt.reasons import ReasonCode
+
 __all__ = [
     "BEHIND",
     "DECIDING",
     "FAR_BEHIND",
+    "ITEM",
     "OWING",
     "PATIENCE",
     "RATE",
@@ -49,6 +56,10 @@ TURN = 16
 PATIENCE = 1.0
 FAR_BEHIND = 4
 """A connected session with this many times its limit queued is far behind; at twice that it loses some."""
+
+
+ITEM = 120
+"""What a queued message takes besides its bytes."""
 
 
 class Publisher(Protocol):
@@ -88,7 +99,20 @@ class Hold:
 class Pressure:
     """What is behind, and who waits for it. ``call_later`` is the loop's."""
 
-    __slots__ = ("_call_later", "_far", "behind", "hold", "peers")
+    __slots__ = (
+        "_call_later",
+        "_disconnects",
+        "_far",
+        "_overrun",
+        "behind",
+        "congested_at",
+        "flooded_at",
+        "hold",
+        "max_node",
+        "max_session",
+        "peers",
+        "queued",
+    )
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
@@ -97,6 +121,23 @@ class Pressure:
         """Congested links, and the channels that wait for each."""
         self._far: set[Taker] = set()
         self.hold: Hold | None = None
+        self.queued = 0
+        """Bytes in all queues."""
+        self._disconnects = False
+        self._overrun: set[Taker] = set()
+        self.bound(max_session=1 << 60, max_node=1 << 60)
+
+    def bound(self, *, max_session: int, max_node: int, disconnects: bool = False) -> None:
+        """Bounds in bytes; ``disconnects``: who is connected and exceeds them is sent away."""
+        self.max_session = max_session
+        self.max_node = max_node
+        self.congested_at = max_session // 8
+        self.flooded_at = max_session // 2
+        self._disconnects = disconnects
+
+    def has_room(self, size: int) -> bool:
+        """Whether the node may queue so many bytes more."""
+        return self.queued + size <= self.max_node
 
     def __bool__(self) -> bool:
         return bool(self.behind or self.peers)
@@ -126,6 +167,20 @@ class Pressure:
             session.waiting = None
             for channel in waiting:
                 channel.resume_reading(BEHIND)
+
+    def overrun(self, session: Taker) -> bool:
+        """``session`` exceeds its bound; whether it is sent away for that, in a moment."""
+        if not self._disconnects or session in self._overrun:
+            return False
+        self._overrun.add(session)
+        # Not now: whoever queues is in the middle of handing out.
+        self._call_later(0.0, partial(self._send_away, session, session.channel))
+        return True
+
+    def _send_away(self, session: Taker, channel: Any) -> None:
+        self._overrun.discard(session)
+        if session.channel is channel and channel is not None:
+            channel.disconnect(ReasonCode.QUOTA_EXCEEDED)
 
     def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Any, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""

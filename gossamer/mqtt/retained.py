@@ -118,7 +118,8 @@ class RetainedDelivery:
         channel = self._channel
         session = channel.session
         loop = channel.broker.runtime.loop
-        if channel.write_full or len(session.queue) * 4 > session.max_queued:
+        behind = session.queued_bytes > channel.hub.pressure.congested_at
+        if channel.write_full or behind or len(session.queue) * 4 > session.max_queued:
             loop.call_later(PATIENCE, self.step)
             return
         count = 0

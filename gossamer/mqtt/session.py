@@ -8,7 +8,8 @@ again after a reconnect: a PUBLISH until it is acknowledged, then, for QoS 2, it
 how many may be in flight *now*: the client's receive maximum, or 0 while nobody is connected or its socket
 is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
 anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
-oldest message goes, or the new one where ``keep_oldest`` says so, and is counted. 5. QoS 0 is never queued:
+oldest message goes, or the new one where ``keep_oldest`` says so, and is counted. It is bounded in messages,
+in bytes, and in the bytes that all queues of the node have together (``pressure``).  5. QoS 0 is never queued:
 it is for clients that are there.  6. Whatever is stored is free of topic aliases, which end with a connection
 ([MQTT-3.3.2-7]).
 
@@ -26,7 +27,7 @@ from gossamer.mqtt.convert import convert, read_publish
 from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
-from gossamer.mqtt.pressure import FAR_BEHIND, Pressure
+from gossamer.mqtt.pressure import FAR_BEHIND, ITEM, Pressure
 from gossamer.mqtt.properties import Properties
 
 __all__ = ["DeliveryOptions", "Hub", "Item", "Session"]
@@ -63,6 +64,10 @@ class Hub(Protocol):
 _EMPTY: deque[Item] = deque(maxlen=0)
 
 
+def _closed(_item: Item) -> bool:
+    return False
+
+
 class Session:
     """The state of one client; see the module's rules."""
 
@@ -91,6 +96,7 @@ class Session:
         "max_queued",
         "out",
         "queue",
+        "queued_bytes",
         "receive_maximum",
         "resend",
         "subscriptions",
@@ -136,6 +142,7 @@ class Session:
         self._next_id = 0
         self.resend: list[bytes] | None = None
         self.queue = _EMPTY
+        self.queued_bytes = 0
         self.incoming: dict[int, bool] = {}
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
         self.delivered = 0
@@ -224,6 +231,9 @@ class Session:
 
     def forget(self) -> None:
         """The session is over."""
+        self.gate = _closed
+        self.queue = _EMPTY
+        self._weigh()
 
     # Outbound.
 
@@ -287,27 +297,58 @@ class Session:
         queue = self.queue
         if queue is _EMPTY:
             queue = self.queue = self._new_queue()
+        pressure = self.hub.pressure
         length = len(queue) + 1
         limit = self.max_queued
+        size = len(head) + len(tail) + ITEM
+        before = self.queued_bytes
+        after = before + size
         if self.channel is not None:
             # It is being served: others are made to wait for it before anything is lost.
-            if length * 2 == limit:
-                self.hub.pressure.congest(self)
-            elif length == limit * FAR_BEHIND:
-                self.hub.pressure.flood(self)
+            if length * 2 == limit or before <= pressure.congested_at < after:
+                pressure.congest(self)
+            elif length == limit * FAR_BEHIND or before <= pressure.flooded_at < after:
+                pressure.flood(self)
             limit *= 2 * FAR_BEHIND
-        if length > limit:
-            self.hub.dropped("queue_full")
-            if not queue or self.keep_oldest or gate is not None:
-                return
+        if (
+            length > limit or after > pressure.max_session or pressure.queued + size > pressure.max_node
+        ) and not self._make_room(size, limit):
+            return
+        queue.append((head, tail, message))
+        self.queued_bytes += size
+        pressure.queued += size
+
+    def _make_room(self, size: int, limit: int) -> bool:
+        """Something must go before ``size`` more bytes are queued; whether it is the oldest."""
+        queue = self.queue
+        pressure = self.hub.pressure
+        over = len(queue) >= limit
+        if self.channel is not None and pressure.overrun(self):
+            self.hub.dropped("slow_consumer_closed")
+        while over or self.queued_bytes + size > pressure.max_session or not pressure.has_room(size):
+            self.hub.dropped("queue_full" if pressure.has_room(size) else "node_queue_full")
+            if not queue or self.keep_oldest or self.gate is not None:
+                return False
             if self.given:
                 self.given -= 1
-            queue.popleft()
-        queue.append((head, tail, message))
+            head, tail, _ = queue.popleft()
+            self._lighter(len(head) + len(tail) + ITEM)
+            over = False
+        return True
+
+    def _lighter(self, size: int) -> None:
+        self.queued_bytes -= size
+        self.hub.pressure.queued -= size
+
+    def _weigh(self) -> None:
+        """The queue is another one."""
+        size = sum(len(head) + len(tail) + ITEM for head, tail, _ in self.queue)
+        self._lighter(self.queued_bytes - size)
 
     def refill(self, items: Iterable[Item]) -> None:
         """Have just these messages queued."""
         self.queue = deque(items)
+        self._weigh()
 
     def _new_queue(self) -> deque[Item]:
         return deque()
@@ -319,8 +360,10 @@ class Session:
         resend = self.resend
         while resend and len(self.inflight) - len(resend) < self.window:
             self.push(resend.pop())
+        freed = 0
         while queue and len(self.inflight) < self.window:
             head, tail, message = queue.popleft()
+            freed += len(head) + len(tail) + ITEM
             if message is not None:
                 identifiers = () if self.version == V4 else _identifiers(head, tail)
                 parts = message.parts(self.version, head[0] & 7, identifiers, self.hub.now())
@@ -332,7 +375,14 @@ class Session:
                 self.hub.dropped("too_large")
                 continue
             self.send(head, tail)
-        if self.behind and self.window and len(queue) * 4 < self.max_queued:
+        if freed:
+            self._lighter(freed)
+        if (
+            self.behind
+            and self.window
+            and len(queue) * 4 < self.max_queued
+            and self.queued_bytes * 2 <= self.hub.pressure.congested_at
+        ):
             self.hub.pressure.relieve(self)
 
     def acked(self, packet_id: int) -> bool:

@@ -65,3 +65,4 @@ class SysTopics(GenServer):
         yield "publish/messages/sent", hub.sent
         yield "publish/messages/dropped", sum(hub.drops.values())
         yield "bytes/sent", hub.bytes_sent
+        yield "queued/bytes", hub.pressure.queued

@@ -33,6 +33,7 @@ def _broker(node: Node) -> Iterator[Metric]:
     yield _one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
     yield _one("gossamer_mqtt_sessions", "Sessions, connected or not.", "gauge", stats["sessions"])
     yield _one("gossamer_mqtt_retained_messages", "Retained messages held.", "gauge", stats["retained"])
+    yield _one("gossamer_mqtt_queued_bytes", "Bytes in sessions' queues.", "gauge", stats["queued_bytes"])
     yield _one(
         "gossamer_mqtt_messages_received_total",
         "Messages published by clients.",

@@ -2,7 +2,14 @@
 
 import asyncio
 
-from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttLimitsConfig, MqttServerConfig
+from gossamer.config import (
+    ListenerConfig,
+    MqttAuthConfig,
+    MqttConfig,
+    MqttLimitsConfig,
+    MqttServerConfig,
+    MqttSessionsConfig,
+)
 from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.properties import NONE, Properties
@@ -162,6 +169,7 @@ class World:
         listeners=1,
         listener=None,
         auth=None,
+        overflow="drop_oldest",
         **limits,
     ):
         self.clock = ManualClock()
@@ -174,6 +182,7 @@ class World:
             ),
             auth=MqttAuthConfig(allow_anonymous=anonymous, **auth or {}),
             limits=MqttLimitsConfig(**limits),
+            sessions=MqttSessionsConfig(overflow=overflow),
         )
         self.broker = Broker(
             self.router,
