@@ -184,14 +184,16 @@ def _pubrel(channel: Channel, packet: Pubrel) -> None:
 # Being delivered to.
 
 
-def unexpected_ack(channel: Channel) -> None:
+def unexpected_ack(channel: Channel, packet_id: int) -> None:
     """PUBACK for what is not in flight; harmless, so it is only counted."""
+    if not packet_id:
+        raise violation("MQTT-2.2.1-5" if channel.version == V5 else "MQTT-2.3.1-6", "packet identifier is 0")
     channel.hub.dropped("unexpected_ack")
 
 
 def _puback(channel: Channel, packet: Puback) -> None:
     if not channel.session.acked(packet.packet_id):
-        unexpected_ack(channel)
+        unexpected_ack(channel, packet.packet_id)
 
 
 def _pubrec(channel: Channel, packet: Pubrec) -> None:
@@ -200,7 +202,7 @@ def _pubrec(channel: Channel, packet: Pubrec) -> None:
 
 def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
     if not channel.session.completed(packet.packet_id):
-        unexpected_ack(channel)
+        unexpected_ack(channel, packet.packet_id)
 
 
 # Subscribing.

@@ -133,7 +133,7 @@ def take(channel: Channel, data: bytes) -> int:
                         del inflight[packet_id]
                         acked = True
                     else:
-                        unexpected_ack(channel)
+                        unexpected_ack(channel, packet_id)
                     pos = stop
                     continue
                 else:
