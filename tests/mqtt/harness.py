@@ -170,6 +170,7 @@ class World:
         listener=None,
         auth=None,
         overflow="drop_oldest",
+        mqtt=None,
         **limits,
     ):
         self.clock = ManualClock()
@@ -183,6 +184,7 @@ class World:
             auth=MqttAuthConfig(allow_anonymous=anonymous, **auth or {}),
             limits=MqttLimitsConfig(**limits),
             sessions=MqttSessionsConfig(overflow=overflow),
+            **mqtt or {},
         )
         self.broker = Broker(
             self.router,
