@@ -171,7 +171,7 @@ class OwnedTable(ReplicatedTable):
     # -- inside
 
     def _told(self, written: dict[Key, Value], deleted: tuple[Key, ...]) -> None:
-        if self._subscriptions:
+        if self._told_own:
             self.dispatch(Change(self.name, self.node, written, deleted))
         else:
             self._count(self.node, written, deleted)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import structlog
@@ -122,8 +123,7 @@ class ClusterRetained:
 
     def topics(self, topic_filter: str) -> Iterator[str]:
         """See ``Retained``."""
-        yield from self._tree.match(topic_filter)
-        yield from self._own.topics(topic_filter)
+        return chain(self._tree.match(topic_filter), self._own.topics(topic_filter))
 
     def get(self, topic: str) -> Message | Fetch | None:
         """See ``Retained``."""

@@ -69,6 +69,8 @@ class TopicTree:
 
     def match(self, topic_filter: str) -> Iterator[str]:
         """The topics that match, in no order."""
+        if not self._count:
+            return iter(())
         return self._walk(self._root, topic_filter.split("/"), 0)
 
     def _walk(self, level: _Level, words: list[str], at: int) -> Iterator[str]:

@@ -75,7 +75,7 @@ class RouteOwner(GenServer):
         self._waiting: deque[tuple[Caller, bool]] = deque()
         self._asked: list[Caller] = []
         # In this process, so that an exception in it ends this process and so does the subscription.
-        table.subscribe_batches(router.apply)
+        table.subscribe_batches(router.apply, own=False)
         router.attach(table, links)
         return Continue()
 

@@ -132,6 +132,8 @@ def split_shared(text: str) -> SharedFilter:
 
 def body_of(text: str) -> str:
     """What a valid filter matches by: without ``$share/group/`` and ``$exclusive/``."""
+    if text[:1] != "$":
+        return text
     if text.startswith(EXCLUSIVE):
         return text[len(EXCLUSIVE) :]
     return split_shared(text).filter

@@ -88,7 +88,7 @@ class Table:
     async def visible(self, number: int, timeout: float = 5.0) -> bool:
         return self.is_visible(number)
 
-    def subscribe_batches(self, callback: Any) -> None:
+    def subscribe_batches(self, callback: Any, own: bool = True) -> None:
         self.callbacks.append(callback)
 
 

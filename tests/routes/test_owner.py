@@ -12,7 +12,7 @@ from tests.supervisor.harness import settle, virtual
 class GuardedTable(Table):
     """Calls back as the process that subscribed, as the real table does."""
 
-    def subscribe_batches(self, callback):
+    def subscribe_batches(self, callback, own=True):
         self.callbacks.append(guarded(callback))
 
 
