@@ -41,32 +41,41 @@ class Subscribing:
         why the last one that failed did."""
         reasons: list[int] = []
         why = ""
-        maximum_qos = self._broker.capabilities.maximum_qos
+        # Looked up once: a SUBSCRIBE may have a thousand filters, mostly with the same options.
+        capabilities = self._broker.capabilities
+        maximum_qos = capabilities.maximum_qos
+        maximum = self._broker.max_subscriptions
+        subscribe = self._broker.router.subscribe
+        mine = session.subscriptions
+        asked: tuple[int, bool, bool] | None = None
+        options: Any = None
         retained: list[tuple[str, int, tuple[int, ...]]] = []
         seq: Any = None
         gate = session.channel.gate if session.channel is not None else None
         for item in wanted:
-            known = item.filter in session.subscriptions
-            if gate is not None and not gate.may_subscribe(item.filter):
-                self._broker.access.denied("subscribe", session.client_id, session.username, item.filter)
+            topic_filter = item.filter
+            known = topic_filter in mine
+            if gate is not None and not gate.may_subscribe(topic_filter):
+                self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
                 reasons.append(ReasonCode.NOT_AUTHORIZED)
                 why = "not allowed to subscribe to this filter"
                 continue
-            missing = self._broker.capabilities.against_filter(item, identifier)
+            missing = capabilities.against_filter(item, identifier)
             if missing is not None:
                 reasons.append(missing)
                 why = "this node does not offer such subscriptions"
                 continue
-            if not known and len(session.subscriptions) >= self._broker.max_subscriptions:
+            if not known and len(mine) >= maximum:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
-                why = f"a session may have {self._broker.max_subscriptions} subscriptions"
+                why = f"a session may have {maximum} subscriptions"
                 continue
             if item.qos > maximum_qos:
                 item = msgspec.structs.replace(item, qos=maximum_qos)
+            if asked != (item.qos, item.no_local, item.retain_as_published):
+                asked = (item.qos, item.no_local, item.retain_as_published)
+                options = self._options(session, item, identifier)
             try:
-                done = self._broker.router.subscribe(
-                    item.filter, session, self._options(session, item, identifier)
-                )
+                done = subscribe(topic_filter, session, options)
             except ExclusiveTakenError:
                 reasons.append(ReasonCode.QUOTA_EXCEEDED)
                 why = "somebody else has this exclusive subscription"
@@ -76,16 +85,16 @@ class Subscribing:
                 why = str(error)
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
                 continue
-            session.subscriptions[item.filter] = (item, identifier)
+            mine[topic_filter] = (item, identifier)
             if done.seq is not None:
                 seq = done.seq
             reasons.append(item.qos)
-            if item.filter.startswith("$share/"):
+            if topic_filter.startswith("$share/"):
                 # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
                 continue
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
-                retained.append((body_of(item.filter), item.qos, identifiers))
+                retained.append((body_of(topic_filter), item.qos, identifiers))
         return reasons, retained, seq, why
 
     def restore(self, session: Session) -> Any:

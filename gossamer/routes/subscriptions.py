@@ -116,7 +116,9 @@ class SubscriptionTable:
                 raise
         mine[text] = delivery
         self._routes.changed(text)
-        return Subscribed(known is not None, self._unseen())
+        # A row that was just written has not been seen by anybody.
+        written = first and self.table is not None
+        return Subscribed(known is not None, self._seq if written else self._unseen())
 
     def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
         """End a subscription; False if there was none."""
