@@ -6,8 +6,10 @@ only what ``gossamer.audit.schema`` says.
 
 from gossamer.spark.completeness import Terms, verdicts
 from gossamer.spark.errors import JavaMissingError, NoDataError, SparkMissingError, TooLittleMemoryError
+from gossamer.spark.files import FileProblem
+from gossamer.spark.holes import Hole
 from gossamer.spark.session import open_session
-from gossamer.spark.source import FileProblem, Hole, Recording, load
+from gossamer.spark.source import Recording, load
 
 __all__ = [
     "FileProblem",

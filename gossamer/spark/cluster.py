@@ -1,9 +1,9 @@
 """What the cluster did to messages: routes that were wrong, splits and what they cost, sessions that moved.
 
 Rules: 1. A forward is judged by the subscriptions that were valid at the node that received it, with the
-same doubt around changes as in ``completeness``.  2. A split is one row per pair of nodes that lost each
-other, from the first of them that noticed to the healing, or to the end of the recording.  3. What a split
-cost is what was published on either side while it stood, by verdict.
+same doubt around changes as in ``completeness``, and not where a hole may hide what made it right.  2. What a
+split (``splits``) cost is what was published on either side while it stood, by verdict, and what its clients
+missed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,25 @@ from __future__ import annotations
 from typing import Any
 
 import gossamer.audit.schema as schema
-from gossamer.spark.completeness import Terms
-from gossamer.spark.histories import FOREVER, MESSAGE_KEY, connections, each_message, subscriptions
+from gossamer.spark.completeness import VERDICTS, Terms
+from gossamer.spark.histories import (
+    FOREVER,
+    MESSAGE_KEY,
+    connections,
+    each_message,
+    of_sessions,
+    subscriptions,
+)
+from gossamer.spark.holes import in_hole
 from gossamer.spark.source import Recording
+from gossamer.spark.splits import Change, Split, splits_of
 from gossamer.spark.topics import match
 from gossamer.spark.traffic import within
 
-__all__ = ["partitions", "routes", "sessions", "splits"]
+__all__ = ["OVERFLOWS", "partitions", "routes", "sessions", "splits"]
+
+OVERFLOWS = ("queue_full", "node_queue_full", "slow_consumer", "slow_consumer_closed")
+"""Reasons of drops that say: faster in than out."""
 
 
 def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 60_000_000) -> Any:  # noqa: B008
@@ -25,7 +37,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
 
     ``missing``: a peer had a subscriber, and got nothing. ``unneeded``: it had none, and got it.
     ``stale``: it had none any more, since less than ``stale_within``, or the forward went to a node that
-    this one knew to be down.
+    this one knew to be down. ``undecidable``: it seems wrong, but a recorder was not looking.
     """
     from pyspark.sql import functions as f
 
@@ -38,7 +50,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     forwarded = each_message(span.where(f.col("event") == schema.FORWARDED)).select(
         *key, "peer", f.col("t").alias("forwarded_at")
     )
-    places = _places(events)
+    places = _places(of_sessions(recording, until=recording.end))
     pairs = match(published.select("topic").distinct(), places.select("filter").distinct())
     wanted = pairs.join(places, "filter").select("topic", "node", "share", "begin", "end")
     sent = forwarded.join(published, key)
@@ -66,9 +78,9 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
             .otherwise("unneeded"),
         )
         .where(f.col("fault").isNotNull())
-        .select(
-            "fault", f.col("origin").alias("node"), "peer", "topic", f.col("forwarded_at").alias("moment")
-        )
+        # Anybody may have subscribed there, or come there with a subscription, in any hole before.
+        .withColumn("since", f.lit(0).cast("bigint"))
+        .select("fault", "origin", "peer", "topic", f.col("forwarded_at").alias("moment"), "since")
     )
     moment = f.col("published_at")
     owed = (
@@ -76,19 +88,33 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
         published.join(wanted.where(f.col("share").isNull()), "topic")
         .where(f.col("node") != f.col("origin"))
         .where((moment >= f.col("begin") + settle) & (moment < f.col("end") - settle))
-        .select(*key, "topic", "published_at", f.col("node").alias("peer"))
-        .distinct()
+        .groupBy(*key, "topic", "published_at", f.col("node").alias("peer"))
+        .agg(f.min("begin").alias("since"))
     )
     missing = owed.join(forwarded.select(*key, "peer"), [*key, "peer"], "left_anti").select(
         f.lit("missing").alias("fault"),
-        f.col("origin").alias("node"),
+        "origin",
         "peer",
         "topic",
         f.col("published_at").alias("moment"),
+        "since",
+    )
+    until = f.col("moment") + terms.late_after
+    hidden = in_hole(
+        recording.holes,
+        lambda node, begin, end: (
+            ((node == f.col("origin")) & (begin <= until) & (end >= f.col("moment") - settle))
+            | (
+                ((node == f.col("peer")) | (f.col("fault") == "unneeded"))
+                & (begin <= until)
+                & (end >= f.col("since"))
+            )
+        ),
     )
     return (
         wrong.unionByName(missing)
-        .groupBy("fault", "node", "peer", "topic")
+        .withColumn("fault", f.when(hidden, "undecidable").otherwise(f.col("fault")))
+        .groupBy("fault", f.col("origin").alias("node"), "peer", "topic")
         .agg(
             f.count("*").alias("messages"),
             f.timestamp_micros(f.min("moment")).alias("first"),
@@ -97,13 +123,13 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     )
 
 
-def _places(events: Any) -> Any:
+def _places(few: Any) -> Any:
     """(filter, share, node, begin, end): where subscribers are, as they come, go and move."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    held = subscriptions(events)
-    stays = connections(events).select("client", "node", "persistent", "begin", "end")
+    held = subscriptions(few)
+    stays = connections(few).select("client", "node", "persistent", "begin", "end")
     # A session that is kept has its routes at the node it was last at, until it is somewhere else.
     after = Window.partitionBy("client").orderBy("begin")
     moved = f.coalesce(f.lead("begin").over(after), f.lit(FOREVER))
@@ -135,99 +161,97 @@ def _downs(events: Any) -> Any:
     )
 
 
-def splits(recording: Recording) -> Any:
-    """(one, other, begin, end, healed): pairs of nodes that lost each other and were both alive."""
+def splits(recording: Recording) -> list[Split]:
+    """The splits that were found, or stood, in the span."""
     from pyspark.sql import functions as f
 
-    events = recording.events
-    found = events.where(f.col("event") == schema.PARTITION).select(
-        f.least("recorder", "peer").alias("one"),
-        f.greatest("recorder", "peer").alias("other"),
-        f.col("t").alias("met"),
-    )
-    downs = _downs(events).select(
-        f.least("at_node", "lost").alias("one"), f.greatest("at_node", "lost").alias("other"), "down"
-    )
-    healed = events.where(f.col("event") == schema.HEALED).select(f.col("t").alias("healed_at"))
-    met = found.groupBy("one", "other", "met").agg(f.lit(1).alias("_")).drop("_")
-    begun = (
-        met.join(downs, ["one", "other"], "left")
-        .groupBy("one", "other", "met")
-        .agg(f.max(f.when(f.col("down") <= f.col("met"), f.col("down"))).alias("last_down"))
-    )
-    # Both report the split: the same loss, seen twice, some instants apart.
-    pairs = (
-        begun.withColumn("slot", f.floor(f.coalesce("last_down", "met") / 10_000_000))
-        .groupBy("one", "other", "slot")
-        .agg(f.min(f.coalesce("last_down", "met")).alias("begin"), f.max("met").alias("met"))
-    )
-    ends = (
-        pairs.join(f.broadcast(healed.agg(f.collect_set("healed_at").alias("healings"))))
-        .withColumn("end", f.expr("array_min(filter(healings, h -> h >= met))"))
-        .drop("healings", "slot")
-    )
-    return ends.select(
-        "one",
-        "other",
-        "begin",
-        f.coalesce("end", f.lit(recording.last)).alias("end"),
-        f.col("end").isNotNull().alias("healed"),
-    )
+    kinds = (schema.NODE_DOWN, schema.NODE_UP, schema.PARTITION, schema.HEALED)
+    rows = recording.events.where(f.col("event").isin(*kinds)).select("t", "event", "recorder", "peer")
+    found = splits_of((Change(*row) for row in rows.collect()), last=recording.last)
+    return [split for split in found if split.begin < recording.end and split.end > recording.begin]
+
+
+_SIDE = (
+    "split int, sides string, side string, node string, begin bigint, end bigint, met boolean, healed boolean"
+)
 
 
 def partitions(recording: Recording, judged: Any) -> Any:
-    """What each split cost: (one, other, side, begin, end, minutes, clients, verdict, messages).
+    """What each split cost, a row per side, with deliveries by verdict.
 
-    ``judged`` is the table of ``completeness``. A side is the node at which the message was published.
+    (split, sides, side, begin, end, minutes, met, healed, clients, messages, delivered, late, …, missed):
+    ``messages`` were published at the side while the split stood, and the verdicts are of these; ``missed``
+    are deliveries lost that were for clients of the side. ``judged`` is the table of ``completeness``.
     """
     from pyspark.sql import functions as f
 
-    stood = splits(recording)
-    sides = stood.select("*", f.explode(f.array("one", "other")).alias("side"))
-    clients = _clients(sides, connections(recording.events))
-    costs = (
-        judged.select("origin", "published_at", "verdict")
-        .join(f.broadcast(sides), f.col("origin") == f.col("side"))
-        .where((f.col("published_at") >= f.col("begin")) & (f.col("published_at") < f.col("end")))
-        .groupBy("one", "other", "side", "begin", "verdict")
-        .agg(f.count("*").alias("messages"))
+    rows = [
+        (number, " | ".join(map(", ".join, split.sides)), ", ".join(side), node, *_of(split))
+        for number, split in enumerate(splits(recording), 1)
+        for side in split.sides
+        for node in side
+    ]
+    nodes = recording.events.sparkSession.createDataFrame(rows, _SIDE)
+    few = of_sessions(recording, until=recording.end)
+    key = ["split", "side"]
+    stood = (f.col("at") >= f.col("begin")) & (f.col("at") < f.col("end"))
+    places = f.broadcast(nodes.select(*key, "node", "begin", "end"))
+    sent = (
+        within(recording)
+        .where(f.col("event") == schema.PUBLISHED)
+        .select(f.col("recorder").alias("node"), f.col("t").alias("at"), "count")
+        .join(places, "node")
+        .where(stood)
+        .groupBy(*key)
+        .agg(f.sum("count").alias("messages"))
     )
-    return (
-        sides.join(clients, ["one", "other", "side", "begin"], "left")
-        .join(costs, ["one", "other", "side", "begin"], "left")
-        .select(
-            "one",
-            "other",
-            "side",
-            f.timestamp_micros("begin").alias("begin"),
-            f.timestamp_micros("end").alias("end"),
-            "healed",
-            f.round((f.col("end") - f.col("begin")) / 60_000_000, 2).alias("minutes"),
-            f.coalesce("clients", f.lit(0)).alias("clients"),
-            "verdict",
-            f.coalesce("messages", f.lit(0)).alias("messages"),
-        )
+    fates = judged.select(
+        f.col("origin"), f.col("node").alias("was_at"), f.col("published_at").alias("at"), "verdict"
     )
-
-
-def _clients(sides: Any, stays: Any) -> Any:
-    """How many clients were connected at a side while the split stood."""
-    from pyspark.sql import functions as f
-
-    stays = stays.select("client", "node", f.col("begin").alias("came"), f.col("end").alias("went"))
-    return (
-        stays.join(f.broadcast(sides), f.col("node") == f.col("side"))
+    kinds = [f.count(f.when(f.col("verdict") == verdict, 1)).alias(verdict) for verdict in VERDICTS]
+    from_here = fates.join(places, fates.origin == f.col("node")).where(stood).groupBy(*key).agg(*kinds)
+    for_here = (
+        fates.where(f.col("verdict") == "lost")
+        .join(places, f.col("was_at") == f.col("node"))
+        .where(stood)
+        .groupBy(*key)
+        .agg(f.count("*").alias("missed"))
+    )
+    stays = connections(few).select(
+        "client", "node", f.col("begin").alias("came"), f.col("end").alias("went")
+    )
+    clients = (
+        stays.join(places, "node")
         .where((f.col("came") < f.col("end")) & (f.col("went") > f.col("begin")))
-        .groupBy("one", "other", "side", "begin")
+        .groupBy(*key)
         .agg(f.count_distinct("client").alias("clients"))
     )
+    numbers = ["clients", "messages", *VERDICTS, "missed"]
+    table = nodes.drop("node").distinct()
+    for part in (clients, sent, from_here, for_here):
+        table = table.join(part, key, "left")
+    return table.fillna(0, numbers).select(
+        "split",
+        "sides",
+        "side",
+        f.timestamp_micros("begin").alias("begin"),
+        f.timestamp_micros("end").alias("end"),
+        f.round((f.col("end") - f.col("begin")) / 60_000_000, 2).alias("minutes"),
+        "met",
+        "healed",
+        *numbers,
+    )
+
+
+def _of(split: Split) -> tuple[int, int, bool, bool]:
+    return split.begin, split.end, split.met, split.healed
 
 
 def sessions(recording: Recording, *, flaps: int = 10) -> Any:
     """One row per client that moved, flapped or lost messages of its queue.
 
-    (client, connects, worst_hour, flapping, takeovers, nodes, dropped, reasons); ``flapping``: ``flaps``
-    connects or more within an hour.
+    (client, connects, worst_hour, flapping, takeovers, nodes, dropped, overflows, reasons); ``flapping``:
+    ``flaps`` connects or more within an hour; ``overflows``: of the dropped, those its full queue cost it.
     """
     from pyspark.sql import functions as f
 
@@ -252,12 +276,16 @@ def sessions(recording: Recording, *, flaps: int = 10) -> Any:
     dropped = (
         events.where((f.col("event") == schema.DROPPED) & f.col("client").isNotNull())
         .groupBy("client")
-        .agg(f.sum("count").alias("dropped"), f.sort_array(f.collect_set("reason")).alias("reasons"))
+        .agg(
+            f.sum("count").alias("dropped"),
+            f.sum(f.when(f.col("reason").isin(*OVERFLOWS), f.col("count"))).alias("overflows"),
+            f.sort_array(f.collect_set("reason")).alias("reasons"),
+        )
     )
     return (
         came.join(moved, "client", "full_outer")
         .join(dropped, "client", "full_outer")
-        .fillna(0, ["connects", "worst_hour", "nodes", "takeovers", "dropped"])
+        .fillna(0, ["connects", "worst_hour", "nodes", "takeovers", "dropped", "overflows"])
         .withColumn("flapping", f.col("worst_hour") >= flaps)
         .where(f.col("flapping") | (f.col("takeovers") > 0) | (f.col("dropped") > 0))
     )

@@ -73,7 +73,7 @@ def verdicts(recording: Recording, terms: Terms = Terms()) -> Any:
 
     # After the span: what was published in it may arrive a little later. Before it: subscriptions only.
     events = recording.events.where(f.col("t") < recording.end + terms.late_after)
-    few = of_sessions(events)
+    few = of_sessions(recording, until=recording.end + terms.late_after)
     messages = published(events.where(f.col("t").between(recording.begin, recording.end - 1)))
     both = _together(
         owed(messages, few, recording, terms), _came(events.where(f.col("t") >= recording.begin))

@@ -42,11 +42,10 @@ class TooLittleMemoryError(UnavailableError):
 class NoDataError(UsageError):
     """Nothing was recorded where, or when, the caller looks."""
 
-    def __init__(self, *, where: str, span: str, found: str) -> None:
+    def __init__(self, *, where: str, found: str) -> None:
         self.where = where
-        self.span = span
         self.found = found
         super().__init__(
-            f"no recorded events in {where} {span}; found {found}. "
+            f"no recorded events in {where}; found {found}. "
             "Check the directory, --from and --to, and that audit.enable is on"
         )

@@ -5,11 +5,11 @@ Only what seems lost or misrouted comes here, which is little: everything else w
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.histories import MESSAGE_KEY, connections, each_message
+from gossamer.spark.holes import in_hole
 
 if TYPE_CHECKING:
     from gossamer.spark.completeness import Terms
@@ -42,14 +42,23 @@ def explain(
         f.first(f.when(is_a == schema.PUBLISHED, f.col("t")), ignorenulls=True).alias("true_time"),
     )
     row = doubtful.join(told, list(MESSAGE_KEY), "left")
+    row = row.withColumn("moment", f.coalesce("published_at", "true_time", "delivered_at"))
+    row = _with_stay(row, few)
     why = f.expr(
         "get(filter(drops, d -> d.client = receiver OR (d.client IS NULL AND d.peer = node)"
         " OR (d.client IS NULL AND d.peer IS NULL)), 0)"
     )
     here = f.col("node") == f.col("origin")
+    there = here | f.array_contains("got_at", f.col("node"))
+    until = f.greatest("moment", f.coalesce("can", f.col("moment"))) + terms.late_after
+    moves = (f.col("next")["begin"] <= until) & (f.col("next")["node"] != f.col("node"))
     hop = (
         f.when(f.col("verdict") == MISROUTED, f.concat("node", f.lit(": not subscribed")))
         .when(why.isNotNull(), f.concat(why["recorder"], f.lit(": dropped, "), why["reason"]))
+        .when(
+            there & f.coalesce(moves, f.lit(False)),
+            f.concat("node", f.lit(" to "), f.col("next")["node"], f.lit(": lost as the session moved")),
+        )
         .when(here, f.concat("origin", f.lit(": not delivered")))
         .when(
             ~f.array_contains("sent_to", f.col("node")),
@@ -61,7 +70,6 @@ def explain(
         )
         .otherwise(f.concat("node", f.lit(": not delivered")))
     )
-    row = row.withColumn("hop", hop)
     # A message whose publish lies outside the span, though known: not this span's to judge.
     row = row.where(
         (f.col("verdict") != MISROUTED)
@@ -70,10 +78,9 @@ def explain(
         | f.col("true_time").between(recording.begin, recording.end - 1)
     )
     unknown = (f.col("verdict") == MISROUTED) & ~f.coalesce(f.col("known"), f.lit(False))
-    row = row.withColumn("moment", f.coalesce("published_at", "true_time", "delivered_at"))
-    until = f.greatest("moment", f.coalesce("can", f.col("moment"))) + terms.late_after
+    row = row.withColumn("hop", hop)
     hidden = _hidden(recording, terms, until)
-    row = _with_stay(row, few)
+    unlike = _unlike(recording)
     fresh = (f.col("verdict") == LOST) & (
         f.greatest("published_at", f.coalesce("can", f.col("published_at"))) + terms.late_after
         > recording.last
@@ -81,12 +88,14 @@ def explain(
     final = (
         f.when(unknown, UNDECIDABLE)
         .when(hidden, UNDECIDABLE)
+        .when(unlike, UNDECIDABLE)
         .when(fresh, UNDECIDABLE)
         .otherwise(f.col("verdict"))
     )
     because = (
         f.when(unknown, f.lit("its publish was not recorded"))
         .when(hidden, f.lit("the recording has a hole there"))
+        .when(unlike, f.lit("the two nodes' recorders keep different samples"))
         .when(fresh, f.lit("the recording ends too soon after it"))
         .otherwise(f.col("hop"))
     )
@@ -100,7 +109,7 @@ def explain(
 
 
 def _with_stay(row: Any, few: Any) -> Any:
-    """Adds ``stay``: the last connection of the receiver that began before the moment."""
+    """Adds ``stay`` and ``next``: the receiver's last connection by the moment, the first after it."""
     from pyspark.sql import functions as f
 
     came = (
@@ -108,8 +117,22 @@ def _with_stay(row: Any, few: Any) -> Any:
         .groupBy(f.col("client").alias("receiver"))
         .agg(f.collect_list(f.struct("begin", "end", "node", "persistent")).alias("stays"))
     )
-    last = f.expr("array_max(filter(stays, s -> s.begin <= moment))")
-    return row.join(came, "receiver", "left").withColumn("stay", last).drop("stays")
+    return (
+        row.join(came, "receiver", "left")
+        .withColumn("stay", f.expr("array_max(filter(stays, s -> s.begin <= moment))"))
+        .withColumn("next", f.expr("array_min(filter(stays, s -> s.begin > moment))"))
+        .drop("stays")
+    )
+
+
+def _unlike(recording: Recording) -> Any:
+    """Whether the node that took a message and the one that was to deliver it keep different samples."""
+    from pyspark.sql import functions as f
+
+    if len(set(recording.shares.values())) < 2:
+        return f.lit(False)
+    share = f.create_map(*(f.lit(x) for pair in recording.shares.items() for x in pair))
+    return f.coalesce(share[f.col("origin")] != share[f.col("node")], f.lit(False))
 
 
 def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
@@ -122,8 +145,6 @@ def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
     """
     from pyspark.sql import functions as f
 
-    holes = json.dumps([{"node": h.node, "begin": h.begin, "end": h.end} for h in recording.holes])
-    every = f.from_json(f.lit(holes), "array<struct<node: string, begin: bigint, end: bigint>>")
     moment, stay = f.col("moment"), f.col("stay")
     known_from = f.coalesce("held_since", f.lit(0))
     came, kept = f.coalesce(stay["begin"], f.lit(0)), f.coalesce(stay["persistent"], f.lit(True))
@@ -131,18 +152,15 @@ def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
     before = f.when(kept, f.least(known_from, came)).otherwise(came)
     away = stay.isNull() | (stay["end"] <= moment)
 
-    def met(hole: Any, begin: Any, end: Any) -> Any:
-        return (hole["begin"] <= end) & (hole["end"] >= begin)
+    def hides(node: Any, begin: Any, end: Any) -> Any:
+        def met(low: Any, high: Any) -> Any:
+            return (begin <= high) & (end >= low)
 
-    return f.coalesce(
-        f.exists(
-            every,
-            lambda hole: (
-                ((hole["node"] == f.col("origin")) & met(hole, moment - terms.settle, until))
-                | ((hole["node"] == f.coalesce(stay["node"], f.col("node"))) & met(hole, before, until))
-                | (kept & met(hole, before, came))
-                | (away & met(hole, before, until))
-            ),
-        ),
-        f.lit(False),
-    )
+        return (
+            ((node == f.col("origin")) & met(moment - terms.settle, until))
+            | ((node == f.coalesce(stay["node"], f.col("node"))) & met(before, until))
+            | (kept & met(before, came))
+            | (away & met(before, until))
+        )
+
+    return in_hole(recording.holes, hides)

@@ -11,9 +11,12 @@ comparing numbers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gossamer.audit.schema as schema
+
+if TYPE_CHECKING:
+    from gossamer.spark.source import Recording
 
 __all__ = [
     "FOREVER",
@@ -41,13 +44,16 @@ _OF_SESSIONS = (
 )
 
 
-def of_sessions(events: Any) -> Any:
-    """The events that ``subscriptions``, ``connections`` and ``stretches`` need, few among all, read once."""
+def of_sessions(recording: Recording, *, until: int) -> Any:
+    """The events before ``until`` that ``subscriptions`` and ``connections`` need: few, kept in memory."""
     from pyspark.sql import functions as f
 
     names = ["client", "filter", "share", "qos", "no_local", "present", "persistent", "recorder", "event"]
-    few = events.where(f.col("event").isin(*_OF_SESSIONS)).select(*names, "reason", "peer", "t", "hlc")
-    return few.persist()
+    few = recording.events
+    if recording.earlier is not None:
+        few = few.unionByName(recording.earlier)
+    few = few.where(f.col("event").isin(*_OF_SESSIONS)).select(*names, "reason", "peer", "t", "hlc")
+    return few.where(f.col("t") < until).persist()
 
 
 def each_message(events: Any) -> Any:
@@ -74,7 +80,7 @@ def subscriptions(events: Any) -> Any:
     kinds = [schema.SUBSCRIBED, schema.UNSUBSCRIBED]
     keys = ["client", "filter", "share"]
     changes = events.where(f.col("event").isin(kinds)).select(
-        *keys, "qos", f.coalesce("no_local", f.lit(False)).alias("no_local"), "event", "t", "hlc"
+        *keys, "qos", f.coalesce("no_local", f.lit(False)).alias("no_local"), "event", "reason", "t", "hlc"
     )
     held = changes.select(*keys).distinct()
     # Whoever finds no session has lost what the last one held, whether its end was recorded or not.
@@ -93,8 +99,16 @@ def subscriptions(events: Any) -> Any:
         )
     )
     following = Window.partitionBy(*keys).orderBy("t", "hlc")
+    # What moves with its session, or stood when recording began, goes on as it was.
+    goes_on = (
+        f.col("reason").isin("moved", "standing")
+        & (f.col("event") == schema.SUBSCRIBED)
+        & f.coalesce(f.lag("event").over(following) == schema.SUBSCRIBED, f.lit(False))
+    )
     return (
-        changes.unionByName(ended)
+        changes.unionByName(ended, allowMissingColumns=True)
+        .withColumn("goes_on", f.coalesce(goes_on, f.lit(False)))
+        .where(~f.col("goes_on"))
         .withColumn("end", f.coalesce(f.lead("t").over(following), f.lit(FOREVER)))
         .where(f.col("event") == schema.SUBSCRIBED)
         .select(*keys, "qos", "no_local", f.col("t").alias("begin"), "end")

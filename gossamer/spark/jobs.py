@@ -151,30 +151,36 @@ def _tell_routes(tables: Tables) -> Told:
         "unneeded": "{:,} were forwarded to a node that had none.",
         "stale": "{:,} were forwarded by a route that was no longer true.",
     }
-    said = tuple(words[k].format(n) for k, n in numbers.items() if n)
-    return Told(
-        numbers, said or ("Every forward was right.",), rows=_rows(table.orderBy(f.desc("messages"), "topic"))
-    )
+    said = [words[k].format(n) for k, n in numbers.items() if n] or ["Every forward was right."]
+    if counted.get("undecidable"):
+        said.append(f"{counted['undecidable']:,} seem wrong, but a recorder was not looking at the time.")
+    return Told(numbers, tuple(said), rows=_rows(table.orderBy(f.desc("messages"), "topic")))
 
 
 def _tell_partitions(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
-    table = tables["costs"]
-    pairs = table.select("one", "other", "begin", "end", "minutes", "healed").distinct()
-    found = _rows(pairs.orderBy("begin", "one", "other"), limit=100)
-    if not found:
+    rows = _rows(tables["costs"].orderBy("split", "side"), limit=100)
+    if not rows:
         return Told({"splits": 0}, ("No split.",))
-    lost = table.where(f.col("verdict") == "lost").agg(f.sum("messages")).collect()[0][0] or 0
-    said = [
-        f"{row['one']} and {row['other']} lost each other for {row['minutes']:.1f} minutes from "
-        f"{row['begin']:%Y-%m-%d %H:%M:%S}{'' if row['healed'] else ', and have not healed'}."
-        for row in found[:10]
-    ]
-    said.append(f"Of what was published on their sides meanwhile, {lost:,} deliveries were lost.")
-    return Told(
-        {"splits": len(found), "lost_in_splits": lost}, tuple(said), rows=_rows(table.orderBy("begin"))
-    )
+    # What is said of a split is said by each of its sides.
+    splits = {row["split"]: row for row in rows}
+    lost = sum(row["lost"] for row in rows)
+    said = []
+    for number, row in list(splits.items())[:10]:
+        end = "" if row["met"] else ", and have not met again"
+        end = end or ("" if row["healed"] else "; nobody healed it")
+        sides = [side for side in rows if side["split"] == number]
+        said.append(
+            f"{row['sides'].replace(' | ', ' and ')} lost each other for {row['minutes']:.1f} minutes from "
+            f"{row['begin']:%Y-%m-%d %H:%M:%S}{end}: "
+            + "; ".join(
+                f"{side['side']}: {side['clients']:,} clients, {side['messages']:,} messages, "
+                f"{side['lost']:,} deliveries of them lost"
+                for side in sides
+            )
+            + "."
+        )
+    said.append(f"Of what was published meanwhile, {lost:,} deliveries were lost.")
+    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), rows=rows[:20])
 
 
 def _tell_hotspots(tables: Tables) -> Told:
@@ -185,7 +191,8 @@ def _tell_hotspots(tables: Tables) -> Told:
         top = _rows(tables[name].orderBy(f.desc("messages"), "subject"), limit=10)
         if top:
             said.append(
-                f"{name}: {top[0]['subject']} leads {top[0]['subjects']:,} with {top[0]['share']:.1%} of all."
+                f"{name}: {top[0]['subject']} leads {top[0]['subjects']:,} with {top[0]['share']:.1%} "
+                f"of all, {top[0]['skew']:,.1f} times the average."
             )
             charts.append(
                 Chart(
@@ -209,11 +216,17 @@ def _tell_sessions(tables: Tables) -> Told:
         f.count(f.when(f.col("flapping"), 1)).alias("flapping"),
         f.sum("takeovers").alias("takeovers"),
         f.sum("dropped").alias("dropped"),
+        f.sum("overflows").alias("overflows"),
+        f.count(f.when(f.col("overflows") > 0, 1)).alias("overflown"),
     ).collect()[0]
-    numbers = {key: int(sums[key] or 0) for key in ("flapping", "takeovers", "dropped")}
+    numbers = {key: int(sums[key] or 0) for key in ("flapping", "takeovers", "dropped", "overflows")}
+    others = numbers["dropped"] - numbers["overflows"]
     said = (
-        f"{numbers['flapping']:,} clients flap; {numbers['takeovers']:,} sessions moved.",
-        f"{numbers['dropped']:,} messages were dropped at clients' queues.",
+        f"{numbers['flapping']:,} clients flap; sessions moved {numbers['takeovers']:,} times.",
+        (
+            f"{numbers['overflows']:,} messages were dropped for full queues of "
+            f"{sums['overflown'] or 0:,} clients, {others:,} for other reasons."
+        ),
     )
     return Told(numbers, said, rows=_rows(table.orderBy(f.desc("worst_hour"), f.desc("dropped"), "client")))
 

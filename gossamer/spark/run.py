@@ -21,8 +21,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gossamer.spark.completeness import Terms
+from gossamer.spark.files import FileProblem
+from gossamer.spark.holes import Hole
 from gossamer.spark.jobs import JOBS, Told
-from gossamer.spark.source import FileProblem, Hole, Recording
+from gossamer.spark.source import Recording
 
 __all__ = ["Outcome", "broken_promises", "run_jobs", "write_text"]
 

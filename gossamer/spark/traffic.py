@@ -158,7 +158,9 @@ def _ranked(rows: Any, subject: str, top: int) -> Any:
         # One row beside each of a hundred.
         .join(f.broadcast(total))
         .withColumn("share", f.col("messages") / f.col("total"))
-        .select(f.col(subject).alias("subject"), "messages", "bytes", "share", "subjects")
+        # How much busier than the average of all: 1 where all are alike.
+        .withColumn("skew", f.col("share") * f.col("subjects"))
+        .select(f.col(subject).alias("subject"), "messages", "bytes", "share", "skew", "subjects")
     )
 
 

@@ -31,11 +31,11 @@ def judge(rows, *, settle, late_after):
         by[row["event"]].append(row)
     held = defaultdict(list)
     for row in by[schema.SUBSCRIBED]:
-        key = (row["client"], row["filter"])
+        key = (row["client"], row["filter"], row.get("share"))
         ends = [
             r
             for r in by[schema.SUBSCRIBED] + by[schema.UNSUBSCRIBED]
-            if (r["client"], r["filter"]) == key and r is not row
+            if (r["client"], r["filter"], r.get("share")) == key and r is not row
         ] + [
             r
             for r in by[schema.ENDED] + [c for c in by[schema.CONNECTED] if c.get("present") is False]
@@ -57,42 +57,58 @@ def judge(rows, *, settle, late_after):
     came = defaultdict(list)
     for row in by[schema.DELIVERED]:
         for number in range(row["message"], row["message"] + row["count"]):
-            came[row["origin"], number, row["client"]].append(row["t"])
+            came[row["origin"], number, receiver(row)].append(row["t"])
     verdicts = Counter()
     for row in by[schema.PUBLISHED]:
         takers = defaultdict(list)
-        for (client, topic_filter), spans in held.items():
+        for (client, topic_filter, _), spans in held.items():
             if matches(topic_filter, row["topic"]):
-                takers[client] += [s for s in spans if s[0] - settle <= row["t"] < s[1] + settle]
+                for span in spans:
+                    own = span[2].get("no_local") and client == row["client"]
+                    if span[0] - settle <= row["t"] < span[1] + settle and not own:
+                        takers[receiver(span[2])].append((span, client))
         for number in range(row["message"], row["message"] + row["count"]):
-            for client, spans in takers.items():
-                if spans:
-                    copies = came.pop((row["origin"], number, client), [])
-                    verdict = one(row, spans, stays[client], copies, settle, late_after, last)
-                    verdicts[verdict] += verdict is not None
+            for name, held_by in takers.items():
+                copies = came.pop((row["origin"], number, name), [])
+                verdict = one(row, held_by, stays, copies, settle, late_after, last)
+                verdicts[verdict] += verdict is not None
     verdicts["misrouted"] += len(came)
     return {k: v for k, v in verdicts.items() if v}
 
 
-def one(row, spans, stays, copies, settle, late_after, last):
+def receiver(row):
+    """A client, or the share group of which one member is to get it."""
+    return f"$share/{row['share']}/{row['filter']}" if row.get("share") else row["client"]
+
+
+def one(row, held_by, stays, copies, settle, late_after, last):
+    """The verdict on one message for one receiver, of whose subscriptions ``held_by`` were near."""
     t = row["t"]
-    before = [s for s in stays if s[0] <= t]
-    had = next((s for s in stays if s[0] <= t < s[1]), None)
-    later = [s[0] for s in stays if s[0] > t]
-    can = t if had else min(later, default=None)
-    certain = False
-    for begin, end, subscribed in spans:
+    certain = chance = False
+    moments = []
+    for (begin, end, subscribed), client in held_by:
+        before = [s for s in stays[client] if s[0] <= t]
+        had = next((s for s in stays[client] if s[0] <= t < s[1]), None)
+        later = [s[0] for s in stays[client] if s[0] > t]
+        can = t if had else min(later, default=None)
+        if can is not None:
+            moments.append(can)
         standing = begin + settle <= t < end - settle
         online = had is not None and had[0] + settle <= t < had[1] - settle
-        kept = min(row["qos"], subscribed["qos"]) > 0 and bool(before) and max(before)[2]["persistent"]
+        kept = (
+            min(row["qos"], subscribed["qos"]) > 0
+            and bool(before)
+            and max(before, key=lambda s: s[0])[2]["persistent"]
+        )
         certain |= standing and (online or kept)
-    due = max(t, can or t) + late_after
+        chance |= bool((had and had[1] >= t + settle) or later)
+    due = max(t, min(moments, default=t)) + late_after
     if len(copies) > 1:
         return "doubled"
     if copies:
         return "late" if copies[0] > due else "delivered"
     if not certain:
         return None
-    if not ((had and had[1] >= t + settle) or later):
+    if not chance:
         return "queued"
     return "undecidable" if due > last else "lost"

@@ -45,6 +45,8 @@ class World:
         self.lost_at = Counter()
         self.clients = [Client(f"c{i}", persistent=i % 3 == 0) for i in range(clients)]
         self.skew = {}
+        self.unaware = set()
+        """Nodes that do not know of their skew."""
         for node in self.nodes:
             self.emit(node, schema.OPENED)
 
@@ -58,7 +60,7 @@ class World:
                 "event": event,
                 "hlc": (at // 1000) << 16 | self.numbers[node] & 0xFFFF,
                 "at": at,
-                "offset_us": skew,
+                "offset_us": None if node in self.unaware else skew,
                 "recorder": node,
                 "creation": 1,
                 "count": 1,
@@ -78,6 +80,17 @@ class World:
             self.emit(node, schema.DELIVERED, after=1000, client=client.name, qos=1, **key)
             self.truth["delivered"] += 1
         client.waiting.clear()
+
+    def take_over(self, client, node):
+        """The client connects to another node, and its session goes there."""
+        old, client.node = client.node, node
+        persistent = {"client": client.name, "persistent": client.persistent}
+        self.emit(node, schema.TAKEN_OVER, client=client.name, peer=old)
+        self.emit(node, schema.CONNECTED, after=100, present=True, **persistent)
+        for topic_filter in client.filters:
+            moved = {"client": client.name, "filter": topic_filter, "qos": 1, "reason": "moved"}
+            self.emit(node, schema.SUBSCRIBED, after=200, **moved)
+        self.emit(old, schema.DISCONNECTED, after=2000, reason="taken over", **persistent)
 
     def go(self, client):
         self.emit(client.node, schema.DISCONNECTED, client=client.name, persistent=client.persistent)
@@ -194,9 +207,8 @@ class World:
                 chunk = rows[part * size : (part + 1) * size]
                 if not chunk or (node, part) in drop:
                     continue
-                file = EventFile(
-                    root, node=node, creation=1, first=chunk[0]["seq"], wall=chunk[0]["at"] / 1e6
-                )
+                first = chunk[0]["seq"] - (chunk[0]["count"] if chunk[0]["event"] == schema.GAP else 0)
+                file = EventFile(root, node=node, creation=1, first=first, wall=chunk[0]["at"] / 1e6)
                 names = {name for row in chunk for name in row}
                 file.add({name: [row.get(name) for row in chunk] for name in names})
                 file.finish(closed=chunk[-1]["event"] == schema.CLOSED)

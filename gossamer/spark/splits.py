@@ -1,0 +1,143 @@
+"""Splits of the cluster: who lost whom, and for how long, read off what nodes noted of their peers.
+
+A split begins when the first node holds another for gone that is alive, and ends with the heal, or where
+nobody healed when everybody has met again, or at the end of the recording.
+
+Rules: 1. Two nodes were split if both held the other for gone at a time, or if autoheal found that they had
+(``partition``). A node that crashed or left does not say that it lost others.  2. Pairs whose losses overlap
+in time are one split.  3. Its sides are what hangs together: nodes of it that did not lose each other.  4.
+Plain values in and out: splits are few, whatever the recording holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import gossamer.audit.schema as schema
+
+__all__ = ["Change", "Split", "splits_of"]
+
+_BEFORE = 60_000_000
+"""Microseconds before a split was found in which a node may have been held for gone because of it."""
+
+
+class Change(NamedTuple):
+    """What a node noted of a peer, or of a heal."""
+
+    t: int
+    event: str
+    recorder: str
+    peer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Microseconds since 1970, end excluded."""
+
+    begin: int
+    end: int
+    sides: tuple[tuple[str, ...], ...]
+    met: bool
+    """Its nodes have seen each other again."""
+    healed: bool
+    """And autoheal made one cluster of them."""
+
+
+class _Loss(NamedTuple):
+    begin: int
+    end: int
+    met: bool
+
+
+def splits_of(changes: Iterable[Change], *, last: int) -> list[Split]:
+    """The splits in the order in which they began; ``last``: when the recording ends."""
+    ordered = sorted(changes)
+    lost = _lost(ordered, last)
+    pairs = _pairs(ordered, lost)
+    heals = [change.t for change in ordered if change.event == schema.HEALED]
+    found: list[Split] = []
+    for group in _overlapping(pairs):
+        begin, end = min(loss.begin for _, loss in group), max(loss.end for _, loss in group)
+        met = all(loss.met for _, loss in group)
+        following = min((o.begin for _, o in pairs if o.begin > end), default=last + 1)
+        heal = next((t for t in heals if end <= t < following), None) if met else None
+        found.append(
+            Split(begin, heal if heal is not None else end, _sides(group), met, healed=heal is not None)
+        )
+    return found
+
+
+def _lost(changes: Iterable[Change], last: int) -> dict[tuple[str, str], list[_Loss]]:
+    """Per node and peer, the spans in which the one held the other for gone."""
+    open_: dict[tuple[str, str], int] = {}
+    lost: dict[tuple[str, str], list[_Loss]] = {}
+    for change in changes:
+        if change.peer is None:
+            continue
+        key = (change.recorder, change.peer)
+        if change.event == schema.NODE_DOWN:
+            open_.setdefault(key, change.t)
+        elif change.event == schema.NODE_UP and key in open_:
+            lost.setdefault(key, []).append(_Loss(open_.pop(key), change.t, True))
+    for key, begin in open_.items():
+        lost.setdefault(key, []).append(_Loss(begin, last, False))
+    return lost
+
+
+def _pairs(
+    changes: Iterable[Change], lost: dict[tuple[str, str], list[_Loss]]
+) -> list[tuple[tuple[str, str], _Loss]]:
+    pairs = []
+    for (a, b), losses in sorted(lost.items()):
+        if a < b:
+            for one in losses:
+                for other in lost.get((b, a), ()):
+                    if one.begin < other.end and other.begin < one.end:
+                        whole = _Loss(
+                            min(one.begin, other.begin), max(one.end, other.end), one.met and other.met
+                        )
+                        pairs.append(((a, b), whole))
+    for change in changes:
+        if change.event != schema.PARTITION or change.peer is None:
+            continue
+        a, b = sorted((change.recorder, change.peer))
+        known = [
+            loss
+            for key in ((a, b), (b, a))
+            for loss in lost.get(key, ())
+            if loss.begin <= change.t <= loss.end + _BEFORE
+        ]
+        begin = min((loss.begin for loss in known), default=change.t)
+        pairs.append(((a, b), _Loss(begin, change.t, True)))
+    return pairs
+
+
+def _overlapping(
+    pairs: Iterable[tuple[tuple[str, str], _Loss]],
+) -> list[list[tuple[tuple[str, str], _Loss]]]:
+    groups: list[list[tuple[tuple[str, str], _Loss]]] = []
+    until = 0
+    for pair in sorted(pairs, key=lambda pair: (pair[1].begin, pair[0])):
+        if groups and pair[1].begin <= until:
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+        until = max(until, pair[1].end)
+    return groups
+
+
+def _sides(group: Iterable[tuple[tuple[str, str], _Loss]]) -> tuple[tuple[str, ...], ...]:
+    parted = {pair for pair, _ in group}
+    nodes = sorted({name for pair in parted for name in pair})
+    sides: list[list[str]] = []
+    for name in nodes:
+        # With those it lost nobody of: whoever was cut from one of a side is not of it.
+        for side in sides:
+            if all((min(name, other), max(name, other)) not in parted for other in side):
+                side.append(name)
+                break
+        else:
+            sides.append([name])
+    return tuple(tuple(side) for side in sorted(sides, key=lambda side: (-len(side), side)))
