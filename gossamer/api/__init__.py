@@ -12,6 +12,7 @@ from gossamer.api.healing import (
     PartitionInfo,
     QuarantinedRow,
 )
+from gossamer.api.live import Pulse, Seen
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -75,6 +76,7 @@ __all__ = [
     "PortTakenError",
     "Principal",
     "ProcessInfo",
+    "Pulse",
     "QuarantinedRow",
     "Readiness",
     "Relay",
@@ -82,6 +84,7 @@ __all__ = [
     "RouteFindings",
     "RouteInfo",
     "Sample",
+    "Seen",
     "SubscriptionInfo",
     "TableDigest",
     "TableInfo",

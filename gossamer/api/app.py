@@ -25,6 +25,8 @@ from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
 from gossamer.api.inside import inside
 from gossamer.api.lists import lists
+from gossamer.api.live import live_router
+from gossamer.api.messages import messages_router
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model import (
     ClusterInfo,
@@ -42,6 +44,7 @@ from gossamer.api.model import (
     TableDigest,
     TableInfo,
 )
+from gossamer.api.settings import settings_router
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
@@ -85,6 +88,9 @@ def make_app(
     app.include_router(clients_router(view), prefix="/api/v1")
     app.include_router(inside(view), prefix="/api/v1")
     app.include_router(elsewhere(view), prefix="/api/v1")
+    app.include_router(live_router(view, clock=clock, limit=config.streams), prefix="/api/v1")
+    app.include_router(messages_router(view), prefix="/api/v1")
+    app.include_router(settings_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(

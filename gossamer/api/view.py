@@ -9,7 +9,7 @@ but for the processes, which are too many for one turn of the loop.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gossamer.api.healing import HealingView
 from gossamer.api.model import (
@@ -34,6 +34,9 @@ from gossamer.api.relay import Answer, Ask
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
+
+if TYPE_CHECKING:
+    from gossamer.api.live import Pulse
 
 __all__ = ["NodeView", "TopicRow"]
 
@@ -99,6 +102,27 @@ class NodeView(Protocol):
         self, *, client: str | None = None, connected: bool | None = None
     ) -> Iterable[Listed[ClientInfo]]:
         """The sessions of this node by client and node, in any order."""
+
+    def pulse(self) -> Pulse:
+        """The node at this moment, in few numbers."""
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
+        """To how many it went, and whether all nodes that it went to have it.
+
+        Raises UsageError if ``topic`` is no topic name.
+        """
+
+    def retained(self, topic_filter: str) -> Iterable[str]:
+        """The topics that match and have a retained message. Raises UsageError if it is no filter."""
+
+    def config(self, *, changed_only: bool = False) -> dict[str, Any]:
+        """The configuration that the node runs with, secrets hidden."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read again what can be; which files that are."""
+
+    def log_level(self, level: str | None = None) -> str:
+        """How much the node logs, from now on."""
 
     async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
         """What another node's API answers. Raises PeerSilentError if it does not."""

@@ -152,13 +152,15 @@ class Wide:
             missing[node] = "no node of this cluster has this name"
         return WideList(sources, key, missing)
 
-    async def ask(self, node: str, method: str, target: str, body: bytes = b"") -> Answer:
+    async def ask(
+        self, node: str, method: str, target: str, body: bytes = b"", *, patience: float = PATIENCE
+    ) -> Answer:
         """The answer of another node to a request.
 
         Raises:
             PeerSilentError: it gave none.
         """
-        return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), PATIENCE)
+        return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), patience)
 
     def _pages(self, node: str, path: str, params: Mapping[str, str | int | bool | None]) -> Fetch:
         given = {name: _text(value) for name, value in params.items() if value is not None}

@@ -32,7 +32,8 @@ def set_up_logging(config: LogConfig) -> None:
         processors=[*shared, last, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        # Not kept by who logs, so that the level can change while the node runs.
+        cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -43,6 +44,7 @@ def set_up_logging(config: LogConfig) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    logging.getLogger("gossamer").setLevel(level)
     # Libraries have little to say that a node does not say better.
     root.setLevel(max(level, logging.WARNING))
 

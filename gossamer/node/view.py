@@ -24,6 +24,7 @@ from gossamer.api import (
     NodeStatus,
     PeerSilentError,
     ProcessInfo,
+    Pulse,
     Readiness,
     RouteFindings,
     SubscriptionInfo,
@@ -33,7 +34,7 @@ from gossamer.api import (
     TopicMatch,
     TopicRow,
 )
-from gossamer.config import Endpoint
+from gossamer.config import Endpoint, to_plain
 from gossamer.discovery import ClusterCommands
 from gossamer.distribution import rpc
 from gossamer.errors import GossamerError, UsageError
@@ -44,8 +45,11 @@ from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import drain
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
+from gossamer.node.loglevel import log_level
 from gossamer.node.metrics import metrics_of
-from gossamer.routes import Findings, matches
+from gossamer.node.orders import publish, reload_files
+from gossamer.node.pulse import pulse_of
+from gossamer.routes import Findings, matches, parse_filter
 from gossamer.supervisor import TraceLine, describe, follow, locate
 
 if TYPE_CHECKING:
@@ -304,6 +308,32 @@ class View:
 
     def _client(self, session: Any) -> ClientInfo:
         return client_info(self._node.broker.client(session), self.name)
+
+    def pulse(self) -> Pulse:
+        """The node at this moment, in few numbers."""
+        return pulse_of(self._node, self)
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
+        """To how many it went, and whether all nodes that it went to have it."""
+        return await publish(self._node, topic, payload, qos=qos, retain=retain)
+
+    def retained(self, topic_filter: str) -> Iterable[str]:
+        """The topics that match and have a retained message."""
+        parse_filter(topic_filter)
+        # Held as a list: it changes while it is walked.
+        return list(self._node.broker.retained.topics(topic_filter))
+
+    def config(self, *, changed_only: bool = False) -> dict[str, Any]:
+        """The configuration that the node runs with, secrets hidden."""
+        return to_plain(self._node.config, changed_only=changed_only)
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read again what can be; which files that are."""
+        return await reload_files(self._node)
+
+    def log_level(self, level: str | None = None) -> str:
+        """How much the process of this node logs, from now on."""
+        return log_level(level)
 
     async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
         """What another node's API answers."""

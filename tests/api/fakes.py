@@ -25,11 +25,13 @@ from gossamer.api import (
     PartitionInfo,
     PeerSilentError,
     ProcessInfo,
+    Pulse,
     QuarantinedRow,
     Readiness,
     Relay,
     RouteFindings,
     Sample,
+    Seen,
     SubscriptionInfo,
     TableDigest,
     TableInfo,
@@ -175,6 +177,7 @@ class FakeView:
         self.name = name
         self.peers: dict[str, Relay] = {}
         self.ready = True
+        self.level = "info"
         self.busy = self.hangs = self.routes_wrong = False
         self.traces_over = 0
         self.trace_over = asyncio.Event()
@@ -273,6 +276,50 @@ class FakeView:
         for row in self.sessions:
             if client in (None, row.client) and connected in (None, row.connected):
                 yield (row.client, row.node), partial(_itself, row)
+
+    def pulse(self):
+        return Pulse(
+            node=self.name,
+            at=1.0,
+            creation=7,
+            uptime=62.0,
+            state="running",
+            version="0.1.0",
+            connections=1,
+            sessions=2,
+            filters=len(self.filters),
+            retained=0,
+            queued_bytes=0,
+            received=10,
+            sent=20,
+            dropped=0,
+            forwarded_bytes={"node2@127.0.0.1": 5},
+            loop_lag=0.0,
+            memory=1,
+            sees={row.name: Seen(status=row.status, link=row.link) for row in self.nodes()},
+            phase="idle",
+            alarms=(),
+        )
+
+    async def publish(self, topic, payload, *, qos, retain):
+        if "+" in topic or "#" in topic:
+            raise UsageError(f"topic {topic!r}: expected no wildcards")
+        self.orders.append(("publish", (topic, payload, qos, retain)))
+        return 3, True
+
+    def retained(self, topic_filter):
+        return ["a/1", "b"] if topic_filter == "#" else ["b"]
+
+    def config(self, *, changed_only=False):
+        return {"node": {"cookie": "**********"}} if changed_only else {"node": {"name": self.name}}
+
+    async def reload(self):
+        self.orders.append(("reload", None))
+        return ("/etc/gossamer/acl",)
+
+    def log_level(self, level=None):
+        self.level = level or self.level
+        return self.level
 
     async def ask_peer(self, node, ask, timeout):
         if node not in self.peers:

@@ -1,0 +1,60 @@
+"""A node at one moment, in the few numbers that are asked for every second."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+from gossamer import __version__
+from gossamer.api import Pulse, Seen
+from gossamer.node.metrics import LOOP_WATCH
+from gossamer.supervisor import LoopWatch
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+    from gossamer.node.view import View
+
+__all__ = ["pulse_of"]
+
+_PAGE = resource.getpagesize()
+
+
+def pulse_of(node: Node, view: View) -> Pulse:
+    """The node now; ``view`` is what it tells of itself."""
+    stats = node.broker.stats()
+    status = view.status()
+    watch = getattr(node.runtime.names.get(LOOP_WATCH), "behaviour", None)
+    owners = node.store.table_info("routes")["owners"] if "routes" in node.store.tables() else {}
+    return Pulse(
+        node=node.name,
+        at=node.clock.wall(),
+        creation=node.creation,
+        uptime=status.uptime,
+        state=status.state,
+        version=__version__,
+        connections=stats["connections"],
+        sessions=stats["sessions"],
+        filters=owners.get(node.name, 0),
+        retained=stats["retained"],
+        queued_bytes=stats["queued_bytes"],
+        received=stats["messages_received"],
+        sent=stats["messages_sent"],
+        dropped=sum(count for name, count in stats.items() if name.startswith("dropped_")),
+        forwarded_bytes={
+            peer: forwarder.counts["bytes"] for peer, forwarder in node.router.forwarders().items()
+        },
+        loop_lag=watch.lag if isinstance(watch, LoopWatch) else 0.0,
+        memory=_memory(),
+        sees={row.name: Seen(status=row.status, link=row.link) for row in view.nodes()},
+        phase=view.healing.status().phase,
+        alarms=tuple(view.healing.alarms()),
+    )
+
+
+def _memory() -> int:
+    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - one read of a pseudo file
+            return int(statm.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,192 @@
+"""The pulse of the cluster as server-sent events."""
+
+import asyncio
+import contextlib
+import json
+
+import httpx
+import pytest
+
+from api.fakes import FakeView
+from api.test_wide import NAMES, client_of, cluster
+from gossamer.api import ApiServer, make_app
+from gossamer.config import ApiConfig
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import Runtime
+
+
+class Reader:
+    """Reads an endless answer straight from the application."""
+
+    def __init__(self, app, path):
+        self.chunks = asyncio.Queue()
+        self.status = asyncio.get_running_loop().create_future()
+        self._gone = asyncio.Event()
+        self._asked = False
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(b"host", b"localhost")],
+            "client": ("127.0.0.1", 4),
+            "server": None,
+            "scheme": "http",
+            "http_version": "1.1",
+            "asgi": {"version": "3.0"},
+        }
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    async def _receive(self):
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        if message["type"] == "http.response.start":
+            self.status.set_result(message["status"])
+        else:
+            self.chunks.put_nowait(message["body"])
+
+    async def event(self):
+        async with asyncio.timeout(20):
+            while True:
+                chunk = await self.chunks.get()
+                if chunk.startswith(b"event: cluster"):
+                    return json.loads(chunk.partition(b"data: ")[2])
+
+    async def close(self):
+        self._gone.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def test_every_node_has_a_pulse():
+    async with client_of(cluster([])[0]) as client:
+        pulse = (await client.get("/api/v1/pulse")).json()
+    assert pulse["node"] == NAMES[0]
+    assert pulse["sees"][NAMES[1]] == {"status": "online", "link": "up"}
+
+
+async def test_the_stream_shows_all_nodes_and_names_the_silent():
+    view = cluster([], silent={NAMES[2]})[0]
+    reader = Reader(make_app(view), "/api/v1/live")
+    first = await reader.event()
+    assert [node["node"] for node in first["nodes"]] == NAMES[:2]
+    assert list(first["missing"]) == [NAMES[2]]
+    assert first["asked"] == NAMES[0]
+    await reader.close()
+
+
+async def test_many_readers_cost_one_question():
+    view = cluster([])[0]
+    asked = []
+    ask_peer = view.ask_peer
+
+    async def counting(node, ask, timeout):
+        asked.append(node)
+        return await ask_peer(node, ask, timeout)
+
+    view.ask_peer = counting
+    app = make_app(view)
+    readers = [Reader(app, "/api/v1/live") for _ in range(20)]
+    events = [await reader.event() for reader in readers]
+    assert len({json.dumps(event) for event in events}) == 1
+    assert sorted(asked) == NAMES[1:]
+    for reader in readers:
+        await reader.close()
+
+
+async def test_readers_beyond_the_limit_are_told_to_come_back_and_places_are_given_back():
+    app = make_app(FakeView(), config=ApiConfig(streams=2))
+    readers = [Reader(app, "/api/v1/live") for _ in range(2)]
+    for reader in readers:
+        assert await reader.status == 200
+    refused = Reader(app, "/api/v1/live")
+    assert await refused.status == 503
+    assert b"api.streams" in await refused.chunks.get()
+    await readers[0].close()
+    again = Reader(app, "/api/v1/live")
+    assert await again.status == 200
+    for reader in (readers[1], again, refused):
+        await reader.close()
+
+
+async def test_a_thousand_readers_do_not_keep_others_from_asking():
+    runtime = Runtime(node="node1@127.0.0.1", creation=1)
+    config = ApiConfig(port=0, streams=4, rate=100_000)
+    pid = await runtime.start(ApiServer, FakeView(), config=config, network=SystemNetwork())
+    host, port = await runtime.call(pid, "address")
+    request = b"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    served = refused = 0
+    held = []
+    # In waves, since one process has only so many sockets.
+    for _ in range(50):
+        wave = await asyncio.gather(*(asyncio.open_connection(host, port) for _ in range(20)))
+        for reader, writer in wave:
+            writer.write(request)
+            async with asyncio.timeout(30):
+                status = (await reader.readline()).split()[1]
+            if status == b"200":
+                served += 1
+                held.append(writer)
+            else:
+                assert status == b"503"
+                refused += 1
+                writer.close()
+    assert (served, refused) == (4, 996)
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"http://{host}:{port}/api/v1/nodes")).status_code == 200
+    for writer in held:
+        writer.close()
+    await runtime.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"topic": "a/b", "payload": "hi"}, 200),
+        ({"topic": "a/b", "payload": "aGk=", "encoding": "base64", "qos": 2, "retain": True}, 200),
+        ({"topic": "a/b", "payload": "?", "encoding": "base64"}, 400),
+        ({"topic": "a/+"}, 400),
+        ({"topic": ""}, 422),
+        ({"topic": "a", "qos": 3}, 422),
+        ({"topic": "a", "ttl": 3}, 422),
+        ({"topic": "a", "payload": "x" * 50_000}, 422),
+    ],
+)
+async def test_messages_are_published_or_refused(body, status):
+    view = FakeView()
+    async with client_of(view) as client:
+        answer = await client.post("/api/v1/publish", json=body)
+    assert answer.status_code == status
+    assert len(view.orders) == (status == 200)
+    if status == 200:
+        assert view.orders[0][1][1] == b"hi"
+        assert answer.json() == {"topic": "a/b", "receivers": 3, "safe": True}
+
+
+async def test_retained_topics_are_listed_and_removed():
+    view = FakeView()
+    async with client_of(view) as client:
+        page = (await client.get("/api/v1/retained")).json()
+        assert [row["topic"] for row in page["items"]] == ["a/1", "b"]
+        page = (await client.get("/api/v1/retained", params={"filter": "b"})).json()
+        assert [row["topic"] for row in page["items"]] == ["b"]
+        assert (await client.delete("/api/v1/retained", params={"topic": "b"})).status_code == 200
+    assert view.orders == [("publish", ("b", b"", 1, True))]
+
+
+async def test_settings_are_shown_read_again_and_changed():
+    view = FakeView()
+    async with client_of(view) as client:
+        shown = (await client.get("/api/v1/config")).json()
+        assert shown["changed"] == {"node": {"cookie": "**********"}}
+        assert (await client.post("/api/v1/config/reload")).json()["files"] == ["/etc/gossamer/acl"]
+        assert (await client.put("/api/v1/log-level", json={"level": "debug"})).json() == {"level": "debug"}
+        assert (await client.get("/api/v1/log-level")).json() == {"level": "debug"}
+        assert (await client.put("/api/v1/log-level", json={"level": "loud"})).status_code == 422
