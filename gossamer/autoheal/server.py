@@ -354,7 +354,8 @@ class Autoheal(GenServer):
         status.plan = healer.leader.plan or (work.plan if work is not None else None)
         if status.plan is not None and status.plan.id != self._noted_plan:
             self._noted_plan = status.plan.id
-            self._note("plan" if healer.leader.plan is not None else "coordinates", "", status.plan.id)
+            kind = "plan" if healer.leader.plan is not None else "coordinates"
+            self._note(kind, status.plan.coordinator, status.plan.id)
         status.down = dict(self._clean.down)
         status.autoheal, status.autoclean = self._settings.autoheal, self._settings.autoclean
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import audit, autoheal, cluster, configuration, inside, look, tokens
+from gossamer.cli import audit, autoheal, cluster, configuration, drill, inside, look, tokens
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
@@ -37,6 +37,7 @@ app.add_typer(autoheal.app, name="autoheal")
 app.command()(autoheal.alarms)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(configuration.app, name="config")
+app.add_typer(drill.app, name="drill")
 app.add_typer(tokens.app, name="tokens")
 look.register(app)
 inside.register(app)

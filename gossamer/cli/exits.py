@@ -11,7 +11,7 @@ code  meaning
 5     the node refused: the request cannot work as it stands
 6     not possible now, or only in part: a port is taken, a node is not ready
 7     a node ended by itself
-8     an audit found that a promise is broken (``gossamer audit run --fail-on``)
+8     a promise is broken: found by an audit (``gossamer audit run --fail-on``) or by a drill
 ====  =======================================================================
 """
 
@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     REFUSED = 5
     UNAVAILABLE = 6
     NODE_ENDED = 7
+    PROMISE_BROKEN = 8
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

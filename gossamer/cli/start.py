@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from gossamer.node import Node
 
-__all__ = ["start"]
+__all__ = ["loop_factory", "start"]
 
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
@@ -68,7 +68,7 @@ def _run_to_its_end(config: Config, *, as_json: bool) -> ExitCode:
         return await _run(node, as_json=as_json)
 
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(run())
     finally:
         directory.close()
@@ -82,7 +82,8 @@ def _remark(config: Config) -> None:
         )
 
 
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -100,7 +100,7 @@ class TrafficClient:
         self.address = address
         self._network = network
         self._observer = observer
-        self._filters = tuple(filters)
+        self.filters = tuple(filters)
         self._persistent = persistent
         self._line: _Line | None = None
         self._greeted = False
@@ -228,8 +228,8 @@ class TrafficClient:
         self._room = answer.properties.receive_maximum or 65535
         if not answer.session_present:
             self._half_received.clear()
-        if self._filters and not answer.session_present:
-            wanted = tuple(Subscription(topic_filter, qos) for topic_filter, qos in self._filters)
+        if self.filters and not answer.session_present:
+            wanted = tuple(Subscription(topic_filter, qos) for topic_filter, qos in self.filters)
             granted = await line.ask(Subscribe(packet_id=self._new_id(), subscriptions=wanted))
             refused = [r for r in granted.reasons if r >= _FAILURE] if isinstance(granted, Suback) else [0]
             if refused:

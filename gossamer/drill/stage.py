@@ -1,0 +1,205 @@
+"""Does what a script says, on real nodes, and sees whether all is as before.
+
+A full disc is the kernel's file size limit of the node's process (RLIMIT_FSIZE, by prlimit): every write to
+a file fails, without rights and without filling anybody's disc. It differs from a full disc in the error
+(EFBIG for ENOSPC), and in that bytes that are there already cannot be written again either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+from collections.abc import Callable, Sequence
+
+import httpx
+
+from gossamer.drill.backend import BackEnd, BackEndError
+from gossamer.drill.load import Load
+from gossamer.drill.record import Mark, MarkKind
+from gossamer.drill.script import (
+    Apply,
+    Await,
+    Clock,
+    Disk,
+    End,
+    KillCoordinator,
+    Lift,
+    Pause,
+    Resume,
+    Start,
+    Step,
+    Wait,
+)
+from gossamer.drill.watch import Watch
+
+__all__ = ["Stage"]
+
+_READY = 60.0
+"""Seconds for the cluster to be whole after a restart."""
+_PLAN = 60.0
+"""Seconds for a heal to begin."""
+_LOOK = 0.5
+_CLOCK_NET = 30.0
+"""Seconds beyond its time after which a clock is right again by itself."""
+
+Routes = frozenset[tuple[str, frozenset[str]]]
+
+
+class Stage:
+    """``tell`` hears of what was done; ``down`` are the nodes that the script ended."""
+
+    def __init__(
+        self,
+        backend: BackEnd,
+        watch: Watch,
+        load: Load,
+        *,
+        now: Callable[[], float],
+        tell: Callable[[Mark], None],
+    ) -> None:
+        self.down: set[str] = set()
+        self._backend = backend
+        self._watch = watch
+        self._load = load
+        self._now = now
+        self._tell = tell
+        self._routes: Routes = frozenset()
+        self._coordinator = ""
+
+    async def learn_routes(self) -> None:
+        """What all nodes know while all is well."""
+        names = [node.name for node in self._backend.nodes()]
+        wanted = {client_filter for client in self._load.subscribers for client_filter, _ in client.filters}
+        async with asyncio.timeout(_READY):
+            while True:
+                found = set(await asyncio.gather(*map(self._watch.routes, names)))
+                [one, *others] = found
+                if not others and one is not None and wanted <= {topic for topic, _ in one}:
+                    self._routes = one
+                    return
+                await asyncio.sleep(_LOOK)
+
+    async def perform(self, steps: Sequence[Step]) -> None:
+        """One after another."""
+        for step in steps:
+            await self._perform(step)
+
+    async def _perform(self, step: Step) -> None:
+        match step:
+            case Wait(seconds):
+                await asyncio.sleep(seconds)
+            case Apply(faults, seconds, text):
+                await self._backend.apply(faults, seconds=seconds)
+                self._note("", "fault applied", text)
+            case Lift():
+                await self._backend.lift()
+                self._note("", "fault lifted")
+            case Await():
+                await self._until_ready()
+            case End(name, kill):
+                await self._end(name, kill=kill)
+            case Start(name):
+                await self._start(name or self._coordinator)
+            case Pause(name):
+                await self._backend.signal(name, signal.SIGSTOP)
+                self._note(name, "process paused")
+            case Resume(name):
+                await self._backend.signal(name, signal.SIGCONT)
+                self._note(name, "process resumed")
+            case Clock(name, offset):
+                await self._set_clock(name, offset)
+            case Disk(name, full):
+                self._limit_files(name, full=full)
+            case KillCoordinator():
+                await self._kill_coordinator()
+
+    # -- is all as before?
+
+    async def until_whole(self, *, quiet: float) -> None:
+        """Wait until every node is ready, has the routes it had, and knows of nothing to heal."""
+        await self._watch.until_routes(self._routes)
+        self._note("", "routes equal")
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while loop.time() - since < quiet:
+            if await self.missing():
+                since = loop.time()
+            await asyncio.sleep(_LOOK)
+
+    async def missing(self) -> str:
+        """What is not as before, in words; empty when all is."""
+        names = [node.name for node in self._backend.nodes()]
+        lacks = await asyncio.gather(*map(self._lack, names))
+        return "; ".join(f"{name} {lack}" for name, lack in zip(names, lacks, strict=True) if lack)
+
+    async def _lack(self, name: str) -> str:
+        routes = await self._watch.routes(name)
+        if routes is None:
+            return "is not ready, or has no link to some"
+        if routes != self._routes:
+            return "has other routes"
+        status = await self._watch.get(name, "/api/v1/autoheal")
+        if status is None:
+            return "does not answer"
+        if status["open"] or status["phase"] != "idle":
+            return f"has {len(status['open'])} splits open, and is {status['phase']}"
+        return ""
+
+    async def _until_ready(self) -> None:
+        names = {node.name for node in self._backend.nodes()}
+        async with asyncio.timeout(_READY):
+            while names:
+                for name in list(names):
+                    ready = await self._watch.get(name, "/ready")
+                    if ready is not None and len(ready["members"]) == len(self._backend.nodes()):
+                        names.discard(name)
+                await asyncio.sleep(0.1)
+
+    # -- nodes
+
+    async def _end(self, name: str, *, kill: bool) -> None:
+        self.down.add(name)
+        await self._watch.look()
+        await self._backend.stop(name, kill=kill)
+        self._note(name, "process killed" if kill else "process stopped")
+
+    async def _start(self, name: str) -> None:
+        node = await self._backend.restart(name)
+        self._watch.readdress(node)
+        self._load.readdress(node)
+        self._note(name, "process started")
+        self.down.discard(name)
+
+    async def _kill_coordinator(self) -> None:
+        """The node that carries a heal out, as soon as there is one."""
+        names = [node.name for node in self._backend.nodes()]
+        async with asyncio.timeout(_PLAN):
+            while not self._coordinator:
+                for status in await asyncio.gather(*(self._watch.get(n, "/api/v1/autoheal") for n in names)):
+                    if status is not None and status["plan"]:
+                        self._coordinator = status["plan"]["coordinator"]
+                await asyncio.sleep(0.02)
+        await self._end(self._coordinator, kill=True)
+
+    async def _set_clock(self, name: str, offset: float) -> None:
+        node = next(node for node in self._backend.nodes() if node.name == name)
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
+            answer = await client.put(node.api + "/api/v1/drill/clock", json={"offset": offset})
+        if answer.status_code != 200:
+            raise BackEndError(
+                backend=self._backend.name,
+                reason=f"{name} answered {answer.status_code} when its clock was to be set",
+                remedy="see its node.log (--keep keeps it)",
+            )
+        self._note(name, "clock set", f"{offset:+g} s")
+
+    def _limit_files(self, name: str, *, full: bool) -> None:
+        node = next(node for node in self._backend.nodes() if node.name == name)
+        _, hard = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
+        limit = 0 if full else resource.RLIM_INFINITY
+        resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, hard))
+        self._note(name, "disk full" if full else "disk free")
+
+    def _note(self, node: str, kind: MarkKind, detail: str = "") -> None:
+        self._tell(Mark(round(self._now(), 4), node, kind, detail=detail))
