@@ -357,6 +357,11 @@ class MqttSessionsConfig(Section):
     """Which message goes where a session has as much queued as the limits allow; it is counted. disconnect:
     a client that is connected is sent away (0x97) besides, and what it has queued waits for it, the oldest
     going first."""
+    away_messages: Annotated[int, Field(ge=0)] = 100_000
+    """Messages that a node keeps for the sessions of another one while that is down; 0: none. Without room
+    the oldest goes, or the new one where ``overflow`` is drop_newest; it is counted and raises an alarm."""
+    away_bytes: PositiveSize = 64 * 1024**2
+    """Bytes of such messages."""
 
 
 SharedStrategy = Literal[

@@ -47,6 +47,7 @@ from gossamer.network import Network
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
+    from gossamer.mqtt.away import Away
     from gossamer.mqtt.takeover import Takeovers
 
 __all__ = ["Broker", "ClientInfo"]
@@ -114,6 +115,8 @@ class Broker:
         )
         self.shedding = Shedding(limits.max_lag)
         self.takeovers: Takeovers | None = None
+        self.away: Away | None = None
+        """What is kept for sessions of nodes that are away."""
         self.on_return: Callable[[str], object] = _nobody
         """Told of every client that has connected."""
         self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
@@ -152,9 +155,9 @@ class Broker:
         self.max_subscriptions = limits.max_subscriptions
         self.admission = Admission(self, rng=rng or random.Random())
         self.subscribing = Subscribing(self)
-        self._ingest = Ingest(self)
-        router.on_forward(self._ingest)
-        router.on_group_forward(self._ingest.group)
+        self.ingest = Ingest(self)
+        router.on_forward(self.ingest)
+        router.on_group_forward(self.ingest.group)
         router.on_congestion(self.hub.pressure.link)
         self.redispatch = Redispatch(
             group=router.group,
@@ -366,6 +369,7 @@ class Broker:
             "slowed": hub.slowed,
             "queued_bytes": hub.pressure.queued,
             **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
+            **({} if self.away is None else self.away.keeping.stats()),
         }
 
 

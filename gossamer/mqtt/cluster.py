@@ -16,6 +16,7 @@ from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Change, LocalTable, Store
+from gossamer.mqtt.away import Away
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.retained_bodies import Bodies
@@ -73,6 +74,9 @@ class MqttCluster(GenServer):
         self._broker = broker
         self._retained = retained
         self._ticks = 0
+        if broker.away is None:
+            # Before the first node comes up.
+            broker.away = Away(broker, store, distribution)
         config = broker.config.retained
         storage = "disc_copies" if disc else "ram_copies"
         index = await store.create_table("retained", replication="shared", storage=storage)
@@ -107,12 +111,14 @@ class MqttCluster(GenServer):
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
         takeovers = Takeovers(broker, distribution, sessions)
         takeovers.offer(functions)
+        broker.away.arrivals.late = takeovers.remains.late
         if disc and broker.config.sessions.persistent:
-            await self._restore(store)
+            await self._restore(store, broker.away)
         for session in list(broker.sessions.values()):
             takeovers.claim(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = takeovers
+        broker.away.begin(sessions, functions)
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
         self._distribution = distribution
@@ -121,7 +127,7 @@ class MqttCluster(GenServer):
         broker.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
 
-    async def _restore(self, store: Store) -> None:
+    async def _restore(self, store: Store, away: Away) -> None:
         """Have the sessions again that the disc has; once in the life of a node."""
         broker = self._broker
         if broker.store is not None:
@@ -138,6 +144,7 @@ class MqttCluster(GenServer):
         kept.remember_nodes({})
         count = 0
         for stored in kept.read(rows):
+        away.arrivals.restore(kept, rows)
             broker.table.restore_will(stored)
             session = broker.table.restore(stored)
             if session is not None:
@@ -152,6 +159,7 @@ class MqttCluster(GenServer):
     async def handle_info(self, message: Any) -> None:
         wills = self._broker.wills
         if message == _TICK:
+        await away.restore()
             send_after(TICK, self_pid(), _TICK)
             self._tick()
         elif isinstance(message, NodeUp):
@@ -161,7 +169,11 @@ class MqttCluster(GenServer):
             if self._broker.takeovers is not None:
                 self._broker.takeovers.node_down(message.name)
             here = wills.node_down(
+            if self._broker.away is not None:
+                self._broker.away.node_up(message.name)
                 message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
+            if self._broker.away is not None:
+                self._broker.away.node_down(message.name)
             )
             for client_id in here:
                 self._tell_back(client_id)
@@ -209,6 +221,8 @@ class MqttCluster(GenServer):
             for copying in self._bodies.upkeep():
                 spawn(_await, copying, label="mqtt_retained_copies")
         if self._ticks % 60 == 0:
+        if broker.away is not None:
+            broker.away.tick()
             self._retained.sweep()
 
     # What other nodes call.

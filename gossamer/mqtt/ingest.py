@@ -80,15 +80,17 @@ class Ingest:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             self._broker.hub.origin = ""
-        return self._held(before)
+        return self.held(peer, before)
 
-    def _held(self, before: int) -> Hold | None:
+    def held(self, peer: str, before: int) -> Hold | None:
         """What the report of a batch waits for: sessions that are far behind, and the disc."""
         broker = self._broker
         hold = broker.hub.pressure.hold
         store = broker.store
         if store is None or store.notes == before:
             return hold
+        if broker.away is not None:
+            broker.away.arrivals.note(peer)
         kept = Hold()
         wait = partial(store.append_acked, b"", lambda _: kept.release())
         if hold is None:
@@ -177,7 +179,7 @@ class Ingest:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             broker.hub.origin = ""
-        return self._held(before)
+        return self.held(peer, before)
 
     def _pass_on(self, group: Any, peer: str, message: Message) -> None:
         """The members that a message was meant for have left this node while it was on its way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 __all__ = ["ForwarderLike", "RouteLike", "RouterLike", "TrailLike"]
@@ -65,6 +65,14 @@ class RouterLike(Protocol):
     def on_kept(self, callback: Callable[[str, bytes], Any], /) -> None: ...
 
     def keep_with(self, keeper: Any, /) -> None: ...
+
+    def awaits(self, peer: str, topic: bytes, /) -> bool: ...
+
+    def expect(self, peer: str, filters: Iterable[str], /) -> None: ...
+
+    def live(self, peer: str, /) -> None: ...
+
+    def to_kept(self, peer: str, /) -> Any: ...
 
     def arrived(self, peer: str, /) -> dict[int, int]: ...
 

@@ -4,6 +4,9 @@ It is not served any more. What it has queued (and the packets of QoS 1 in fligh
 the higher claim, which takes what its session subscribes to, unless that is a later one that began with a
 clean start. Only then the old session ends; what nobody took is counted (``session_superseded``).
 
+What other nodes have kept for it while this one was away is on its way still, as long as they have not said
+that that was all: it goes after what is queued, and the session waits for it.
+
 Rules: 1. What was given in a move that came to nothing is not offered again.  2. Messages of QoS 2 in flight
 are not offered: the client may have them.  3. An offer is accepted once the disc has it, and repeated until
 it is answered; should the claim go away meanwhile, the session is this node's again.
@@ -12,6 +15,7 @@ it is answered; should the claim go away meanwhile, the session is this node's a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,6 +23,7 @@ import structlog
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.ingest import read_record, record_of
+from gossamer.mqtt.message import Message
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.transfer import message_of
 from gossamer.routes import body_of, matches
@@ -42,7 +47,7 @@ class Remains:
     def __init__(self, home: Takeovers) -> None:
         self._home = home
         self._broker = home.broker
-        self._offering: set[str] = set()
+        self._offering: dict[str, tuple[Session, list[bytes]]] = {}
 
     def end(self, session: Session) -> None:
         """The session is somebody else's: offer what it has, then end it."""
@@ -52,12 +57,29 @@ class Remains:
         session.will_due = session.will_at = None
         # The other side subscribes for itself; a share group must not choose this one any more.
         broker.router.unsubscribe_all(session)
+        if session.client_id in self._offering:
+            return
         records = self._left(session)
-        if not records:
+        if not records and not self._awaits_more:
             broker.table.end(session)
-        elif session.client_id not in self._offering:
-            self._offering.add(session.client_id)
+        else:
+            self._offering[session.client_id] = session, records
             broker.runtime.spawn(self._offer, session, records, label="mqtt_remains")
+
+    @property
+    def _awaits_more(self) -> bool:
+        away = self._broker.away
+        return away is not None and away.arrivals.pending
+
+    def late(self, message: Message, number: int, moved: Mapping[str, int]) -> None:
+        """A message that another node has kept; who moved meanwhile has had it there from a number on."""
+        topic = message.topic.decode()
+        for client_id, (session, records) in self._offering.items():
+            if number < moved.get(client_id, number + 1) and any(
+                wanted.qos and not wanted.filter.startswith("$share/") and matches(wanted.filter, topic)
+                for wanted, _ in session.subscriptions.values()
+            ):
+                records.append(record_of(message, self._broker.hub.now()))
 
     def _left(self, session: Session) -> list[bytes]:
         """What a session has that no other node was given."""
@@ -72,7 +94,7 @@ class Remains:
 
     async def _offer(self, session: Session, records: list[bytes]) -> None:
         home, broker, client_id = self._home, self._broker, session.client_id
-        count, lost = len(records), 0
+        taken, lost = 0, 0
         try:
             while broker.sessions.get(client_id) is session:
                 owner = rightful(home.claims(client_id))
@@ -80,19 +102,20 @@ class Remains:
                     # Whoever claimed it is gone for good.
                     home.keep(session)
                     return
-                lost += await self._offer_to(owner, session, records)
-                if not records:
+                offered, refused = await self._offer_to(owner, session, records)
+                taken, lost = taken + offered - refused, lost + refused
+                if not records and not self._awaits_more:
                     broker.hub.dropped("session_superseded", lost)
-                    log.info("session_superseded", client_id=client_id, by=owner, left=count, lost=lost)
+                    log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                     broker.table.end(session)
                     return
                 await asyncio.sleep(AGAIN)
         finally:
-            self._offering.discard(client_id)
+            self._offering.pop(client_id, None)
 
-    async def _offer_to(self, node: str, session: Session, records: list[bytes]) -> int:
-        """Offer ``records``; what was answered for leaves the list. How many were not taken."""
-        lost = 0
+    async def _offer_to(self, node: str, session: Session, records: list[bytes]) -> tuple[int, int]:
+        """Offer ``records``; what was answered for leaves the list: how many, and how many were not taken."""
+        count = lost = 0
         while records:
             offered = records[:OFFERED]
             answer = await remote.call(
@@ -100,9 +123,10 @@ class Remains:
             )
             if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
                 break
+            count += len(offered)
             lost += len(offered) - answer.value
             del records[: len(offered)]
-        return lost
+        return count, lost
 
     async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
         """What another node still had for a client of this one; how many were taken. None: not now."""

@@ -43,6 +43,8 @@ SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
 
 _NODES = ""
 """The client under which nodes are remembered; real ones have a name."""
+_TAKEN, _GENERATION = 5, 6
+"""The kinds of its further rows."""
 
 Item = tuple[bytes, bytes, Message | None]
 
@@ -232,6 +234,27 @@ class SessionStore:
     def remember_nodes(self, nodes: Mapping[str, int]) -> None:
         """Note which other nodes are up, with the number of their life."""
         self.put(_NODES, SESSION, 0, dict(nodes))
+
+    # What other nodes have given; see ``arrivals``.
+
+    def note_taken(self, peer: str, taken: tuple[str, int, list[tuple[int, int]]]) -> None:
+        """Note how far what a node forwards and keeps has been taken."""
+        self.put(_NODES, _TAKEN, peer, taken)
+
+    @staticmethod
+    def taken_of(rows: Mapping[Any, Any]) -> dict[str, tuple[str, int, list[tuple[int, int]]]]:
+        """By node, what was noted last."""
+        return {key[2]: value for key, value in rows.items() if key[:2] == (_NODES, _TAKEN)}
+
+    def remember_generation(self, generation: str, born: int) -> None:
+        """Note which sessions these are, and in which life of the node they began."""
+        self.put(_NODES, _GENERATION, 0, (generation, born))
+
+    @staticmethod
+    def generation_of(rows: Mapping[Any, Any]) -> tuple[str, int] | None:
+        """Which sessions these rows are; None where nobody said so."""
+        found = rows.get((_NODES, _GENERATION, 0))
+        return None if found is None else (found[0], found[1])
 
     @staticmethod
     def nodes_of(rows: Mapping[Any, Any]) -> dict[str, int]:

@@ -164,10 +164,15 @@ class Spool:
         self.state = "asking"
         return [Ask()]
 
-    def answered(self, generation: str, taken: int, frames: Mapping[int, int], now: float) -> list[Action]:
-        """The node says which sessions it has, up to which number it has taken, and how far each stream."""
+    def answered(
+        self, generation: str, taken: int, frames: Mapping[int, int], now: float, *, anew: bool = False
+    ) -> list[Action]:
+        """The node says which sessions it has, up to which number it has taken, and how far each stream.
+
+        ``anew``: its sessions began after it went away.
+        """
         actions: list[Action] = []
-        if self.generation and self.generation != generation:
+        if anew or (self.generation and self.generation != generation):
             gone = [kept.number for kept in self.entries.values() if not kept.live]
             actions += self._drop(gone, "sessions_lost")
             self.moved.clear()

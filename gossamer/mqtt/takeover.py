@@ -89,7 +89,7 @@ class Takeovers:
         self._giving: dict[str, _Giving] = {}
         self._taking: dict[str, Taking] = {}
         """By client."""
-        self._remains = Remains(self)
+        self.remains = Remains(self)
         self._number = 0
 
     def offer(self, functions: dict[str, Callable[..., Any]]) -> None:
@@ -100,7 +100,7 @@ class Takeovers:
         functions["mqtt.mark"] = self.mark
         functions["mqtt.end"] = self._end
         functions["mqtt.kick"] = self.broker.kick
-        functions["mqtt.remains"] = self._remains.accept
+        functions["mqtt.remains"] = self.remains.accept
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -209,7 +209,7 @@ class Takeovers:
                 case Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
                 case Done():
-                    self._remains.end(giving.session)
+                    self.remains.end(giving.session)
                 case _:  # pragma: no cover - the others are the taker's
                     pass
 

@@ -38,16 +38,20 @@ DATA = "data"
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
+_SESSIONS = 4
+"""Sessions with a node that are remembered."""
 
 
 class Forwarding:
-    """See the module. ``changed(bit)`` is called when the node of that bit comes up or goes down."""
+    """See the module. ``changed(bit)`` is called when the node of that bit comes up or goes down,
+    ``forgotten(slot)`` when nothing is expected of a node any more."""
 
     def __init__(
         self,
         *,
         schedule: Callable[[Callable[[], None]], object] | None,
         changed: Callable[[int], None],
+        forgotten: Callable[[NodeSlot], None],
         counts: Counter[str],
         frame_bytes: int,
         high_water: int,
@@ -59,8 +63,11 @@ class Forwarding:
         self.keeper: Keeper | None = None
         self.arriving: dict[str, tuple[int, int]] = {}
         """Session and number of the frame that each node sent last."""
+        self.arrived: dict[str, dict[int, int]] = {}
+        """The same of sessions that are over, the latest few."""
         self._schedule = schedule or _end_of_turn
         self._changed = changed
+        self._forgotten = forgotten
         self._counts = counts
         self._frame_bytes = frame_bytes
         self._high_water = high_water
@@ -118,6 +125,7 @@ class Forwarding:
         slot.away = False
         slot.forwarder.away = None
         self.nodes.renew()
+        self._forgotten(slot)
         return slot
 
     def away(self, peer: str) -> NodeSlot:
@@ -161,7 +169,7 @@ class Forwarding:
                     self.away(name)
             self._changed(slot.bit | slot.lasting)
 
-    def node_down(self, name: str, *, left: bool = False) -> None:
+    def node_down(self, name: str, *, left: bool = False, life: int = 0) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
         keeper = self.keeper
         slot = self.nodes.get(name)
@@ -170,7 +178,7 @@ class Forwarding:
             if left:
                 slot.forwarder.left = None
             else:
-                keeper.down(name)
+                keeper.down(name, life)
         slot = self.nodes.set_up(name, False)
         if keeper is not None and left:
             self.gone(name)
@@ -184,9 +192,10 @@ class Forwarding:
         if self.keeper is not None:
             self.keeper.gone(name)
         slot = self.nodes.get(name)
-        if slot is not None and slot.away:
+        if slot is not None:
             self.live(name)
             self._changed(slot.bit | slot.lasting)
+            self.nodes.release(slot)
 
     def _kept_for(self, slot: NodeSlot, keeper: Keeper) -> None:
         if slot.forwarder.left is None:
@@ -239,7 +248,13 @@ class Forwarding:
         if isinstance(event, NodeUp):
             self.node_up(event.name)
         else:
-            self.node_down(event.name, left=event.reason == "left")
+            last = self.arriving.pop(event.name, None)
+            if last is not None:
+                over = self.arrived.setdefault(event.name, {})
+                over[last[0]] = last[1]
+                if len(over) > _SESSIONS:
+                    del over[next(iter(over))]
+            self.node_down(event.name, left=event.reason == "left", life=event.creation)
 
     def _acked(self, peer: str, number: int) -> None:
         slot = self.nodes.get(peer)

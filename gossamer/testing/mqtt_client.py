@@ -138,11 +138,25 @@ class SimClient(asyncio.Protocol):
             await self._ask(Unsubscribe(packet_id=packet_id, filters=filters), Unsuback, packet_id)
 
     async def publish(
-        self, topic: str, payload: bytes = b"", *, qos: int = 0, retain: bool = False, timeout: float = 60.0
+        self,
+        topic: str,
+        payload: bytes = b"",
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        expiry: int | None = None,
+        timeout: float = 60.0,
     ) -> None:
         """Come back when the broker has taken the message for good, at once for QoS 0."""
         packet_id = self._new_id() if qos else None
-        packet = Publish(topic=topic.encode(), payload=payload, qos=qos, retain=retain, packet_id=packet_id)
+        packet = Publish(
+            topic=topic.encode(),
+            payload=payload,
+            qos=qos,
+            retain=retain,
+            packet_id=packet_id,
+            properties=Properties(message_expiry=expiry) if expiry else Properties(),
+        )
         if packet_id is None:
             self._send(packet)
             return

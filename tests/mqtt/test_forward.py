@@ -189,7 +189,7 @@ async def test_a_record_for_a_share_group_goes_to_one_member(make_world):
     everybody = await there.client("e")
     await everybody.subscribe("a")
     group = next(iter(there.router.resolve(b"a").groups))
-    there.broker._ingest.group("here", group, b"\x32\x06\0\1a\0\1x" * 4 + b"\x05\x30\x05\0\1a\0y")
+    there.broker.ingest.group("here", group, b"\x32\x06\0\1a\0\1x" * 4 + b"\x05\x30\x05\0\1a\0y")
     counts = [len(await member.got()) for member in members]
     assert sorted(counts) == [2, 3]
     assert await everybody.got() == []

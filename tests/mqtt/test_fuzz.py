@@ -70,7 +70,7 @@ def test_random_records_from_a_peer(data):
         world = World()
         await world.start()
         try:
-            world.broker._ingest("peer", data)
+            world.broker.ingest("peer", data)
         finally:
             await world.stop()
 

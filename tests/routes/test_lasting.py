@@ -20,7 +20,7 @@ class Keeper:
     def up(self, peer: str) -> bool:
         return peer not in self.known
 
-    def down(self, peer: str) -> None:
+    def down(self, peer: str, life: int) -> None:
         self.known.add(peer)
 
     def gone(self, peer: str) -> None:
@@ -29,8 +29,9 @@ class Keeper:
     def take(self, peer: str, record: bytes, on_safe: Any) -> None:
         self.taken.append((peer, record))
 
-    def left(self, peer: str, number: int, records: bytes, waiting: list[Any]) -> None:
+    def left(self, peer: str, number: int, records: bytes, waiting: list[Any]) -> int:
         self.told.append(("left", peer, number, records, len(waiting)))
+        return 0
 
     def wanted(self, peer: str, topic_filter: str, lasting: bool) -> None:
         self.told.append((topic_filter, lasting))

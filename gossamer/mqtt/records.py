@@ -1,0 +1,68 @@
+"""Runs of records: taken apart, and with less time left.
+
+A record is what ``ingest`` says; nodes forward several in a row as they came. What is kept of a run is kept
+as it is, so that reading and writing it costs nothing while all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gossamer.mqtt.errors import malformed
+from gossamer.mqtt.fanout import V5_MARK
+from gossamer.mqtt.framing import frame
+from gossamer.mqtt.ingest import MOVE_MARK, read_record, record_of
+from gossamer.mqtt.wire import MAX_VARINT
+
+__all__ = ["acknowledged", "fresh", "walk"]
+
+_LIMIT = MAX_VARINT + 5
+
+
+def walk(records: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """QoS, topic and bytes of each message; marks of moves are left out.
+
+    Raises:
+        MqttProtocolError: it is no run of records.
+    """
+    pos, end = 0, len(records)
+    while pos < end:
+        start = pos
+        if records[pos] == MOVE_MARK[0]:
+            pos += 2 + records[pos + 1]
+            continue
+        if records[pos] == V5_MARK[0]:
+            pos += 1
+        at, stop = frame(records, pos, end, _LIMIT)
+        if at == 0 or stop > end:
+            raise malformed("MQTT 2.1.4", "a record is cut off")
+        topic = records[at + 2 : at + 2 + (records[at] << 8 | records[at + 1])]
+        yield records[pos] >> 1 & 3, topic, records[start:stop]
+        pos = stop
+
+
+def acknowledged(records: bytes) -> int:
+    """How many messages of QoS 1 and 2 there are."""
+    return sum(1 for qos, _, _ in walk(records) if qos)
+
+
+def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
+    """The records with so much less time left, and how many had no time left."""
+    # A mark of a move always comes alone.
+    if V5_MARK not in records or records[:1] == MOVE_MARK:
+        return records, 0
+    out: list[bytes] = []
+    late = 0
+    for _, _, record in walk(records):
+        if record[:1] != V5_MARK:
+            out.append(record)
+            continue
+        message, _ = read_record(record, 0, len(record), 0.0)
+        if message.expires_at is None:
+            out.append(record)
+        elif message.expires_at > seconds:
+            message.expires_at -= seconds
+            out.append(record_of(message, 0.0))
+        else:
+            late += 1
+    return b"".join(out), late

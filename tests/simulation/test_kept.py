@@ -1,0 +1,330 @@
+"""Messages for persistent sessions of a node that is away are kept, and come when it is back."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+import structlog
+
+from gossamer.testing import seeds
+from gossamer.testing.cluster import SimCluster
+
+from .flows import Flow, doubled, in_order
+
+SESSION = {"session_expiry": 36_000, "clean_start": False}
+
+
+def build(sim, tmp_path, *, disc=True, sessions=None, cluster=None, size=3):
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    made = SimCluster(sim, size, cluster={"autoclean": None, **(cluster or {})}, sessions=sessions)
+    if disc:
+        made.discs = tmp_path
+    return made
+
+
+@pytest_asyncio.fixture
+async def made(sim, tmp_path, request):
+    town = build(sim, tmp_path, **getattr(request, "param", {}))
+    yield town
+    await town.stop_all()
+    structlog.reset_defaults()
+
+
+async def begin(town, *, qos=2):
+    """Nodes up, a session at the third that is connected, and one that is not."""
+    await town.start()
+    await town.settled()
+    here = await town.client(3, "here", **SESSION)
+    await here.subscribe("t/#", qos=qos)
+    away = await town.client(3, "away", **SESSION)
+    await away.subscribe("t/#", qos=qos)
+    await away.disconnect()
+    passing = await town.client(3, "passing")
+    await passing.subscribe("t/#", qos=1)
+    await town.settled()
+    return here, passing
+
+
+async def flows(town, pause=0.05, count=1_000_000):
+    return [
+        Flow(await town.client(number), f"t/{number}/{qos}", qos=qos, pause=pause).start(count)
+        for number in (1, 2)
+        for qos in (1, 2)
+    ]
+
+
+async def finish(town, running):
+    await asyncio.sleep(5)
+    for flow in running:
+        await flow.stop()
+    await town.settled(timeout=90)
+    await asyncio.sleep(5)
+
+
+def judge(running, *clients, qos2=True):
+    """All that was acknowledged, in order; of QoS 2 nothing twice."""
+    got = [payload for client in clients for payload in client.payloads()]
+    for flow in running:
+        mine = [payload for payload in got if payload.startswith(flow.topic.encode() + b" ")]
+        assert not [payload for payload in flow.acknowledged if payload not in set(mine)]
+        if flow.qos == 2:
+            assert len(mine) == len(set(mine))
+
+
+def kept(town, number=1):
+    return town.nodes[number].broker.away.keeping
+
+
+def drops(town, reason):
+    return sum(kept(town, number).stats().get(f"away_dropped_{reason}", 0) for number in town.nodes)
+
+
+def nothing_left(town):
+    return all(kept(town, number).stats()["away_waiting"] == 0 for number in town.nodes)
+
+
+@seeds(4)
+@pytest.mark.parametrize("made", [{"disc": True}, {"disc": False}], ids=["disc", "memory"], indirect=True)
+@pytest.mark.parametrize("length", [8, 20, 70])
+async def test_between_the_sides_of_a_split(sim, made, length):
+    here, passing = await begin(made)
+    running = await flows(made)
+    await asyncio.sleep(3)
+    made.partition([1, 2], [3])
+    await asyncio.sleep(length)
+    made.heal()
+    await finish(made, running)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    assert back.session_present
+    judge(running, here)
+    judge(running, back)
+    assert not doubled(here)
+    assert not doubled(back)
+    assert all(in_order(client, flow.topic) for client in (here, back) for flow in running)
+    # Who is not there for good gets what was published while it could be reached, and that once.
+    assert not doubled(passing)
+    assert nothing_left(made)
+
+
+@seeds(4)
+@pytest.mark.parametrize("how", ["kill", "silence"])
+async def test_while_a_node_is_dead_and_starts_anew(sim, made, how):
+    here, _ = await begin(made)
+    running = await flows(made)
+    await asyncio.sleep(3)
+    made.crash(3, how)
+    await asyncio.sleep(sim.rng("away").uniform(1, 45))
+    await made.restart(3)
+    again = await made.client(3, "here", **SESSION)
+    await finish(made, running)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    assert again.session_present
+    assert back.session_present
+    judge(running, back)
+    assert not doubled(back)
+    assert all(in_order(back, flow.topic) for flow in running)
+    # What the dead node had sent and was not told of comes again, as QoS 1 has it.
+    judge([flow for flow in running if flow.qos == 1], here, again)
+    assert not doubled(again)
+    assert all(in_order(again, flow.topic) for flow in running)
+    assert nothing_left(made)
+
+
+@seeds(3)
+async def test_the_node_that_keeps_may_die_too(sim, made):
+    """What it was told to keep is on its disc, and it goes on keeping for whoever is still away."""
+    await begin(made)
+    running = await flows(made)
+    await asyncio.sleep(3)
+    made.crash(3, "silence")
+    await asyncio.sleep(15)
+    made.crash(1)
+    await asyncio.sleep(sim.rng("dead").uniform(0, 10))
+    await made.restart(1)
+    await made.settled(1, 2)
+    after = Flow(await made.client(1), "t/after", pause=0.05).start()
+    await asyncio.sleep(20)
+    await made.restart(3)
+    await finish(made, [*running, after])
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    judge([*running, after], back)
+    assert not doubled(back)
+    assert len(after.acknowledged) > 100
+    assert all(in_order(back, flow.topic) for flow in [*running, after])
+
+
+@seeds(4)
+async def test_a_split_that_comes_again_while_it_is_made_good(sim, made):
+    here, _ = await begin(made)
+    running = await flows(made, pause=0.04)
+    rng = sim.rng("cuts")
+    for _ in range(3):
+        await asyncio.sleep(rng.uniform(0.5, 3))
+        made.partition([1, 2], [3])
+        await asyncio.sleep(rng.uniform(6, 20))
+        made.heal()
+        await asyncio.sleep(rng.uniform(0.05, 6))
+    await finish(made, running)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    for client in (here, back):
+        judge(running, client)
+        assert not doubled(client)
+        assert all(in_order(client, flow.topic) for flow in running)
+
+
+@seeds(4)
+async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(sim, made):
+    here, _ = await begin(made)
+    running = await flows(made)
+    await asyncio.sleep(3)
+    made.partition([1, 2], [3])
+    await asyncio.sleep(12)
+    # It has lost its connection as well, and finds another node.
+    here.drop()
+    moved = await made.client(2, "here", **SESSION)
+    before = [list(flow.acknowledged) for flow in running]
+    await moved.subscribe("t/#", qos=2)
+    since = [len(flow.acknowledged) for flow in running]
+    await asyncio.sleep(sim.rng("length").uniform(2, 30))
+    made.heal()
+    await finish(made, running)
+    await asyncio.sleep(20)
+    got = {*here.payloads(), *moved.payloads()}
+    for flow, earlier, count in zip(running, before, since, strict=True):
+        # Between its arrival and its SUBSCRIBE it was subscribed to nothing there.
+        wanted = [*earlier, *flow.acknowledged[count + 1 :]]
+        assert not [payload for payload in wanted if payload not in got]
+    assert not doubled(moved)
+    assert set(here.payloads()).isdisjoint(moved.payloads()) or not [
+        payload for payload in here.payloads() if payload in set(moved.payloads()) and b"/2 " in payload
+    ]
+    assert not [name for name in made.nodes[3].broker.sessions if name == "here"]
+
+
+@seeds(2)
+async def test_expiry_goes_on_while_a_message_is_kept(sim, made):
+    await begin(made)
+    speaker = await made.client(1)
+    made.crash(3)
+    await asyncio.sleep(10)
+    await speaker.publish("t/short", b"short", qos=1, expiry=20)
+    await speaker.publish("t/long", b"long", qos=1, expiry=600)
+    await speaker.publish("t/ever", b"ever", qos=1)
+    await asyncio.sleep(30)
+    await made.restart(3)
+    await made.settled()
+    await asyncio.sleep(3)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(3)
+    assert back.payloads() == [b"long", b"ever"]
+    left = back.messages[0].properties.message_expiry
+    assert 500 < left < 570
+    assert drops(made, "expired") == 1
+
+
+@seeds(2)
+@pytest.mark.parametrize("made", [{"disc": False}], indirect=True)
+async def test_a_node_that_comes_back_without_its_sessions_gets_nothing_and_it_is_counted(sim, made):
+    await begin(made)
+    speaker = await made.client(1)
+    made.crash(3)
+    await asyncio.sleep(10)
+    for number in range(5):
+        await speaker.publish("t/x", b"%d" % number, qos=1)
+    await made.restart(3)
+    again = await made.client(3, "away", **SESSION)
+    await again.subscribe("t/#", qos=1)
+    await made.settled()
+    await asyncio.sleep(5)
+    await speaker.publish("t/x", b"new", qos=1)
+    await asyncio.sleep(3)
+    assert again.payloads() == [b"new"]
+    assert drops(made, "sessions_lost") == 5
+    assert nothing_left(made)
+
+
+@seeds(2)
+@pytest.mark.parametrize("made", [{"cluster": {"autoclean": 20.0}}], indirect=True)
+async def test_what_is_kept_goes_with_a_member_that_is_removed(sim, made):
+    await begin(made)
+    speaker = await made.client(1)
+    made.crash(3)
+    await asyncio.sleep(10)
+    for number in range(5):
+        await speaker.publish("t/x", b"%d" % number, qos=1)
+    assert kept(made).stats()["away_waiting"] == 5
+    await asyncio.sleep(60)
+    assert drops(made, "removed") == 5
+    await speaker.publish("t/x", b"nobody", qos=1)
+    assert nothing_left(made)
+    await made.restart(3)
+    await made.settled(timeout=90)
+    await asyncio.sleep(3)
+    await speaker.publish("t/x", b"new", qos=1)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(3)
+    assert back.payloads() == [b"new"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])
+async def test_more_than_is_kept_is_counted_and_raises_an_alarm(sim, tmp_path, policy):
+    made = build(sim, tmp_path, sessions={"away_messages": 10, "overflow": policy})
+    try:
+        await begin(made)
+        speaker = await made.client(1)
+        made.crash(3)
+        await asyncio.sleep(10)
+        for number in range(25):
+            await speaker.publish("t/x", b"%d" % number, qos=1)
+        await asyncio.sleep(2)
+        assert drops(made, "overflow") == 15
+        [(_, text)] = kept(made).alarms()
+        assert text.startswith("15 messages for sessions of node3@10.0.0.3")
+        await made.restart(3)
+        await made.settled()
+        await asyncio.sleep(5)
+        back = await made.client(3, "away", **SESSION)
+        await asyncio.sleep(3)
+        numbers = range(15, 25) if policy == "drop_oldest" else range(10)
+        assert back.payloads() == [b"%d" % number for number in numbers]
+        assert not list(kept(made).alarms())
+    finally:
+        await made.stop_all()
+        structlog.reset_defaults()
+
+
+@seeds(2)
+async def test_a_share_group_with_members_elsewhere_goes_on_there(sim, made):
+    await made.start()
+    await made.settled()
+    far = await made.client(3, "far", **SESSION)
+    await far.subscribe("$share/g/t/#", qos=1)
+    near = await made.client(2, "near", **SESSION)
+    await near.subscribe("$share/g/t/#", qos=1)
+    made.partition([1, 2], [3])
+    await asyncio.sleep(12)
+    speaker = await made.client(1)
+    for number in range(20):
+        await speaker.publish("t/x", b"%d" % number, qos=1)
+    made.heal()
+    await asyncio.sleep(30)
+    assert near.payloads() == [b"%d" % number for number in range(20)]
+    assert not far.payloads()
+
+
+@seeds(2)
+async def test_nothing_is_kept_where_nobody_lasting_wants_it(sim, made):
+    _, passing = await begin(made)
+    await passing.subscribe("only/passing", qos=1)
+    await made.settled()
+    speaker = await made.client(1)
+    made.crash(3)
+    await asyncio.sleep(10)
+    await speaker.publish("only/passing", b"x", qos=1)
+    await speaker.publish("t/x", b"qos 0")
+    assert nothing_left(made)
