@@ -42,8 +42,9 @@ __all__ = ["Forwarder"]
 log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]
-Left = Callable[[int, bytes, list[OnSafe]], None]
-"""Told the number of a frame (0: it was never sent), its records, and who waits for it."""
+Left = Callable[[int, bytes, list[OnSafe]], int]
+"""Told the number of a frame (0: it was never sent), its records, and who waits for it; how many messages it
+does not keep."""
 
 
 class Forwarder:
@@ -216,7 +217,7 @@ class Forwarder:
     def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes], number: int = 0) -> None:
         """These will not be acknowledged any more."""
         if self.left is not None and kept:
-            self.left(number, kept[0], callbacks)
+            self.counts["dropped_peer_down"] += self.left(number, kept[0], callbacks)
             return
         if self._lost is None:
             self.counts["dropped_peer_down"] += records

@@ -81,6 +81,7 @@ class Router:
         self._forwarding = Forwarding(
             schedule=schedule,
             changed=self._node_changed,
+            forgotten=self._forgotten,
             counts=self.counts,
             frame_bytes=frame_bytes,
             high_water=high_water,
@@ -239,20 +240,11 @@ class Router:
     def live(self, peer: str) -> None:
         """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
         slot = self._forwarding.live(peer)
-        expected, slot.expected = slot.expected, set()
-        for topic_filter in expected:
-            if self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
-                self._routes.changed(topic_filter)
-                self._tell_wanted(slot, topic_filter, lasting=False)
         self._node_changed(slot.bit | slot.lasting)
 
     def gone(self, peer: str) -> None:
         """``peer``, which was down, is a member no more."""
-        slot = self._nodes.get(peer)
         self._forwarding.gone(peer)
-        if slot is not None:
-            self.live(peer)
-            self._nodes.release(slot)
 
     def to_kept(self, peer: str) -> Forwarder:
         """The way to the lasting sessions of ``peer`` alone, for what was kept."""
@@ -262,10 +254,13 @@ class Router:
         """Call ``callback(peer, records)`` with what ``peer`` has kept for lasting sessions here."""
         self._forwarding.on_kept(callback)
 
-    @property
-    def arriving(self) -> dict[str, tuple[int, int]]:
-        """Session and number of the frame that each node sent last."""
-        return self._forwarding.arriving
+    def arrived(self, peer: str) -> dict[int, int]:
+        """By session the number of the last frame that ``peer`` sent, this and the latest few."""
+        found = dict(self._forwarding.arrived.get(peer, ()))
+        last = self._forwarding.arriving.get(peer)
+        if last is not None:
+            found[last[0]] = last[1]
+        return found
 
     def node_up(self, name: str) -> None:
         """Forward to ``name``."""
@@ -372,6 +367,13 @@ class Router:
         if (before ^ wanted) & slot.lasting:
             self._tell_wanted(slot, topic_filter, lasting=bool(wanted & slot.lasting))
         return True
+
+    def _forgotten(self, slot: NodeSlot) -> None:
+        expected, slot.expected = slot.expected, set()
+        for topic_filter in expected:
+            if self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
+                self._routes.changed(topic_filter)
+                self._tell_wanted(slot, topic_filter, lasting=False)
 
     def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, lasting: bool) -> None:
         if self._forwarding.keeper is not None:
