@@ -142,9 +142,9 @@ class MqttCluster(GenServer):
         broker.table.store = kept
         broker.wills.begin(kept.nodes_of(rows), broker.hub.now())
         kept.remember_nodes({})
+        away.arrivals.restore(kept, rows)
         count = 0
         for stored in kept.read(rows):
-        away.arrivals.restore(kept, rows)
             broker.table.restore_will(stored)
             session = broker.table.restore(stored)
             if session is not None:
@@ -155,25 +155,25 @@ class MqttCluster(GenServer):
                 await asyncio.sleep(0)
         if count:
             log.info("sessions_restored", count=count)
+        await away.restore()
 
     async def handle_info(self, message: Any) -> None:
         wills = self._broker.wills
         if message == _TICK:
-        await away.restore()
             send_after(TICK, self_pid(), _TICK)
             self._tick()
         elif isinstance(message, NodeUp):
             wills.node_up(message.name, message.creation)
             self._remember()
+            if self._broker.away is not None:
+                self._broker.away.node_up(message.name)
         elif isinstance(message, NodeDown):
+            if self._broker.away is not None:
+                self._broker.away.node_down(message.name)
             if self._broker.takeovers is not None:
                 self._broker.takeovers.node_down(message.name)
             here = wills.node_down(
-            if self._broker.away is not None:
-                self._broker.away.node_up(message.name)
                 message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
-            if self._broker.away is not None:
-                self._broker.away.node_down(message.name)
             )
             for client_id in here:
                 self._tell_back(client_id)
@@ -217,12 +217,12 @@ class MqttCluster(GenServer):
             except GossamerError as error:
                 log.warning("will_not_published", error=str(error))
         self._ticks += 1
+        if broker.away is not None:
+            broker.away.tick()
         if self._ticks % 10 == 0:
             for copying in self._bodies.upkeep():
                 spawn(_await, copying, label="mqtt_retained_copies")
         if self._ticks % 60 == 0:
-        if broker.away is not None:
-            broker.away.tick()
             self._retained.sweep()
 
     # What other nodes call.

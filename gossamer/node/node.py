@@ -506,8 +506,8 @@ class Node:
 
     def _gone(self, name: str, creation: int) -> None:
         self._links.left(name)
-        self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
         self.router.gone(name)
+        self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
 
     def _fail(self, error: UnavailableError) -> None:
         """This node must not go on: end it and say why."""
