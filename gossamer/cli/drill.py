@@ -186,7 +186,7 @@ _OWN = ("period", "delay", "jitter", "loss", "jump")
 
 
 def _plan(kind: DrillKind, options: dict[str, Any]) -> Plan:
-    from gossamer.drill.conduct import unnamed
+    from gossamer.drill import unnamed
 
     nodes: int = options["nodes"]
     backend: BackEndName
@@ -253,7 +253,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
 
 async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> DrillRecord | None:
     """The record, or None when somebody wanted it to end."""
-    from gossamer.drill.conduct import conduct
+    from gossamer.drill import conduct
 
     main = asyncio.current_task()
     assert main is not None  # noqa: S101 - asyncio.run made it
@@ -284,6 +284,6 @@ async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> Drill
 
 
 def _write_page(record: DrillRecord, file: Path) -> None:
-    from gossamer.drill.report import html
+    from gossamer.drill import html
 
     file.write_text(html(record), encoding="utf-8")

@@ -21,8 +21,8 @@ from gossamer.cli.drill_view import Rates, frame
 from gossamer.cli.output import print_table
 
 if TYPE_CHECKING:
+    from gossamer.drill import Progress, StepName
     from gossamer.drill.record import DrillRecord, Mark
-    from gossamer.drill.runner import Progress, StepName
 
 __all__ = ["Screen", "line_of", "open_screen", "show_record"]
 

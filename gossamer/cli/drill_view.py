@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from gossamer.drill import Progress
     from gossamer.drill.record import Mark
-    from gossamer.drill.runner import Progress
 
 __all__ = ["Rates", "frame"]
 
