@@ -397,7 +397,9 @@ class Channel(Port, asyncio.Protocol):
         self._state = CLOSED
         self._parts = None
         self._pending = None
-        self.exchange = None
+        if self.exchange is not None:
+            self.exchange.close()
+            self.exchange = None
         if self.ends is not None:
             self.ends.cancel()
         if self.transport is not None and not self.transport.is_closing():

@@ -13,7 +13,7 @@ everything else goes on. If it fails the connection ends ([MQTT-4.12.1-2]).  4. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -73,7 +73,7 @@ Then: TypeAlias = Callable[["Channel", "Conversation", Step], None]
 class Conversation:
     """An exchange and whom it is with; ``connect`` is there until the client is let in."""
 
-    __slots__ = ("busy", "connect", "exchange", "login", "method")
+    __slots__ = ("_waiting", "busy", "connect", "exchange", "login", "method")
 
     def __init__(self, method: str, exchange: Exchange, login: Login, connect: Connect | None) -> None:
         self.method = method
@@ -82,6 +82,23 @@ class Conversation:
         self.connect = connect
         self.busy = False
         """A step is being taken."""
+        self._waiting: Awaitable[Step] | None = None
+
+    def wait_for(self, step: Awaitable[Step]) -> None:
+        self.busy = True
+        self._waiting = step
+
+    def begun(self) -> Awaitable[Step]:
+        """What is waited for, by a process that has begun to wait."""
+        waiting, self._waiting = self._waiting, None
+        assert waiting is not None  # noqa: S101 - there is one process for each
+        return waiting
+
+    def close(self) -> None:
+        """The connection is over, perhaps before anybody began to wait."""
+        if isinstance(self._waiting, Coroutine):
+            self._waiting.close()
+        self._waiting = None
 
 
 class Enhanced:
@@ -202,16 +219,14 @@ class Enhanced:
         if isinstance(step, Challenge | Done):
             then(channel, conversation, step)
             return
-        conversation.busy = True
+        conversation.wait_for(step)
         self._broker.runtime.spawn(
-            self._wait, channel, conversation, step, then, label="mqtt_authenticate", link_to=channel.pid
+            self._wait, channel, conversation, then, label="mqtt_authenticate", link_to=channel.pid
         )
 
-    async def _wait(
-        self, channel: Channel, conversation: Conversation, waiting: Awaitable[Step], then: Then
-    ) -> None:
+    async def _wait(self, channel: Channel, conversation: Conversation, then: Then) -> None:
         try:
-            step = await waiting
+            step = await conversation.begun()
         except (GossamerError, OSError) as error:
             step = _failed(conversation, error)
         conversation.busy = False

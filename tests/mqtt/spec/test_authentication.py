@@ -1,0 +1,510 @@
+"""Enhanced authentication (3.15, 4.12): AUTH, SCRAM-SHA-256 by a client made here, and doing it again."""
+
+import asyncio
+import base64
+
+import pytest
+
+from gossamer.mqtt import Challenge, Done, Login, ReasonCode, Scram, Verdict, set_scram_password
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.passwords import PasswordFileError
+from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.reasons import AUTH_REASONS
+from gossamer.mqtt.scram import BadPasswordError, Credential, client_proof, credential_of, saslprep
+
+from .conftest import V5
+from .statements import keeps
+from .wire import packet, props, publish, s
+
+METHOD = "SCRAM-SHA-256"
+USERS = {
+    name: credential_of(password, iterations=4096)
+    for name, password in {"ann": "pencil", "bob": "eraser", "c,d=e": "comma"}.items()
+}
+
+
+class Dancer:
+    """SCRAM as a client does it (RFC 5802): three messages, and the server is checked as well."""
+
+    def __init__(self, name, password, *, gs2=b"n,,", nonce=b"rOprNGfwEbeRWgbNEkqO"):
+        self.password = password
+        self.gs2 = gs2
+        escaped = name.replace("=", "=3D").replace(",", "=2C").encode()
+        self.bare = b"n=" + escaped + b",r=" + nonce
+        self.nonce = nonce
+        self.signature = b""
+
+    @property
+    def first(self):
+        return self.gs2 + self.bare
+
+    def final(self, challenge):
+        fields = dict(field.split(b"=", 1) for field in challenge.split(b","))
+        assert fields[b"r"].startswith(self.nonce)
+        assert len(fields[b"r"]) > len(self.nonce) + 20
+        without = b"c=" + base64.b64encode(self.gs2) + b",r=" + fields[b"r"]
+        message = b",".join((self.bare, challenge, without))
+        proof, self.signature = client_proof(
+            self.password, base64.b64decode(fields[b"s"]), int(fields[b"i"]), message
+        )
+        return without + b",p=" + base64.b64encode(proof)
+
+    def check(self, data):
+        assert data == b"v=" + base64.b64encode(self.signature)
+
+
+@pytest.fixture
+async def world(make_world):
+    world = await make_world(anonymous=False)
+    world.broker.access.methods[METHOD] = Scram(USERS)
+    return world
+
+
+def auth(reason, data=None, *, method=METHOD):
+    return p.Auth(
+        reason=reason, properties=Properties(authentication_method=method, authentication_data=data)
+    )
+
+
+def hello(dancer, *, method=METHOD, data=True, **options):
+    properties = Properties(
+        authentication_method=method, authentication_data=dancer.first if data else None, session_expiry=60
+    )
+    return p.Connect(client_id="c", version=V5, properties=properties, **options)
+
+
+def dial(world):
+    client = world.dial()
+    client.version = V5
+    return client
+
+
+async def let_in(world, name="ann", password="pencil", **options):
+    """A client that has danced; and its CONNACK."""
+    client, dancer = dial(world), Dancer(name, password)
+    client.send(hello(dancer, **options))
+    [challenge] = await client.got()
+    assert isinstance(challenge, p.Auth)
+    client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)))
+    connack = (await client.got())[-1]
+    return client, connack, dancer
+
+
+@keeps(v5="4.12.0-2,3,5 3.15.2-1 3.2.0-1")
+async def test_the_exchange(world):
+    client, dancer = dial(world), Dancer("ann", "pencil")
+    client.send(hello(dancer))
+    [challenge] = await client.got()
+    assert (challenge.reason, challenge.properties.authentication_method) == (0x18, METHOD)
+    assert world.broker.sessions == {}
+    client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)), p.Pingreq())
+    connack, pingresp = await client.got()
+    assert isinstance(pingresp, p.Pingresp)
+    assert (connack.reason, connack.properties.authentication_method) == (0, METHOD)
+    dancer.check(connack.properties.authentication_data)
+    assert world.broker.sessions["c"].username == "ann"
+    assert world.broker.access.decisions["connect", METHOD, "allow"] == 1
+
+
+@keeps(v5="4.12.0-2")
+async def test_a_client_may_begin_with_an_empty_hand(world):
+    """The first message is the client's; CONNECT need not bring it."""
+    client, dancer = dial(world), Dancer("c,d=e", "comma")
+    client.send(hello(dancer, data=False))
+    [empty] = await client.got()
+    assert empty.properties.authentication_data == b""
+    client.send(auth(0x18, dancer.first))
+    [challenge] = await client.got()
+    client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)))
+    [connack] = await client.got()
+    assert connack.reason == 0
+
+
+@keeps(v5="3.1.4-2 4.12.0-4 3.1.4-6 4.13.2-1")
+@pytest.mark.parametrize(
+    ("name", "password", "username"),
+    [("ann", "wrong", None), ("nobody", "pencil", None), ("ann", "pencil", "bob"), ("bob", "pencil", None)],
+)
+async def test_who_does_not_know_the_password_is_refused(world, name, password, username):
+    client, connack, _ = await let_in(world, name, password, username=username)
+    assert connack.reason == ReasonCode.NOT_AUTHORIZED
+    assert connack.properties.authentication_data is None
+    assert client.closed
+    assert world.broker.sessions == {}
+    assert world.broker.access.decisions["connect", METHOD, "deny"] == 1
+
+
+async def test_an_unknown_name_is_asked_like_a_known_one(world):
+    """With a salt that stays the same: nobody learns who is here."""
+    salts = set()
+    for name in ("nobody", "nobody", "ann"):
+        client = dial(world)
+        client.send(hello(Dancer(name, "x")))
+        [challenge] = await client.got()
+        salts.add(challenge.properties.authentication_data.split(b",")[1])
+    assert len(salts) == 2
+
+
+NOT_SCRAM = [
+    b"",
+    b"n,,",
+    b"n,,n=ann",
+    b"n,,r=nonce",
+    b"n,,n=,r=nonce",
+    b"n,,n=ann,r=",
+    b"n,,n=ann,r=a b",
+    b"n,,n=a=XX,r=nonce",
+    b"n,,n=\xff,r=nonce",
+    b"n,,n=a\0b,r=nonce",
+    b"n,a=bob,n=ann,r=nonce",
+    b"n,,m=new,n=ann,r=nonce",
+    b"p=tls-unique,,n=ann,r=nonce",
+    b"x" * 5000,
+]
+
+
+@keeps(v5="4.12.0-4")
+@pytest.mark.parametrize("data", NOT_SCRAM)
+async def test_what_is_no_scram_is_refused(world, data):
+    client, dancer = dial(world), Dancer("ann", "pencil")
+    dancer.gs2, dancer.bare = b"", data
+    client.send(hello(dancer))
+    assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
+    assert client.closed
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda x: b"",
+        lambda x: x[:-4],
+        lambda x: x.replace(b"c=biws", b"c=eSws"),
+        lambda x: x.replace(b"r=", b"r=x"),
+        lambda x: x[: x.index(b",p=")] + b",p=%%%",
+        lambda x: x[: x.index(b",p=")] + b",p=" + base64.b64encode(b"short"),
+        lambda x: x[: x.index(b",p=")],
+    ],
+)
+async def test_a_spoilt_proof_is_refused(world, spoil):
+    client, dancer = dial(world), Dancer("ann", "pencil")
+    client.send(hello(dancer))
+    [challenge] = await client.got()
+    client.send(auth(0x18, spoil(dancer.final(challenge.properties.authentication_data))))
+    assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
+
+
+@keeps(v5="4.12.0-1")
+@pytest.mark.parametrize("method", ["SCRAM-SHA-1", "", "x" * 1000])
+async def test_a_method_that_is_not_there_is_told_so(world, method):
+    client = dial(world)
+    client.send(hello(Dancer("ann", "pencil"), method=method))
+    assert [x.reason for x in await client.got()] == [ReasonCode.BAD_AUTHENTICATION_METHOD]
+    assert client.closed
+
+
+@keeps(v5="4.12.0-6,7 3.1.4-2")
+async def test_without_a_method_there_is_no_auth(world, is_ended):
+    client = dial(world)
+    connack = await client.connect("c", version=V5, username="ann", password=b"pencil")
+    assert connack.reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
+    assert connack.properties.authentication_method is None
+    world.broker.access._authenticator._allow = True
+    client = await world.client("c", version=V5)
+    client.send(auth(0x19))
+    await is_ended(client, V5, ReasonCode.PROTOCOL_ERROR)
+
+
+@keeps(v5="3.1.2-30 4.12.0-3 3.14.0-1")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        publish(5, "t", b"x", flags=1),
+        packet(0xC0),
+        packet(0x82, b"\0\1\0" + s("t") + b"\0"),
+        packet(0x10, s("MQTT") + b"\5\2\0\0\0" + s("c")),
+        packet(0xF0),
+        packet(0xF0, b"\0" + props(5, b"\x15" + s(METHOD))),
+        packet(0xF0, b"\x19" + props(5, b"\x15" + s(METHOD))),
+        packet(0xF0, b"\x18" + props(5)),
+        packet(0xF0, b"\x18" + props(5, b"\x15" + s("other"))),
+        packet(0xF0, b"\x18" + props(5, b"\x16" + s("data"))),
+    ],
+)
+async def test_before_connack_only_the_answer_that_was_asked_for_is_taken(world, sent):
+    client = dial(world)
+    client.send(hello(Dancer("ann", "pencil")))
+    await client.got()
+    client.raw(sent + publish(5, "t", b"late", flags=1))
+    assert [(type(x), x.reason) for x in await client.got()] == [(p.Connack, ReasonCode.PROTOCOL_ERROR)]
+    assert client.closed
+    assert len(world.broker.retained) == 0
+
+
+@keeps(v5="3.15.1-1 3.15.2-1")
+@pytest.mark.parametrize("up", [False, True])
+async def test_auth_that_cannot_be_read_is_malformed(world, up):
+    for body in (
+        b"\x17" + props(5),
+        b"\x18\x05",
+        b"\x18" + props(5, b"\x15"),
+        b"\x18" + props(5, b"\x11\0\0\0\0"),
+    ):
+        if up:
+            client, _, _ = await let_in(world)
+        else:
+            client = dial(world)
+            client.send(hello(Dancer("ann", "pencil")))
+            await client.got()
+        client.raw(packet(0xF0, body))
+        assert [x.reason for x in await client.got()] == [ReasonCode.MALFORMED_PACKET]
+
+
+@keeps(v5="3.15.2-1")
+def test_the_reason_codes_of_auth():
+    assert {0x00, 0x18, 0x19} == AUTH_REASONS
+
+
+async def test_disconnect_before_connack_ends_it(world):
+    client = dial(world)
+    client.send(hello(Dancer("ann", "pencil")))
+    await client.got()
+    client.send(p.Disconnect())
+    assert await client.got() == []
+    assert client.closed
+
+
+async def test_who_never_answers_runs_into_the_connect_timeout(world):
+    client = dial(world)
+    client.send(hello(Dancer("ann", "pencil")))
+    await client.got()
+    world.later(11)
+    assert client.closed
+
+
+# Again.
+
+
+@keeps(v5="4.12.1-1 4.12.0-5")
+async def test_a_client_authenticates_again_while_everything_goes_on(world):
+    client, _, dancer = await let_in(world)
+    await client.subscribe("t")
+    for _ in range(2):
+        client.send(auth(0x19, dancer.first))
+        client.publish("t", b"meanwhile")
+        challenge, message = await client.got()
+        assert (challenge.reason, message.payload) == (0x18, b"meanwhile")
+        client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)), p.Pingreq())
+        done, _ = await client.got()
+        assert (done.reason, done.properties.authentication_method) == (0, METHOD)
+        dancer.check(done.properties.authentication_data)
+    assert world.broker.access.decisions["connect", METHOD, "allow"] == 3
+
+
+@keeps(v5="4.12.1-2 4.12.1-1")
+@pytest.mark.parametrize("dancer", [Dancer("ann", "wrong"), Dancer("bob", "eraser"), Dancer("nobody", "x")])
+async def test_whoever_fails_or_is_somebody_else_now_is_ended(world, is_ended, dancer):
+    client, _, _ = await let_in(world)
+    client.send(auth(0x19, dancer.first))
+    [challenge] = await client.got()
+    client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)))
+    await is_ended(client, V5, ReasonCode.NOT_AUTHORIZED)
+    assert "c" in world.broker.sessions
+
+
+@keeps(v5="4.12.1-1 4.12.0-5 3.15.2-1")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (auth(0x18, b"x"), None),
+        (auth(0x00), None),
+        (auth(0x19, b"x", method="other"), None),
+        (auth(0x19, b"x", method=None), None),
+        (p.Auth(), None),
+        (None, auth(0x19, b"x")),
+        (None, auth(0x00, b"x")),
+        (None, auth(0x18, b"x", method="other")),
+    ],
+)
+async def test_auth_out_of_turn_is_a_protocol_error(world, is_ended, first, second):
+    client, _, dancer = await let_in(world)
+    client.send(first or auth(0x19, dancer.first))
+    if second is not None:
+        await client.got()
+        client.send(second)
+    await is_ended(client, V5, ReasonCode.PROTOCOL_ERROR)
+
+
+@keeps(v5="3.15.2-2,3 3.1.2-24")
+async def test_auth_says_nothing_besides(world):
+    client = dial(world)
+    client.send(hello(Dancer("ann", "pencil")))
+    [challenge] = await client.got()
+    assert challenge.properties == Properties(
+        authentication_method=METHOD, authentication_data=challenge.properties.authentication_data
+    )
+
+
+# Other methods.
+
+
+class Slow:
+    """A method of somebody else, that thinks: yes, no, or an error, and until when."""
+
+    name = "slow"
+
+    def __init__(self):
+        self.answers = []
+        self.asked = []
+
+    def begin(self, login):
+        return self
+
+    async def step(self, data):
+        self.asked.append(data)
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def slow(world):
+    method = world.broker.access.methods["slow"] = Slow()
+    return method
+
+
+def yes(until=None, data=None):
+    return Done(Verdict(ReasonCode.SUCCESS, "slow", "ann", until), data)
+
+
+@keeps(v5="4.12.0-2,4,5")
+async def test_a_method_may_take_its_time(world, slow):
+    slow.answers = [Challenge(b"1"), Challenge(b"2"), yes(data=b"3")]
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow"))
+    for n in (b"1", b"2"):
+        got = await client.got()
+        assert [x.properties.authentication_data for x in got] == [n]
+        client.send(auth(0x18, n * 2, method="slow"))
+    client.send(p.Pingreq())
+    connack, pingresp = await client.got()
+    assert connack.properties.authentication_data == b"3"
+    assert isinstance(pingresp, p.Pingresp)
+    assert slow.asked[1:] == [b"11", b"22"]
+
+
+@keeps(v5="4.12.0-4 4.12.1-2")
+@pytest.mark.parametrize("error", [OSError("gone"), MqttProtocolError(ReasonCode.BANNED, "x", "y")])
+async def test_a_method_that_fails_lets_nobody_in(world, slow, is_ended, error):
+    slow.answers = [error, yes(), error]
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow"))
+    await is_ended(client, V5, ReasonCode.UNSPECIFIED_ERROR)
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow"))
+    await client.got()
+    client.send(auth(0x19, method="slow"))
+    await is_ended(client, V5, ReasonCode.UNSPECIFIED_ERROR)
+
+
+async def test_a_client_that_goes_while_its_method_thinks_leaves_nothing(world, slow):
+    slow.answers = [yes()]
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow"))
+    client.transport.close()
+    await world.settle()
+    assert world.broker.sessions == {}
+
+
+async def test_auth_while_the_one_before_is_looked_at_is_a_protocol_error(world, slow, is_ended):
+    slow.answers = [yes(), Challenge(b"x")]
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow"))
+    await client.got()
+    client.send(auth(0x19, method="slow"), auth(0x18, method="slow"))
+    await is_ended(client, V5, ReasonCode.PROTOCOL_ERROR)
+
+
+async def test_what_holds_until_a_time_may_be_renewed_before(world, slow, is_ended):
+    now = world.clock.wall()
+    slow.answers = [yes(now + 100), yes(now + 200)]
+    client = dial(world)
+    client.send(hello(Dancer("ann", ""), method="slow", keep_alive=0))
+    await client.got()
+    world.later(90)
+    client.send(auth(0x19, method="slow"))
+    [done] = await client.got()
+    assert done.reason == 0
+    world.later(60)
+    assert not client.closed
+    world.later(60)
+    await is_ended(client, V5, ReasonCode.NOT_AUTHORIZED)
+
+
+# Credentials.
+
+
+def test_the_example_of_the_rfc():
+    credential = credential_of("pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), iterations=4096)
+    method = Scram({"user": credential}, nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    exchange = method.begin(Login(client_id="c"))
+    challenge = exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert challenge.data.endswith(b"k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    done = exchange.step(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert done.verdict.username == "user"
+    assert done.data == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+async def test_a_file_of_credentials_is_written_and_read_and_read_again(make_world, tmp_path):
+    file = tmp_path / "scram"
+    assert set_scram_password(file, "ann", "pencil") is False
+    world = await make_world(anonymous=False, auth={"scram_file": file})
+    assert "pencil" not in file.read_text()
+    assert file.stat().st_mode & 0o77 == 0
+    _, connack, _ = await let_in(world)
+    assert connack.reason == 0
+    assert set_scram_password(file, "ann", "eraser") is True
+    await world.runtime.call("mqtt_files", "look")
+    for password, reason in (("pencil", ReasonCode.NOT_AUTHORIZED), ("eraser", 0)):
+        _, connack, _ = await let_in(world, password=password)
+        assert connack.reason == reason
+    set_scram_password(file, "ann", None)
+    assert file.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["ann", "ann:x", "ann:$argon2id$x", "ann:SCRAM-SHA-256$0$AA==$AA==$AA==", ":x"]
+)
+def test_a_line_that_is_no_credential_is_named(tmp_path, line):
+    file = tmp_path / "scram"
+    file.write_text(f"# users\n{line}\n")
+    with pytest.raises(PasswordFileError, match=r"scram:2: .*gossamer passwd --scram"):
+        Scram(file)
+
+
+def test_a_credential_hides_itself():
+    credential = credential_of("pencil", iterations=4096)
+    assert Credential.parse(credential.line()) == credential
+    assert base64.b64encode(credential.stored_key).decode() not in repr(credential)
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [("I\xadX", "IX"), ("user", "user"), ("\xaa", "a"), ("\u2168", "IX"), ("a\u00a0b", "a b")],
+)
+def test_names_that_look_the_same_are_the_same(given, same):
+    """The examples of RFC 4013."""
+    assert saslprep(given) == same
+
+
+@pytest.mark.parametrize("given", ["\x07", "\u06271", "a\ue000"])
+def test_names_that_are_not_allowed(given, tmp_path):
+    with pytest.raises(ValueError):
+        saslprep(given)
+    with pytest.raises(BadPasswordError):
+        set_scram_password(tmp_path / "scram", "ann", given)

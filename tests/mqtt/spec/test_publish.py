@@ -1,0 +1,384 @@
+"""PUBLISH (3.3) and its delivery (4.3, 4.6, 4.9): what is answered, passed on, in what order, how many."""
+
+import pytest
+
+from gossamer.mqtt import ReasonCode
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.reasons import PUBACK_REASONS, PUBREL_REASONS
+from mqtt.fakes import FakeForwarder, FakeRouter
+
+from .conftest import V4, V5
+from .statements import cites, keeps
+from .wire import packet, props, publish, s, u16
+
+BOTH = pytest.mark.parametrize("version", [V4, V5])
+QOS = pytest.mark.parametrize("qos", [0, 1, 2])
+
+
+def payloads(packets):
+    return [x.payload for x in packets if isinstance(x, p.Publish)]
+
+
+@keeps(
+    v4="3.3.4-1 3.8.4-6 3.3.2-3 4.3.1-1 4.3.2-1,2 4.3.3-1,2 3.3.1-3",
+    v5="3.3.4-1 3.8.4-8 3.3.2-3 4.3.1-1 4.3.2-2,4 4.3.3-2,4,8,11 3.3.1-3",
+)
+@BOTH
+@pytest.mark.parametrize("granted", [0, 1, 2])
+@QOS
+@pytest.mark.parametrize("dup", [False, True])
+async def test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one(
+    world, version, granted, qos, dup
+):
+    """An incoming DUP says nothing of the outgoing one."""
+    sub = await world.client("s", version=version)
+    await sub.subscribe("t/+", qos=granted)
+    pub = await world.client("p", version=version)
+    pub.raw(
+        publish(
+            version, "t/x", b"1", flags=qos << 1 | (8 if dup and qos else 0), packet_id=7 if qos else None
+        )
+    )
+    assert await pub.got() == [[], [p.Puback(7)], [p.Pubrec(7)]][qos]
+    if qos == 2:
+        pub.send(p.Pubrel(7))
+        assert await pub.got() == [p.Pubcomp(7)]
+    low = min(granted, qos)
+    await world.settle()
+    sent = publish(version, "t/x", b"1", flags=low << 1, packet_id=1 if low else None)
+    assert bytes(sub.transport.written).endswith(sent)
+    assert len(await sub.got()) == 1
+    sub.send(*[[], [p.Puback(1)], [p.Pubrec(1)]][low])
+    assert await sub.got() == ([p.Pubrel(1)] if low == 2 else [])
+    sub.send(*([p.Pubcomp(1)] if low == 2 else []))
+    assert world.broker.sessions["s"].inflight == {}
+
+
+@keeps(v4="4.3.2-2 4.3.3-2 2.3.1-2,3", v5="4.3.2-5 4.3.3-12 2.2.1-3")
+@BOTH
+@pytest.mark.parametrize("flags", [2, 10])
+async def test_behind_its_acknowledgement_an_identifier_is_a_new_message(world, version, flags):
+    sub = await world.client("s", version=version)
+    await sub.subscribe("t", qos=2)
+    pub = await world.client("p", version=version)
+    for n in range(3):
+        pub.raw(publish(version, "t", b"%d" % n, flags=flags, packet_id=7))
+        pub.raw(publish(version, "t", b"%d" % n, flags=flags + 2, packet_id=8) + packet(0x62, u16(8)))
+    assert payloads(await sub.got()) == [b"0", b"0", b"1", b"1", b"2", b"2"]
+
+
+@keeps(v4="2.3.1-4 4.3.2-1 4.3.3-1", v5="2.2.1-4 4.3.2-1 4.3.3-1")
+@BOTH
+async def test_an_identifier_in_use_is_not_used_again(make_world, version):
+    world = await make_world(max_inflight=65535)
+    sub = await world.client("s", version=version)
+    await sub.subscribe("t", qos=2)
+    session = world.broker.sessions["s"]
+    session._next_id = 65533
+    for _ in range(3):
+        world.broker.publish("t", b"x", qos=1)
+    assert [x.packet_id for x in await sub.got()] == [65534, 65535, 1]
+    session._next_id = 65532
+    for n in range(3):
+        world.broker.publish("t", b"x", qos=1 + n % 2)
+    assert [x.packet_id for x in await sub.got()] == [65533, 2, 3]
+
+
+@keeps(
+    v4="4.6.0-1,2,3,4,5,6",
+    v5="4.6.0-1,2,3,4,5,6",
+)
+@BOTH
+async def test_order_is_kept_for_each_publisher_and_topic(world, version):
+    """A mix of topics, QoS and read boundaries; acknowledgements come back in the order of the messages."""
+    sub = await world.client("s", version=version)
+    await sub.subscribe("#", qos=2)
+    pub = await world.client("p", version=version)
+    stream = b""
+    want = []
+    for n in range(60):
+        qos = (n // 4) % 3
+        stream += publish(version, f"t/{n % 3}", b"%d" % n, flags=qos << 1, packet_id=n + 1 if qos else None)
+        want.append(b"%d" % n)
+    for at in range(0, len(stream), 37):
+        pub.raw(stream[at : at + 37])
+    assert payloads(await sub.got()) == want
+    acks = await pub.got()
+    assert [x.packet_id for x in acks] == [n + 1 for n in range(60) if (n // 4) % 3]
+    pub.send(*(p.Pubrel(x.packet_id) for x in acks if isinstance(x, p.Pubrec)))
+    assert [x.packet_id for x in await pub.got()] == [x.packet_id for x in acks if isinstance(x, p.Pubrec)]
+
+
+@keeps(v4="4.6.0-2,3", v5="4.6.0-2,3 3.3.4-8")
+@BOTH
+async def test_a_client_may_acknowledge_in_any_order(world, version):
+    sub = await world.client("s", version=version)
+    await sub.subscribe("t", qos=2)
+    for n in range(6):
+        world.broker.publish("t", b"x", qos=1 + n % 2)
+    sent = await sub.got()
+    for x in reversed(sent):
+        sub.send(p.Puback(x.packet_id) if x.qos == 1 else p.Pubrec(x.packet_id))
+    releases = await sub.got()
+    assert [x.packet_id for x in releases] == [x.packet_id for x in reversed(sent) if x.qos == 2]
+    sub.send(*(p.Pubcomp(x.packet_id) for x in releases))
+    await world.settle()
+    assert world.broker.sessions["s"].inflight == {}
+
+
+@keeps(v5="3.3.4-9,10 4.9.0-1,2,3")
+@pytest.mark.parametrize("quota", [1, 2, 5])
+async def test_no_more_is_in_flight_than_the_client_takes(world, quota):
+    """QoS 1 and 2 count together, QoS 2 until PUBCOMP; everything else goes on."""
+    sub = await world.client("s", version=V5, properties=Properties(receive_maximum=quota))
+    await sub.subscribe("t", qos=2)
+    for n in range(12):
+        world.broker.publish("t", b"%d" % n, qos=1 + n % 2)
+    world.broker.publish("t", b"free", qos=0)
+    sub.send(p.Pingreq(), p.Subscribe(packet_id=9, subscriptions=(p.Subscription("other"),)))
+    got = await sub.got()
+    assert payloads(got) == [b"%d" % n for n in range(quota)] + [b"free"]
+    assert [type(x) for x in got[-2:]] == [p.Pingresp, p.Suback]
+    seen = payloads(got)[:-1]
+    open_ = [x for x in got if isinstance(x, p.Publish) and x.qos]
+    while open_:
+        x = open_.pop(0)
+        if isinstance(x, p.Pubrel):
+            sub.send(p.Pubcomp(x.packet_id))
+        elif x.qos == 1:
+            sub.send(p.Puback(x.packet_id))
+        else:
+            sub.send(p.Pubrec(x.packet_id))
+            [release] = await sub.got()
+            assert isinstance(release, p.Pubrel), "PUBREC below 0x80 does not free a place"
+            open_.insert(0, release)
+            continue
+        more = await sub.got()
+        assert len(open_) + len(more) <= quota
+        seen += payloads(more)
+        open_ += more
+    assert seen == [b"%d" % n for n in range(12)]
+
+
+@keeps(v5="3.3.4-9 4.9.0-2")
+async def test_a_refused_message_frees_its_place(world):
+    sub = await world.client("s", version=V5, properties=Properties(receive_maximum=1))
+    await sub.subscribe("t", qos=2)
+    for n in range(3):
+        world.broker.publish("t", b"%d" % n, qos=2)
+    for n in range(3):
+        [got] = await sub.got()
+        assert got.payload == b"%d" % n
+        sub.send(p.Pubrec(got.packet_id, 0x80))
+
+
+@keeps(v5="3.3.4-7 4.9.0-1,2")
+@pytest.mark.parametrize("before", [0, 2])
+async def test_more_than_the_servers_receive_maximum_is_refused(make_world, is_ended, before):
+    world = await make_world(max_inflight=4)
+    pub = world.dial()
+    told = await pub.connect("p", version=V5)
+    assert told.properties.receive_maximum == 4
+    for n in range(1, 5):
+        pub.raw(publish(5, "t", b"x", flags=4, packet_id=n))
+    for n in range(1, before + 1):
+        pub.send(p.Pubrel(n), p.Publish(topic=b"t", qos=2, packet_id=10 + n))
+    # QoS 1 is acknowledged at once here, so it is never one too many; sending again is none at all.
+    pub.raw(publish(5, "t", b"x", flags=2, packet_id=90) + publish(5, "t", b"x", flags=12, packet_id=4))
+    await pub.got()
+    assert not pub.closed
+    pub.raw(publish(5, "t", b"x", flags=4, packet_id=99))
+    await is_ended(pub, V5, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
+
+
+@keeps(v5="3.3.4-7,8")
+async def test_qos_1_that_waits_for_a_peer_counts_with_qos_2(make_world, is_ended):
+    world = await make_world(max_inflight=4, router=FakeRouter())
+    peer = FakeForwarder()
+    world.router.add_peer("far", peer)
+    pub = await world.client("p", version=V5)
+    pub.raw(publish(5, "here", b"x", flags=4, packet_id=1) + publish(5, "far", b"x", flags=4, packet_id=2))
+    pub.raw(publish(5, "far", b"x", flags=2, packet_id=3) + publish(5, "far", b"x", flags=2, packet_id=4))
+    pub.send(p.Pingreq())
+    assert [type(x) for x in await pub.got()] == [p.Pubrec, p.Pingresp]
+    peer.settle()
+    assert [type(x) for x in await pub.got()] == [p.Pubrec, p.Puback, p.Puback]
+    pub.raw(b"".join(publish(5, "far", b"x", flags=2, packet_id=n) for n in (5, 6)))
+    await pub.got()
+    pub.raw(publish(5, "far", b"x", flags=2, packet_id=7))
+    await is_ended(pub, V5, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
+
+
+@keeps(v5="3.3.2-5,6 4.3.3-7,13")
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_message_lives_as_long_as_its_expiry_unless_it_was_sent(world, qos):
+    """What waits is sent with what is left of it; what was sent before goes on to its end."""
+    options = {"version": V5, "properties": Properties(session_expiry=600, receive_maximum=1)}
+    sub = await world.client("s", **options)
+    await sub.subscribe("t", qos=2, identifier=3)
+    pub = await world.client("p", version=V5)
+    for n, seconds in ((1, 5), (2, 5), (3, 60)):
+        expiry = Properties(message_expiry=seconds)
+        pub.publish("t", b"%d" % n, qos=qos, packet_id=n, properties=expiry)
+    [first] = await sub.got()
+    assert first.properties.message_expiry == 5
+    world.later(20)
+    sub.send(p.Puback(first.packet_id) if qos == 1 else p.Pubrec(first.packet_id))
+    if qos == 2:
+        assert await sub.got() == [p.Pubrel(first.packet_id)]
+        sub.send(p.Pubcomp(first.packet_id))
+    [third] = await sub.got()
+    assert (third.payload, third.properties.message_expiry) == (b"3", 40)
+    assert third.properties.subscription_identifiers == (3,)
+
+
+@keeps(v5="3.3.2-4,15,16,17,18,20 3.1.2-29")
+async def test_properties_are_passed_on_as_they_are_and_in_order(world):
+    sent = (
+        b"\x01\x01" + b"\x08" + s("reply/here") + b"\x09" + s(b"\0\1\xff") + b"\x03" + s("a/b")
+        + b"".join(b"\x26" + s(k) + s(v) for k, v in ("b1", "a2", "b1", "b3"))
+    )  # fmt: skip
+    sub = await world.client("s", version=V5, properties=Properties(request_problem_information=0))
+    await sub.subscribe("t", qos=1)
+    old = await world.client("old")
+    await old.subscribe("t", qos=1)
+    pub = await world.client("p", version=V5)
+    for qos in (0, 1, 2):
+        pub.raw(publish(5, "t", b"1", flags=qos << 1, packet_id=qos or None, properties=sent))
+        [got] = await sub.got()
+        assert got.properties.user == (("b", "1"), ("a", "2"), ("b", "1"), ("b", "3"))
+        body = bytes(sub.transport.written)[-len(sent) - 2 :]
+        for one in (b"\x01\x01", b"\x08" + s("reply/here"), b"\x09" + s(b"\0\1\xff"), b"\x03" + s("a/b")):
+            assert one in body
+        assert payloads(await old.got()) == [b"1"]
+
+
+BAD = {
+    "a wildcard, #": ("3.3.2-2 4.7.1-1", "3.3.2-2 4.7.0-1", lambda v: publish(v, "t/#"), 0x81),
+    "a wildcard, +": (
+        "3.3.2-2 4.7.1-1",
+        "3.3.2-2 4.7.0-1",
+        lambda v: publish(v, "+/t", flags=2, packet_id=1),
+        0x81,
+    ),
+    "no topic": ("4.7.3-1", "", lambda v: publish(v, ""), 0x82),
+    "no body": ("", "", lambda v: packet(0x30), 0x81),
+    "a topic longer than the packet": ("", "", lambda v: packet(0x30, u16(9) + b"t"), 0x81),
+    "no room for an identifier": ("", "", lambda v: packet(0x32, s("t") + b"\1"), 0x81),
+}
+BAD_5 = {
+    "no property length": ("", lambda v: packet(0x30, s("t")), 0x81),
+    "an identifier of the server": ("3.3.4-6", lambda v: publish(v, "t", properties=b"\x0b\1"), 0x82),
+    "a wildcard to respond to": ("3.3.2-14", lambda v: publish(v, "t", properties=b"\x08" + s("r/#")), 0x82),
+    "a payload format of 2": ("", lambda v: publish(v, "t", properties=b"\x01\2"), 0x82),
+    "a property twice": ("", lambda v: publish(v, "t", properties=b"\x01\1\x01\1"), 0x82),
+    "a property of another packet": ("", lambda v: publish(v, "t", properties=b"\x11\0\0\0\1"), 0x81),
+    "alias 0": ("3.3.2-8", lambda v: publish(v, "t", properties=b"\x23\0\0"), 0x94),
+    "alias 65": ("3.3.2-9 3.2.2-17", lambda v: publish(v, "t", properties=b"\x23\0\x41"), 0x94),
+    "an alias nobody set": ("3.3.2-7", lambda v: publish(v, "", properties=b"\x23\0\1"), 0x82),
+}  # fmt: skip
+
+
+@keeps(v4="4.8.0-1", v5="4.13.1-1")
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "make", "reason"),
+    [pytest.param(n, m, r, marks=cites(v4=a, v5=b)) for n, (a, b, m, r) in BAD.items()]
+    + [pytest.param(n, m, r, marks=cites(v5=b)) for n, (b, m, r) in BAD_5.items()],
+)
+async def test_a_publish_that_breaks_a_rule_ends_the_connection(
+    world, witness, is_ended, version, name, make, reason
+):
+    if version == V4 and name in BAD_5:
+        return
+    client = await world.client("bad", version=version)
+    client.raw(
+        publish(version, "before", b"1", flags=1) + make(version) + publish(version, "witness", b"late")
+    )
+    await is_ended(client, version, reason)
+    assert len(world.broker.retained) == 1, "what came before it counts"
+    await witness.is_well()
+
+
+@keeps(v4="3.3.5-2", v5="3.4.2-1 3.5.2-1 4.3.3-9")
+@BOTH
+@QOS
+async def test_a_publish_that_is_not_authorised(world, version, qos):
+    """3.1.1 is acknowledged, 5.0 is told."""
+    sub = await world.client("s")
+    await sub.subscribe("$SYS/#", qos=2)
+    pub = await world.client("p", version=version)
+    pub.publish("$SYS/x", b"1", qos=qos, packet_id=7 if qos else None)
+    got = await pub.got()
+    assert [x.reason for x in got] == ([0 if version == V4 else ReasonCode.NOT_AUTHORIZED] if qos else [])
+    if qos == 2:
+        pub.send(p.Pubrel(7))
+        assert [x.reason for x in await pub.got()] == [0 if version == V4 else 0x92]
+    assert payloads(await sub.got()) == []
+    assert not pub.closed
+
+
+@keeps(v5="3.4.2-1 3.5.2-1 3.14.2-1")
+@QOS
+async def test_a_payload_that_is_not_what_it_says(capable, is_ended, qos):
+    world = await capable(validate_payloads=True)
+    sub = await world.client("s", version=V5)
+    await sub.subscribe("t")
+    pub = await world.client("p", version=V5)
+    for payload in ("é".encode(), b""):
+        pub.publish("t", payload, properties=Properties(payload_format=1))
+    pub.publish("t", b"\xff", properties=Properties(payload_format=0))
+    pub.publish("t", b"\xfe")
+    pub.publish("t", b"\xfd", qos=qos, packet_id=1 if qos else None, properties=Properties(payload_format=1))
+    assert payloads(await sub.got()) == ["é".encode(), b"", b"\xff", b"\xfe"]
+    if qos:
+        assert [x.reason for x in await pub.got()] == [ReasonCode.PAYLOAD_FORMAT_INVALID]
+    else:
+        await is_ended(pub, V5, ReasonCode.PAYLOAD_FORMAT_INVALID)
+    bad = p.Will(topic=b"w", payload=b"\xff", properties=Properties(payload_format=1))
+    refused = world.dial()
+    assert (await refused.connect("w", version=V5, will=bad)).reason == ReasonCode.PAYLOAD_FORMAT_INVALID
+
+
+ACKS = {0x40: PUBACK_REASONS, 0x50: PUBACK_REASONS, 0x62: PUBREL_REASONS, 0x70: PUBREL_REASONS}
+
+
+@keeps(v5="3.4.2-1 3.5.2-1 3.6.2-1 3.7.2-1")
+@pytest.mark.parametrize("first", ACKS)
+async def test_reason_codes_that_an_acknowledgement_cannot_have_are_malformed(
+    world, witness, is_ended, first
+):
+    for reason in range(256):
+        client = await world.client("c", version=V5)
+        client.raw(packet(first, u16(5) + bytes((reason,))))
+        if reason in ACKS[first]:
+            await client.got()
+            assert not client.closed
+        else:
+            await is_ended(client, V5, ReasonCode.MALFORMED_PACKET)
+    await witness.is_well()
+
+
+@keeps(v5="3.6.2-1 3.7.2-1 2.2.1-5")
+async def test_what_nobody_knows_is_answered_with_that(world):
+    client = await world.client("c", version=V5)
+    client.send(p.Pubrec(5), p.Pubrel(6), p.Puback(7), p.Pubcomp(8))
+    assert await client.got() == [p.Pubrel(5, 0x92), p.Pubcomp(6, 0x92)]
+    await world.settle()
+    assert bytes(client.transport.written).endswith(b"\x62\x03\0\5\x92" + b"\x70\x03\0\6\x92")
+    old = await world.client("old")
+    old.send(p.Pubrec(5), p.Pubrel(6), p.Puback(7), p.Pubcomp(8))
+    assert await old.got() == [p.Pubrel(5), p.Pubcomp(6)]
+
+
+@keeps(v5="2.2.2-1")
+@pytest.mark.parametrize("tail", [b"", b"\0", b"\0\0", b"\0" + props(5, b"\x1f" + s("because"))])
+async def test_acknowledgements_may_leave_out_what_is_nothing(world, tail):
+    sub = await world.client("s", version=V5)
+    await sub.subscribe("t", qos=1)
+    world.broker.publish("t", b"1", qos=1)
+    [got] = await sub.got()
+    sub.raw(packet(0x40, u16(got.packet_id) + tail))
+    await world.settle()
+    assert world.broker.sessions["s"].inflight == {}

@@ -1,0 +1,165 @@
+"""Wills (3.1.2.5 to 3.1.2.7, 3.1.3.2): published once, when and as their client asked."""
+
+import pytest
+
+from gossamer.mqtt import ReasonCode
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.properties import NONE, Properties
+
+from .conftest import V4, V5
+from .statements import keeps
+
+BOTH = pytest.mark.parametrize("version", [V4, V5])
+
+
+@pytest.fixture
+async def watcher(world):
+    client = await world.client("watcher", version=V5, keep_alive=0)
+    await client.subscribe("will/#", qos=2, retain_as_published=True)
+    return client
+
+
+def will(**options):
+    return p.Will(topic=b"will/x", payload=b"gone", **options)
+
+
+def breaks(world, client):
+    client.transport.close()
+
+
+def falls_silent(world, client):
+    world.later(100)
+
+
+def says_nonsense(world, client):
+    client.raw(b"\x00\x00")
+
+
+def is_kicked(world, client):
+    world.broker.kick("c")
+
+
+def reconnects(world, client):
+    other = world.dial()
+    other.send(p.Connect(client_id="c"))
+
+
+@keeps(v4="3.1.2-8,10,16,17", v5="3.1.2-7,8,10,14,15")
+@BOTH
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("end", [breaks, falls_silent, says_nonsense, is_kicked, reconnects])
+async def test_a_will_is_published_once_when_the_connection_ends_without_a_goodbye(
+    world, watcher, version, retain, end
+):
+    client = await world.client("c", version=version, will=will(qos=1, retain=retain), keep_alive=20)
+    assert await watcher.got() == []
+    end(world, client)
+    [got] = await watcher.got()
+    assert (got.topic, got.payload, got.qos, got.retain) == (b"will/x", b"gone", 1, retain)
+    assert len(world.broker.retained) == retain
+    world.later(10_000)
+    assert await watcher.got() == []
+
+
+@keeps(v4="3.1.2-10 3.14.4-3", v5="3.1.2-8,10 3.14.4-3")
+@BOTH
+async def test_a_goodbye_takes_the_will_back(world, watcher, version):
+    client = await world.client("c", version=version, will=will(retain=True))
+    client.send(p.Disconnect())
+    await world.settle()
+    world.later(10_000)
+    assert await watcher.got() == []
+    assert len(world.broker.retained) == 0
+
+
+@keeps(v5="3.1.2-8,10")
+@pytest.mark.parametrize("reason", [0x04, 0x80, 0x81, 0x98])
+async def test_any_other_goodbye_does_not(world, watcher, reason):
+    client = await world.client("c", version=V5, will=will())
+    client.send(p.Disconnect(reason=reason))
+    assert len(await watcher.got()) == 1
+
+
+@keeps(v4="3.1.2-12", v5="3.1.2-10")
+@BOTH
+async def test_without_a_will_none_is_published_and_none_is_inherited(world, watcher, version):
+    client = await world.client("c", version=version, will=will())
+    client.send(p.Disconnect())
+    client = await world.client("c", version=version)
+    client.transport.close()
+    assert await watcher.got() == []
+
+
+@keeps(v5="3.1.2-8 3.1.3-9")
+@pytest.mark.parametrize(
+    ("delay", "expiry", "due"), [(0, 60, 0), (10, 60, 10), (60, 10, 10), (10, 0, 0), (10, 10, 10)]
+)
+async def test_a_will_waits_for_its_delay_or_the_end_of_the_session(world, watcher, delay, expiry, due):
+    client = await world.client(
+        "c",
+        version=V5,
+        properties=Properties(session_expiry=expiry) if expiry else NONE,
+        will=will(properties=Properties(will_delay=delay)),
+    )
+    client.transport.close()
+    if due:
+        assert await watcher.got() == []
+        world.later(due - 0.5)
+        assert await watcher.got() == []
+        world.later(2)
+    assert len(await watcher.got()) == 1
+    world.later(1000)
+    assert await watcher.got() == []
+
+
+@keeps(v5="3.1.2-8 3.1.3-9")
+@pytest.mark.parametrize(("after", "clean", "count"), [(5, False, 0), (5, True, 1), (15, False, 1)])
+async def test_whoever_is_back_in_time_has_no_will_published(world, watcher, after, clean, count):
+    """With clean start the session ends, and with that the will is due."""
+    options = {"version": V5, "properties": Properties(session_expiry=100)}
+    client = await world.client("c", will=will(properties=Properties(will_delay=10)), **options)
+    client.transport.close()
+    await world.settle()
+    world.later(after)
+    back = await world.client("c", clean_start=clean, **options)
+    back.send(p.Disconnect())
+    await world.settle()
+    world.later(1000)
+    assert len(await watcher.got()) == count
+
+
+@keeps(v5="3.1.3-10")
+async def test_a_wills_properties_are_those_of_its_message(world, watcher):
+    properties = Properties(
+        payload_format=1,
+        message_expiry=60,
+        content_type="text/plain",
+        response_topic="r",
+        correlation_data=b"\0",
+        user=(("b", "1"), ("a", "2"), ("b", "1")),
+    )
+    client = await world.client("c", version=V5, will=will(properties=properties))
+    world.later(30)
+    client.transport.close()
+    [got] = await watcher.got()
+    assert got.properties == properties
+
+
+@keeps(v4="3.1.2-9", v5="3.1.2-9")
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_will_may_be_empty_and_of_any_qos(world, watcher, version, qos):
+    client = await world.client(
+        "c", version=version, will=p.Will(topic=b"will/e", payload=b"", qos=qos, retain=True)
+    )
+    client.transport.close()
+    [got] = await watcher.got()
+    assert (got.payload, got.qos, got.retain) == (b"", qos, True)
+    assert len(world.broker.retained) == 0
+
+
+@keeps(v5="3.1.4-2")
+async def test_a_will_below_sys_is_refused(world):
+    client = world.dial()
+    connack = await client.connect("c", version=V5, will=p.Will(topic=b"$SYS/x", payload=b""))
+    assert connack.reason == ReasonCode.NOT_AUTHORIZED
