@@ -38,7 +38,7 @@ from gossamer.api.model import (
     TraceEvent,
 )
 from gossamer.api.paging import Listed
-from gossamer.api.relay import REQUEST, Answer, Ask, PeerSilentError, Relay
+from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
 from gossamer.api.view import NodeView, TopicRow
@@ -67,6 +67,7 @@ __all__ = [
     "Listed",
     "MemberInfo",
     "Metric",
+    "More",
     "NoSuchTokenError",
     "NodeInfo",
     "NodeStatus",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from gossamer.api.access import principal_of
+from gossamer.api.relay import Answer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Wide
 
@@ -26,6 +29,8 @@ def elsewhere(view: NodeView) -> APIRouter:
         target = f"/api/v1/{rest}" + (f"?{request.url.query}" if request.url.query else "")
         wide = Wide(view, principal_of(request))
         answer = await wide.ask(name, request.method, target, await request.body())
+        if answer.cursor:
+            return _Pieces(answer, wide.rest(name, answer.cursor))
         return Response(answer.body, status_code=answer.status, media_type=answer.content_type)
 
     for method in ("GET", "POST", "PUT", "DELETE"):
@@ -37,3 +42,23 @@ def elsewhere(view: NodeView) -> APIRouter:
             response_class=Response,
         )
     return router
+
+
+class _Pieces(StreamingResponse):
+    """An answer in pieces; closes its source however it ends, also before the first piece."""
+
+    def __init__(self, first: Answer, rest: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(_joined(first.body, rest), first.status, media_type=first.content_type)
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._rest.aclose()
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    yield first
+    async for part in rest:
+        yield part

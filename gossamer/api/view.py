@@ -30,7 +30,7 @@ from gossamer.api.model import (
     TopicMatch,
 )
 from gossamer.api.paging import Listed
-from gossamer.api.relay import Answer, Ask
+from gossamer.api.relay import Answer, Ask, More
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
@@ -124,7 +124,7 @@ class NodeView(Protocol):
     def log_level(self, level: str | None = None) -> str:
         """How much the node logs, from now on."""
 
-    async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
+    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
         """What another node's API answers. Raises PeerSilentError if it does not."""
 
     def tables(self) -> Sequence[TableInfo]:

@@ -8,6 +8,7 @@ answers counts as data: a row that cannot be read is a node that did not answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from gossamer.api.paging import Key, cursor_of
-from gossamer.api.relay import Answer, PeerSilentError, ask_of
+from gossamer.api.relay import Answer, More, PeerSilentError, ask_of
 from gossamer.api.tokens import Principal
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError
@@ -30,6 +31,8 @@ Fetch = Callable[[int, str | None], Awaitable[tuple[Sequence[Row], str | None]]]
 
 PATIENCE = 2.0
 """Seconds that a node has for each page."""
+LONG_PATIENCE = 30.0
+"""Seconds that it has for the next piece of a long answer."""
 PAGE = 1000
 
 
@@ -161,6 +164,19 @@ class Wide:
             PeerSilentError: it gave none.
         """
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), patience)
+
+    async def rest(self, node: str, cursor: str) -> AsyncGenerator[bytes, None]:
+        """The pieces of an answer after the first; the other node hears when nobody wants more of them."""
+        try:
+            while cursor:
+                answer = await self._view.ask_peer(node, More(cursor), LONG_PATIENCE)
+                cursor = answer.cursor
+                # An empty line when nothing new has come, so that a reader who is gone is found out.
+                yield answer.body or b"\n"
+        finally:
+            if cursor:
+                with contextlib.suppress(PeerSilentError):
+                    await self._view.ask_peer(node, More(cursor, over=True), PATIENCE)
 
     def _pages(self, node: str, path: str, params: Mapping[str, str | int | bool | None]) -> Fetch:
         given = {name: _text(value) for name, value in params.items() if value is not None}

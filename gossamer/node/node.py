@@ -225,7 +225,8 @@ class Node:
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
         self.view = View(self)
         self.relay = Relay(
-            partial(make_app, self.view, config=config.api, tokens=self.tokens, clock=self.clock)
+            partial(make_app, self.view, config=config.api, tokens=self.tokens, clock=self.clock),
+            self.runtime,
         )
         self.functions[REQUEST] = self.relay.answer
         self._key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")

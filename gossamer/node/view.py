@@ -20,6 +20,7 @@ from gossamer.api import (
     Listed,
     MemberInfo,
     Metric,
+    More,
     NodeInfo,
     NodeStatus,
     PeerSilentError,
@@ -335,7 +336,7 @@ class View:
         """How much the process of this node logs, from now on."""
         return log_level(level)
 
-    async def ask_peer(self, node: str, ask: Ask, timeout: float) -> Answer:
+    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
         """What another node's API answers."""
         runtime = self._node.runtime
         if node == self.name:

@@ -1,78 +1,28 @@
 """The pulse of the cluster as server-sent events."""
 
 import asyncio
-import contextlib
 import json
 
 import httpx
 import pytest
 
 from api.fakes import FakeView
-from api.test_wide import NAMES, client_of, cluster
+from api.linked import NAMES, client_of
+from api.reader import Reader
 from gossamer.api import ApiServer, make_app
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime
 
 
-class Reader:
-    """Reads an endless answer straight from the application."""
-
-    def __init__(self, app, path):
-        self.chunks = asyncio.Queue()
-        self.status = asyncio.get_running_loop().create_future()
-        self._gone = asyncio.Event()
-        self._asked = False
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": [(b"host", b"localhost")],
-            "client": ("127.0.0.1", 4),
-            "server": None,
-            "scheme": "http",
-            "http_version": "1.1",
-            "asgi": {"version": "3.0"},
-        }
-        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
-
-    async def _receive(self):
-        if not self._asked:
-            self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message):
-        if message["type"] == "http.response.start":
-            self.status.set_result(message["status"])
-        else:
-            self.chunks.put_nowait(message["body"])
-
-    async def event(self):
-        async with asyncio.timeout(20):
-            while True:
-                chunk = await self.chunks.get()
-                if chunk.startswith(b"event: cluster"):
-                    return json.loads(chunk.partition(b"data: ")[2])
-
-    async def close(self):
-        self._gone.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-
-
-async def test_every_node_has_a_pulse():
+async def test_every_node_has_a_pulse(cluster):
     async with client_of(cluster([])[0]) as client:
         pulse = (await client.get("/api/v1/pulse")).json()
     assert pulse["node"] == NAMES[0]
     assert pulse["sees"][NAMES[1]] == {"status": "online", "link": "up"}
 
 
-async def test_the_stream_shows_all_nodes_and_names_the_silent():
+async def test_the_stream_shows_all_nodes_and_names_the_silent(cluster):
     view = cluster([], silent={NAMES[2]})[0]
     reader = Reader(make_app(view), "/api/v1/live")
     first = await reader.event()
@@ -82,7 +32,7 @@ async def test_the_stream_shows_all_nodes_and_names_the_silent():
     await reader.close()
 
 
-async def test_many_readers_cost_one_question():
+async def test_many_readers_cost_one_question(cluster):
     view = cluster([])[0]
     asked = []
     ask_peer = view.ask_peer

@@ -1,65 +1,30 @@
 """Lists of all nodes, asked of one: merged, in pages or streamed, whole or honestly not."""
 
+import asyncio
 import json
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.fakes import FakeView, member
-from gossamer.api import ClientInfo, Relay, make_app
+from api.linked import NAMES, client_of, pages
+from api.reader import Reader
+from gossamer.api import make_app
 from gossamer.config import ApiConfig
-
-NAMES = [f"node{number}@127.0.0.1" for number in (1, 2, 3)]
-
-
-def cluster(clients, *, silent=()):
-    """Three nodes that hold ``clients``, as pairs of a client and the number of its node."""
-    views = [FakeView(name=name) for name in NAMES]
-    for number, view in enumerate(views):
-        view.known = [
-            member(at + 1).model_copy(update={"local": at == number, "name": NAMES[at]}) for at in range(3)
-        ]
-        view.sessions = [
-            ClientInfo(client=client, connected=True, node=view.name)
-            for client, at in clients
-            if at == number
-        ]
-    for view in views:
-        view.peers = {
-            peer.name: Relay(lambda peer=peer: make_app(peer)) for peer in views if peer.name not in silent
-        }
-    return views
-
-
-def client_of(view):
-    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091")
-
-
-async def pages(http, path, **params):
-    rows, after, number = [], None, 0
-    while True:
-        page = (await http.get(path, params={**params, **({"after": after} if after else {})})).json()
-        rows += page["items"]
-        after, number = page["next"], number + 1
-        if after is None:
-            return rows, page["missing"], number
-
 
 CLIENTS = [(f"c{number:03}", number % 3) for number in range(50)]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 51, 1000])
-async def test_pages_hold_every_client_of_every_node_once_and_in_order(limit):
+async def test_pages_hold_every_client_of_every_node_once_and_in_order(cluster, limit):
     async with client_of(cluster(CLIENTS)[1]) as client:
         rows, missing, _ = await pages(client, "/api/v1/clients", limit=limit)
     assert [(row["client"], row["node"]) for row in rows] == [(name, NAMES[at]) for name, at in CLIENTS]
     assert missing == {}
 
 
-async def test_a_stream_holds_the_same_and_ends_with_who_is_missing():
+async def test_a_stream_holds_the_same_and_ends_with_who_is_missing(cluster):
     async with client_of(cluster(CLIENTS)[0]) as client:
         answer = await client.get("/api/v1/clients", params={"format": "ndjson"})
     *rows, last = map(json.loads, answer.text.splitlines())
@@ -67,7 +32,7 @@ async def test_a_stream_holds_the_same_and_ends_with_who_is_missing():
     assert last == {"missing": {}}
 
 
-async def test_a_silent_node_leaves_a_list_that_says_so():
+async def test_a_silent_node_leaves_a_list_that_says_so(cluster):
     async with client_of(cluster(CLIENTS, silent={NAMES[2]})[0]) as client:
         rows, missing, _ = await pages(client, "/api/v1/clients", limit=10)
         streamed = (await client.get("/api/v1/clients", params={"format": "ndjson"})).text.splitlines()
@@ -76,7 +41,7 @@ async def test_a_silent_node_leaves_a_list_that_says_so():
     assert json.loads(streamed[-1])["missing"] == missing
 
 
-async def test_a_node_that_is_down_is_not_asked():
+async def test_a_node_that_is_down_is_not_asked(cluster):
     view = cluster(CLIENTS)[0]
     view.known[1] = view.known[1].model_copy(update={"status": "offline"})
     async with client_of(view) as client:
@@ -84,7 +49,7 @@ async def test_a_node_that_is_down_is_not_asked():
     assert missing == {NAMES[1]: "it is offline"}
 
 
-async def test_one_node_can_be_named():
+async def test_one_node_can_be_named(cluster):
     async with client_of(cluster(CLIENTS)[0]) as client:
         rows, _, _ = await pages(client, "/api/v1/clients", node=NAMES[2])
         assert {row["node"] for row in rows} == {NAMES[2]}
@@ -92,7 +57,7 @@ async def test_one_node_can_be_named():
         assert (rows, missing) == ([], {"who@nowhere": "no node of this cluster has this name"})
 
 
-async def test_filters_reach_the_other_nodes():
+async def test_filters_reach_the_other_nodes(cluster):
     async with client_of(cluster(CLIENTS)[0]) as client:
         rows, _, _ = await pages(client, "/api/v1/clients", client="c001")
         assert [(row["client"], row["node"]) for row in rows] == [("c001", NAMES[1])]
@@ -102,7 +67,7 @@ async def test_filters_reach_the_other_nodes():
 
 
 class TestElsewhere:
-    async def test_any_route_of_any_node_is_asked_through_any_other(self):
+    async def test_any_route_of_any_node_is_asked_through_any_other(self, cluster):
         views = cluster(CLIENTS)
         async with client_of(views[0]) as client:
             for name in NAMES:
@@ -115,7 +80,7 @@ class TestElsewhere:
         assert [order for order, _ in views[1].orders] == ["join"]
         assert views[0].orders == []
 
-    async def test_who_asks_has_no_more_rights_there(self):
+    async def test_who_asks_has_no_more_rights_there(self, cluster):
         views = cluster(CLIENTS)
         app = make_app(views[0], config=ApiConfig(loopback_role="viewer"))
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 4))
@@ -125,20 +90,39 @@ class TestElsewhere:
             assert (await client.post(f"/api/v1/nodes/{NAMES[1]}/cluster/leave")).status_code == 403
         assert views[1].orders == []
 
-    async def test_a_silent_node_is_named(self):
+    async def test_a_silent_node_is_named(self, cluster):
         async with client_of(cluster(CLIENTS, silent={NAMES[1]})[0]) as client:
             answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/status")
         assert answer.status_code == 503
         assert NAMES[1] in answer.json()["detail"]
 
-    async def test_problems_come_back_as_they_are(self):
+    async def test_a_trace_of_another_node_is_passed_on_piece_by_piece(self, cluster):
+        views = cluster(CLIENTS)
+        async with client_of(views[0]) as client:
+            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/trace", params={"pid": "gossip"})
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        lines = [json.loads(line)["event"] for line in answer.text.splitlines() if line]
+        assert lines == ["tracing", "call", "end"]
+        assert views[1].traces_over == 1
+
+    async def test_a_reader_who_goes_away_ends_the_trace_on_the_other_node(self, cluster):
+        views = cluster(CLIENTS)
+        views[1].hangs = True
+        reader = Reader(make_app(views[0]), f"/api/v1/nodes/{NAMES[1]}/trace", b"pid=gossip&seconds=3600")
+        assert await reader.status == 200
+        assert b"tracing" in await reader.chunks.get()
+        await reader.close()
+        async with asyncio.timeout(20):
+            await views[1].trace_over.wait()
+
+    async def test_problems_come_back_as_they_are(self, cluster):
         async with client_of(cluster(CLIENTS)[0]) as client:
             assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/nonsense")).status_code == 404
             answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/clients", params={"limit": 0})
             assert answer.status_code == 422
 
     @pytest.mark.parametrize("path", ["../../health", "%2e%2e/whoami", "nodes/node1@127.0.0.1/whoami"])
-    async def test_tricks_with_paths_reach_nothing_else(self, path):
+    async def test_tricks_with_paths_reach_nothing_else(self, cluster, path):
         async with client_of(cluster(CLIENTS)[0]) as client:
             answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/{path}")
         assert answer.status_code in (200, 404)
@@ -153,8 +137,9 @@ class TestElsewhere:
     ),
     limit=st.integers(1, 12),
 )
-@settings(max_examples=25, deadline=None)
-async def test_merged_pages_are_the_sorted_whole(clients, limit):
+# Each example has a cluster of its own; what runs its requests may be shared.
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_merged_pages_are_the_sorted_whole(cluster, clients, limit):
     async with client_of(cluster(clients)[0]) as client:
         rows, _, _ = await pages(client, "/api/v1/clients", limit=limit)
     assert [(row["client"], row["node"]) for row in rows] == sorted((name, NAMES[at]) for name, at in clients)
