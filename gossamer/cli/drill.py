@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from gossamer.cli.drill_screen import open_screen, show_record
+from gossamer.cli.drill_suite import suite
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.output import note
 from gossamer.cli.start import loop_factory
@@ -181,6 +182,8 @@ _register(
 )
 _register("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT)
 _register("disk", "Let a node's files grow no more, as on a full disc.", _NODE)
+
+app.command()(suite)
 
 _OWN = ("period", "delay", "jitter", "loss", "jump")
 

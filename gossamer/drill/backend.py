@@ -22,7 +22,7 @@ from gossamer.errors import UnavailableError
 
 __all__ = ["Ability", "BackEnd", "BackEndError", "ClusterSpec", "DrillNode", "LinkFault", "cut_between"]
 
-Ability = Literal["cut", "one-way cut", "delay", "jitter", "loss"]
+Ability = Literal["cut", "one-way cut", "delay", "jitter", "loss", "clock"]
 
 
 class BackEndError(UnavailableError):

@@ -43,7 +43,7 @@ class GateBackEnd:
     """Implements :class:`gossamer.drill.backend.BackEnd`."""
 
     name: BackEndName = "gate"
-    abilities: frozenset[Ability] = frozenset({"cut", "one-way cut", "delay", "jitter", "loss"})
+    abilities: frozenset[Ability] = frozenset({"cut", "one-way cut", "delay", "jitter", "loss", "clock"})
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:
         self._ended = ended
