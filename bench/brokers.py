@@ -136,7 +136,7 @@ def verdict(name: str, bar: Bar, results: Results, shared: bool) -> str:
 
 
 HEAD = (
-    f"{'row':<10} {'broker':<12} {'rate /s':>10} {'ratio':>6} {'of 1 core':>10} {'ratio':>6} {'p50 us':>8}"
+    f"{'row':<10} {'broker':<15} {'rate /s':>10} {'ratio':>6} {'of 1 core':>10} {'ratio':>6} {'p50 us':>8}"
     f" {'p99 us':>8} {'ratio':>6} {'B each':>7} {'lost':>6} {'dbl':>4} {'reord':>5} {'cpu':>5}"
 )
 
@@ -158,7 +158,7 @@ def lines_of(name: str, results: Results, peers: list[str]) -> list[str]:
         faults = [int(sum(one.get(key, 0) for one in rounds)) for key in ("lost", "duplicated", "reordered")]
         each = median(rounds, "bytes_each")
         lines.append(
-            f"{name:<10} {peer:<12} {median(rounds, row.rate):>10,.0f} {ratio(row.rate):>6}"
+            f"{name:<10} {peer:<15} {median(rounds, row.rate):>10,.0f} {ratio(row.rate):>6}"
             f" {median(rounds, 'whole_core'):>10,.0f} {ratio('whole_core'):>6}"
             f" {median(rounds, 'p50_us'):>8,.0f} {median(rounds, 'p99_us'):>8,.0f} {ratio('p99_us'):>6}"
             f" {f'{each:,.0f}' if each else '':>7} {faults[0]:>6} {faults[1]:>4} {faults[2]:>5}"

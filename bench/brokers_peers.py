@@ -270,8 +270,8 @@ def single(core: int) -> Running:
     return Running([process], [port], directory)
 
 
-def gossamer(core: int, nodes: int = 1) -> Running:
-    """Whole nodes, started as a user starts them; they share the core."""
+def gossamer(core: int, nodes: int = 1, transport: str = "grpc") -> Running:
+    """Whole nodes, started as a user starts them; they share the core. ``transport`` carries their links."""
     ports = free_ports(4 * nodes)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
     seeds = [f"127.0.0.1:{ports[0]}"]
@@ -292,7 +292,7 @@ def gossamer(core: int, nodes: int = 1) -> Running:
                     "seed_endpoints": seeds,
                     "discovery": {"strategy": "static"},
                 },
-                "distribution": {"host": "127.0.0.1", "port": links},
+                "distribution": {"host": "127.0.0.1", "port": links, "transport": transport},
                 "mqtt": {
                     "server": {
                         "enable": True,
@@ -335,6 +335,7 @@ PEERS = {
     "rabbitmq": Peer(rabbitmq, 1, RABBITMQ.exists),
     "mosquitto x2": Peer(lambda core: mosquitto(core, nodes=2), 2, lambda: program("mosquitto")),
     "gossamer x2": Peer(lambda core: gossamer(core, nodes=2), 2, lambda: True),
+    "gossamer tcp x2": Peer(lambda core: gossamer(core, nodes=2, transport="tcp"), 2, lambda: True),
     "nats x2": Peer(lambda core: nats(core, nodes=2), 2, lambda: program("nats-server")),
     "rabbitmq x2": Peer(lambda core: rabbitmq(core, nodes=2), 2, RABBITMQ.exists),
 }

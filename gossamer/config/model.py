@@ -132,6 +132,8 @@ class DistributionConfig(Section):
     """Address that links bind; blank: one is chosen."""
     port: Port = 4370
     """Links, TCP."""
+    transport: Literal["grpc", "tcp"] = "grpc"
+    """What carries links, the same on every node: gRPC, or frames on plain TCP, which take less time."""
     retention: PositiveSize = 64 * 1024**2
     """How much may wait, for each peer and stream, until the peer has taken it."""
     max_frame: PositiveSize = 16 * 1024**2

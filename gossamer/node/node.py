@@ -47,7 +47,13 @@ from gossamer.api import REQUEST, TOKENS, ApiServer, Relay, Tokens, make_app
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
-from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, remote_services
+from gossamer.distribution import (
+    Distribution,
+    GrpcTransport,
+    LinkTransport,
+    StreamTransport,
+    remote_services,
+)
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gateway import gateway_spec
@@ -167,7 +173,7 @@ class Node:
         self._between: Network = gate or self.network
         self.distribution = Distribution(
             self.runtime,
-            transport or GrpcTransport(max_message=2 * links.max_frame, network=gate),
+            transport or self._carrier(gate),
             cookie=cookie,
             env=config.cluster.env,
             address=(links.host or "0.0.0.0", links.port),  # noqa: S104 - blank means every address
@@ -492,6 +498,13 @@ class Node:
     async def _announce(self) -> None:
         """Tell the cluster of the ports that are open now."""
         await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
+
+    def _carrier(self, gate: Network | None) -> LinkTransport:
+        """What links run on, through ``gate`` where faults may be ordered."""
+        links = self.config.distribution
+        if links.transport == "tcp":
+            return StreamTransport(gate or self.network)
+        return GrpcTransport(max_message=2 * links.max_frame, network=gate)
 
     # -- the end
 
