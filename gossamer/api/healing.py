@@ -115,7 +115,7 @@ class HealStatusInfo(Value):
 class AlarmInfo(Value):
     """Something an operator has to know."""
 
-    name: Literal["partition", "healed"]
+    name: Literal["partition", "healed", "kept_overflow"]
     active: bool
     since: float
     until: float

@@ -82,6 +82,17 @@ class Healing:
 
     def alarms(self) -> Sequence[AlarmInfo]:
         """Those that last first, then what was healed, latest first."""
+        away = self._node.broker.away
+        overflows = () if away is None else away.keeping.alarms()
+        return [
+            *(
+                AlarmInfo(name="kept_overflow", active=True, since=since, until=0.0, text=text)
+                for since, text in overflows
+            ),
+            *self._heal_alarms(),
+        ]
+
+    def _heal_alarms(self) -> Sequence[AlarmInfo]:
         return [
             AlarmInfo(
                 name=alarm.name,

@@ -54,6 +54,23 @@ def _broker(node: Node) -> Iterator[Metric]:
             if key.startswith("dropped_")
         ),
     )
+    yield _one(
+        "gossamer_mqtt_away_messages",
+        "Messages kept for sessions of nodes that are away.",
+        "gauge",
+        stats.get("away_waiting", 0),
+    )
+    yield _one("gossamer_mqtt_away_bytes", "Bytes of such messages.", "gauge", stats.get("away_bytes", 0))
+    yield Metric(
+        name="gossamer_mqtt_away_total",
+        help="Messages for sessions of nodes that were away, by what became of them.",
+        kind="counter",
+        samples=tuple(
+            Sample(value=count, labels={"outcome": key.removeprefix("away_")})
+            for key, count in stats.items()
+            if key.startswith("away_") and key not in ("away_waiting", "away_bytes")
+        ),
+    )
     yield Metric(
         name="gossamer_mqtt_decisions_total",
         help="What clients asked for, by question, who decided, and how.",
@@ -149,12 +166,15 @@ def _tables(node: Node) -> Iterator[Metric]:
 
 
 def _healing(node: Node) -> Iterator[Metric]:
-    healing = node.healing
+    healing, away = node.healing, node.broker.away
     yield Metric(
         name="gossamer_alarm_active",
         help="Alarms that last, by name.",
         kind="gauge",
-        samples=(Sample(value=len(healing.open), labels={"alarm": "partition"}),),
+        samples=(
+            Sample(value=len(healing.open), labels={"alarm": "partition"}),
+            Sample(value=0 if away is None else len(away.keeping.since), labels={"alarm": "kept_overflow"}),
+        ),
     )
     for count, text in (
         ("partitions", "Pairs of this node that were found to have been apart (inconsistent_database)."),
