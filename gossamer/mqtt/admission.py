@@ -202,6 +202,32 @@ class Admission:
     def _enter(
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
     ) -> None:
+        session = self._broker.sessions.get(client_id)
+        if packet.clean_start and session is not None and session.store is not None:
+            self._broker.runtime.spawn(
+                self._start_clean,
+                channel,
+                packet,
+                client_id,
+                username,
+                told,
+                label="mqtt_clean_start",
+                link_to=channel.pid,
+            )
+        else:
+            self._open(channel, packet, client_id, username, told)
+
+    async def _start_clean(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
+        """The disc must have forgotten the old session before the client hears that it has a new one."""
+        await self._broker.table.end_clean(client_id)
+        if not channel.is_closed:
+            self._open(channel, packet, client_id, username, told)
+
+    def _open(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
         version = packet.version
         asked = packet.properties
         answer: dict[str, Any] = {}

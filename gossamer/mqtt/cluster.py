@@ -141,6 +141,8 @@ class MqttCluster(GenServer):
         )
         broker.table.store = kept
         broker.wills.begin(kept.nodes_of(rows), broker.hub.now())
+        broker.wills.undecided(kept.wills_of(rows))
+        broker.wills.keep_former = kept.remember_wills
         kept.remember_nodes({})
         away.arrivals.restore(kept, rows)
         count = 0
@@ -151,8 +153,10 @@ class MqttCluster(GenServer):
                 broker.subscribing.restore(session)
                 count += 1
             if count % RESTORED == RESTORED - 1:
-                # Everyone else's turn.
+                # Everyone else's turn; what sessions have no more on disc from now on, wills of theirs have.
+                broker.wills.note_former()
                 await asyncio.sleep(0)
+        broker.wills.note_former()
         if count:
             log.info("sessions_restored", count=count)
         await away.restore()

@@ -5,10 +5,10 @@ What it holds is kept in containers that note what is put in and taken out, so t
 connection pays nothing.
 
 Rules: 1. What tells somebody that something is safe, or makes him forget his own copy, waits for the commit:
-a PUBLISH of QoS 2 (its identifier must be known after a crash, or the next message that gets it is taken for
-a repetition), PUBREL, PUBCOMP, SUBACK, UNSUBACK, and what comes behind one of these. PUBACK and PUBREC to
-publishers wait too (``sessionstore``).  2. A PUBLISH of QoS 1 goes at once: at worst it comes twice.  3. A
-session that has ended notes nothing.
+CONNACK, a PUBLISH of QoS 2 (its identifier must be known after a crash, or the next message that gets it is
+taken for a repetition), PUBREL, PUBCOMP, SUBACK, UNSUBACK, and what comes behind one of these. PUBACK and
+PUBREC to publishers wait too (``sessionstore``).  2. A PUBLISH of QoS 1 goes at once: at worst it comes
+twice.  3. A session that has ended notes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["DurableSession"]
 K = TypeVar("K")
 V = TypeVar("V")
 
-_WAITS = frozenset({0x34, 0x62, 0x70, 0x90, 0xB0})
+_WAITS = frozenset({0x20, 0x34, 0x62, 0x70, 0x90, 0xB0})
 """First bytes, without DUP and RETAIN, of what waits for the commit."""
 
 _encode = msgspec.msgpack.Encoder().encode

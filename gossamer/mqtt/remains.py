@@ -130,7 +130,7 @@ class Remains:
 
     async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
         """What another node still had for a client of this one; how many were taken. None: not now."""
-        if self._home.is_taking(client_id):
+        if self._home.is_moving(client_id):
             return None
         session = self._broker.sessions.get(client_id)
         if session is None or (session.clean and session.born > born):

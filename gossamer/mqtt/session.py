@@ -9,7 +9,7 @@ how many may be in flight *now*: the client's receive maximum, or 0 while nobody
 is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
 anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
 oldest message goes, or the new one where ``keep_oldest`` says so, and is counted. It is bounded in messages,
-in bytes, and in the bytes that all queues of the node have together (``pressure``).  5. QoS 0 is never queued:
+in bytes, and in the bytes of all queues of the node together (``pressure``).  5. QoS 0 is never queued:
 it is for clients that are there.  6. Whatever is stored is free of topic aliases, which end with a connection
 ([MQTT-3.3.2-7]).
 

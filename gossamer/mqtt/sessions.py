@@ -104,6 +104,18 @@ class SessionTable:
             session.deadline = None
         return session, True
 
+    async def end_clean(self, client_id: str) -> None:
+        """End the session of a client that begins anew, and come back once the disc has forgotten it."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return
+        if session.channel is not None:
+            self.take_over(session, clean=True)
+        if self.sessions.get(client_id) is session:
+            self.end(session)
+        if session.store is not None:
+            await session.store.settled()
+
     def create(self, client_id: str, expiry: int) -> Session:
         """A new session, connected to nobody."""
         session: Session

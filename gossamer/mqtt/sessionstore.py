@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +25,7 @@ import msgspec
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription, Will
+from gossamer.mqtt.wills import Former
 
 __all__ = [
     "INCOMING",
@@ -45,6 +46,9 @@ _NODES = ""
 """The client under which nodes are remembered; real ones have a name."""
 _TAKEN, _GENERATION = 5, 6
 """The kinds of its further rows."""
+
+_WILLS = 7
+"""The kind of the row that holds the wills of former lives."""
 
 Item = tuple[bytes, bytes, Message | None]
 
@@ -255,6 +259,21 @@ class SessionStore:
         """Which sessions these rows are; None where nobody said so."""
         found = rows.get((_NODES, _GENERATION, 0))
         return None if found is None else (found[0], found[1])
+
+    def remember_wills(self, wills: Sequence[Former]) -> None:
+        """Note the wills of former lives of which it is not decided yet who publishes them."""
+        rows = [
+            (one.client_id, one.record, bool(one.delay), self.time_of_day(one.due), dict(one.witnesses))
+            for one in wills
+        ]
+        self.put(_NODES, _WILLS, 0, rows or None)
+
+    def wills_of(self, rows: Mapping[Any, Any]) -> Iterator[Former]:
+        """What :meth:`remember_wills` noted."""
+        now = self._monotonic()
+        for client_id, record, delayed, due, witnesses in rows.get((_NODES, _WILLS, 0)) or ():
+            left = max(0.001, self.moment(due) - now)
+            yield Former(client_id, record, left if delayed else 0.0, now, witnesses)
 
     @staticmethod
     def nodes_of(rows: Mapping[Any, Any]) -> dict[str, int]:

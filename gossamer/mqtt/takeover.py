@@ -4,7 +4,10 @@ Each node says in the *owned* table ``sessions`` whose sessions it has, with an 
 node)`` has the client. How a session moves is decided by ``handover``; the taking side is ``taking``; what is
 left where there was no move, since a node was down or cut off while its client went elsewhere, ``remains``.
 
-Rule: a node that sees a higher claim than its own stops serving the client at once.
+Rules: 1. A node that sees a higher claim than its own stops serving the client at once.  2. A client that
+came with its session is served once every node that is up has seen the claim, the giver among them: from
+then on nobody thaws it, and should this node die, nobody has a second copy to deliver.  3. Who thawed a
+session that another node may have committed claims it, when the client comes, above what that node claimed.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["KickError", "Takeovers"]
 
 CALL_WITHIN = 5.0
+CLAIMED_WITHIN = 3.0
+"""Seconds that a claim may take to be seen by nodes that are said to be up."""
 
 
 class KickError(UnavailableError):
@@ -89,6 +94,8 @@ class Takeovers:
         self._giving: dict[str, _Giving] = {}
         self._taking: dict[str, Taking] = {}
         """By client."""
+        self._doubtful: set[str] = set()
+        """Whose sessions were given to a node that died, or was cut off, before it was seen to have them."""
         self.remains = Remains(self)
         self._number = 0
 
@@ -128,9 +135,12 @@ class Takeovers:
         """Who claims a client's session, this node too."""
         return self._table.read(client_id)
 
-    def is_taking(self, client_id: str) -> bool:
-        """Whether a session is on its way here."""
-        return client_id in self._taking
+    def is_moving(self, client_id: str) -> bool:
+        """Whether a session is on its way here, or elsewhere: what is queued now may come too late."""
+        taking, giving = self._taking.get(client_id), self._giving.get(client_id)
+        return (taking is not None and not taking.committed) or (
+            giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
+        )
 
     def keep(self, session: Session) -> None:
         """Nobody else claims it any more: it is this node's, as it was."""
@@ -147,29 +157,52 @@ class Takeovers:
         """Claim a session for this node; where it is kept on disc, once the disc has it."""
         found = self._table.read(session.client_id)
         mine = found.get(self.node)
-        if mine is None or mine != session.epoch or rightful(found) != self.node:
+        if session.client_id in self._doubtful:
+            self._doubtful.discard(session.client_id)
+            session.epoch = max(self.next_epoch(session.client_id), session.epoch + 1) + 1
+        elif mine is None or mine != session.epoch or rightful(found) != self.node:
             session.epoch = self.next_epoch(session.client_id)
         session.born = session.born or session.epoch
         if session.store is None:
-            self.claim(session)
+            self._claim(session)
         else:
             session.save()
-            session.store.append_acked(b"", lambda _: self.claim(session))
+            session.store.append_acked(b"", lambda _: self._claim(session))
+
+    async def announce(self, session: Session) -> None:
+        """Claim a session that was moved here, and come back once the other nodes know."""
+        number = self._claim(session)
+        if number is not None:
+            await self._table.visible(number, CLAIMED_WITHIN)
+        session.given = None
+        session.save()
 
     def claim(self, session: Session) -> None:
-        """Say that the session is here, with the epoch that it has; a higher claim of others ends it."""
+        """Claim a session that this node had when it began."""
+        if session.given is not None:
+            self._doubtful.add(session.client_id)
+        self._claim(session)
+
+    def _claim(self, session: Session) -> int | None:
+        """Say that the session is here, with the epoch that it has; a higher claim of others ends it.
+
+        The number of the write, where there was one.
+        """
         client_id = session.client_id
         if self.broker.sessions.get(client_id) is not session:
-            return
+            return None
         if not session.epoch:
             session.epoch = self.next_epoch(client_id)
+        number = None
         if self._table.read(client_id).get(self.node) != session.epoch:
-            self._table.write(client_id, session.epoch)
+            number = self._table.write(client_id, session.epoch)
         self._check(client_id)
+        return number
 
     def disown(self, client_id: str) -> None:
         """The session is over."""
         self._giving.pop(client_id, None)
+        self._doubtful.discard(client_id)
         self._table.delete(client_id)
 
     def changed(self, change: Change) -> None:
@@ -236,6 +269,7 @@ class Takeovers:
         session = giving.session
         since = list(session.queue)[session.given or 0 :]
         session.given = len(session.queue)
+        session.save()
         giving.parts = items_of(since, self.broker.hub.now())
         if giving.released is not None and not giving.released.done():
             giving.released.set_result(len(giving.parts))
@@ -243,7 +277,9 @@ class Takeovers:
     def _do_thaw(self, giving: _Giving, *, doubtful: bool) -> None:
         session = giving.session
         session.gate = None
-        if not doubtful:
+        if doubtful:
+            self._doubtful.add(session.client_id)
+        else:
             session.given = None
         for item in giving.aside:
             session.enqueue(*item)
@@ -266,7 +302,7 @@ class Takeovers:
 
     # -- what the taker calls
 
-    def _freeze(self, client_id: str, token: str, taker: str) -> dict[str, Any] | str | None:
+    async def _freeze(self, client_id: str, token: str, taker: str) -> dict[str, Any] | str | None:
         session = self.broker.sessions.get(client_id)
         if session is None or client_id in self._taking:
             return None if session is None else "busy"
@@ -280,6 +316,9 @@ class Takeovers:
         giving.answer = None
         self._feed(giving, Asked(token, taker))
         answer: dict[str, Any] | str = giving.answer
+        if session.store is not None:
+            # That it was given must be known in the next life of this node too.
+            await session.store.settled()
         return None if answer == "none" else answer
 
     def _part(self, client_id: str, token: str, number: int) -> list[Any] | None:
@@ -297,7 +336,10 @@ class Takeovers:
         giving.released = released
         loop.call_later(MARKS_WITHIN, self._tick, giving)
         self._feed(giving, ReleaseAsked(token))
-        return await released
+        parts = await released
+        if giving.session.store is not None:
+            await giving.session.store.settled()
+        return parts
 
     def mark(self, token: str, source: str, target: str) -> bool:
         """Send marks to both sides of a move, in the streams of messages to them."""
@@ -321,13 +363,10 @@ class Takeovers:
 
     # -- clean starts, and kicks
 
-    def _end(self, client_id: str) -> bool:
-        session = self.broker.sessions.get(client_id)
-        if session is None:
+    async def _end(self, client_id: str) -> bool:
+        if client_id not in self.broker.sessions:
             return False
-        if session.channel is not None:
-            session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
-        self.broker.table.end(session)
+        await self.broker.table.end_clean(client_id)
         return True
 
     async def kick(self, client_id: str) -> bool:

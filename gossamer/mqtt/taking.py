@@ -48,6 +48,8 @@ log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0
 LOOK = 0.2
+EVERYTHING = 1 << 30
+"""Of what is queued: more than there can be."""
 
 
 class Taking:
@@ -56,6 +58,8 @@ class Taking:
     def __init__(self, home: Takeovers, client_id: str, token: str) -> None:
         self.token = token
         self.over = asyncio.Event()
+        self.committed = False
+        """The session is whole."""
         self._home = home
         self._broker = home.broker
         self._client_id = client_id
@@ -123,7 +127,8 @@ class Taking:
                 return await self._commit(rest)
             case Own():
                 assert self._session is not None  # noqa: S101 - it was put together
-                self._home.claim(self._session)
+                self.committed = True
+                await self._home.announce(self._session)
             case Done(complete):
                 if not complete:
                     log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
@@ -192,6 +197,8 @@ class Taking:
         between = self._aside if rest is None else rest
         session.refill([*self._before, *between, *session.queue])
         session.epoch = self._home.next_epoch(self._client_id)
+        # Should this node die before the giver has let go, the giver has all of it still.
+        session.given = EVERYTHING
         self._broker.table.revive(session, self._pending)
         if session.store is not None:
             await session.store.settled()

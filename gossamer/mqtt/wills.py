@@ -12,7 +12,8 @@ wills: nothing of it died.  3. A delayed will is dropped where its client is con
 may be later. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  4. A node that leaves in
 order publishes its own.  5. A node that comes back in a new life has on disc what the wills of its persistent
 sessions were. It publishes them itself only if no node that was up with it then is up in the same life now:
-such a node has seen it die, and whoever is first among those has adopted them.
+such a node has seen it die, and whoever is first among those has adopted them. Until that is decided they
+stay on disc, each with those who were up then: this life may end sooner.
 
 Pure: events in, with the time; what is to be published comes out of :meth:`Wills.due`.
 """
@@ -20,14 +21,16 @@ Pure: events in, with the time; what is to be published comes out of :meth:`Will
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Wills", "WillsTable"]
+__all__ = ["GRACE_OF_FORMER", "Former", "Wills", "WillsTable"]
 
 SETTLED_AFTER = 60.0
 """Seconds without a loss, after which the nodes that are left are all there are."""
+GRACE_OF_FORMER = 5.0
+"""Seconds that the will of a former life waits at least."""
 WITNESSES_WITHIN = 10.0
 """Seconds after the start of a life in which those that saw the end of the last one are met."""
 BACK_FOR = 60.0
@@ -54,6 +57,21 @@ class _Orphan:
     down: float
 
 
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The will of a client of a former life; ``witnesses`` are those who saw its end, and their lives."""
+
+    client_id: str
+    record: bytes
+    delay: float
+    since: float
+    witnesses: Mapping[str, int]
+
+    @property
+    def due(self) -> float:
+        return self.since + max(GRACE_OF_FORMER, self.delay)
+
+
 class Wills:
     """See the module. ``connected`` says whether a client is connected, to any node."""
 
@@ -71,7 +89,9 @@ class Wills:
         self._awaited: Counter[str] = Counter()
         """Of each client, how many of its wills other nodes have adopted."""
         self._back: dict[str, float] = {}
-        self._former: dict[str, _Orphan] = {}
+        self._former: list[Former] = []
+        self.keep_former: Callable[[Sequence[Former]], None] = _forget_former
+        """Told of the wills of former lives whenever they have changed."""
         self._witnesses: dict[str, int] = {}
         self._decide_at = 0.0
 
@@ -141,9 +161,7 @@ class Wills:
     def back(self, client_id: str, now: float) -> None:
         """A client is connected somewhere: its delayed wills are void."""
         self._back[client_id] = now
-        former = self._former.get(client_id)
-        if former is not None and former.delay:
-            del self._former[client_id]
+        self._keep([one for one in self._former if one.client_id != client_id or not one.delay])
         for key in [k for k, orphan in self._orphans.items() if k[1] == client_id and orphan.delay]:
             self._drop(key)
 
@@ -151,25 +169,38 @@ class Wills:
 
     def restore(self, client_id: str, record: bytes, delay: float, now: float) -> None:
         """A client of the former life left a will, due after ``delay``."""
-        self._former[client_id] = _Orphan(record, delay, now)
+        self._former.append(Former(client_id, record, delay, now, self._witnesses))
 
     def begin(self, witnesses: Mapping[str, int], now: float) -> None:
         """A new life begins; who was up at the end of the one before."""
         self._witnesses = dict(witnesses)
         self._decide_at = now + WITNESSES_WITHIN
 
+    def undecided(self, former: Iterable[Former]) -> None:
+        """What a life before that one had left, and nobody could decide."""
+        self._former += former
+
+    def note_former(self) -> None:
+        """Have all of them kept."""
+        self.keep_former(self._former)
+
+    def _keep(self, former: list[Former]) -> None:
+        if len(former) != len(self._former):
+            self._former = former
+            self.keep_former(former)
+
     def _due_of_former(self, now: float) -> list[bytes]:
         if not self._former or now < self._decide_at:
             return []
-        if any(self._known.get(name) == creation for name, creation in self._witnesses.items()):
-            self._former.clear()
-            return []
-        due = []
-        for client_id, orphan in list(self._former.items()):
-            if now >= orphan.down + max(self._grace, orphan.delay):
-                del self._former[client_id]
-                if not (orphan.delay and self._connected(client_id)):
-                    due.append(orphan.record)
+        due, left = [], []
+        for one in self._former:
+            if any(self._known.get(name) == creation for name, creation in one.witnesses.items()):
+                continue
+            if now < one.due:
+                left.append(one)
+            elif not (one.delay and self._connected(one.client_id)):
+                due.append(one.record)
+        self._keep(left)
         return due
 
     # -- time
@@ -207,6 +238,10 @@ class Wills:
     def _forget(self, name: str) -> None:
         for key in [key for key in self._orphans if key[0] == name]:
             self._drop(key)
+
+
+def _forget_former(_former: Sequence[Former]) -> None:
+    pass
 
 
 def origin(name: str, creation: int) -> str:

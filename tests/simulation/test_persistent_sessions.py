@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 import pytest_asyncio
 import structlog
 
@@ -68,6 +69,39 @@ async def test_subscriptions_come_back_with_their_options(sim, lone):
     await asyncio.sleep(1)
     assert client.session_present
     assert client.payloads() == [b"1"]
+
+
+@seeds(6)
+async def test_what_a_client_is_told_is_on_disc(sim, lone):
+    """The node dies in the very moment in which CONNACK, SUBACK or UNSUBACK came."""
+    await lone.start()
+    for life in range(3):
+        client = await lone.client(1, f"c{life}", session_expiry=3600)
+        if life:
+            await client.subscribe("t", qos=1)
+        if life == 2:
+            await client.unsubscribe("t")
+        lone.crash(1, "kill")
+        await lone.restart(1)
+        again = await lone.client(1, f"c{life}", clean_start=False, session_expiry=3600)
+        assert again.session_present
+        assert set(lone.nodes[1].broker.sessions[f"c{life}"].subscriptions) == ({"t"} if life == 1 else set())
+
+
+@seeds(6)
+@pytest.mark.parametrize("expiry", [0, 3600])
+async def test_a_clean_start_is_on_disc_once_it_is_told(sim, lone, expiry):
+    await lone.start()
+    old = await lone.client(1, "c", session_expiry=3600)
+    await old.subscribe("t", qos=1)
+    await asyncio.sleep(1)
+    new = await lone.client(1, "c", clean_start=True, session_expiry=expiry)
+    assert not new.session_present
+    lone.crash(1, "kill")
+    await lone.restart(1)
+    again = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    assert again.session_present == bool(expiry)
+    assert not lone.nodes[1].broker.sessions["c"].subscriptions
 
 
 @seeds(1)

@@ -232,6 +232,51 @@ async def test_wills_are_published_after_all_nodes_died_at_once(sim, cluster, tm
     assert watcher.payloads() == [b"gone"]
 
 
+@seeds(3)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+@pytest.mark.parametrize("pause", [0.1, 3])
+async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life(
+    sim, cluster, pause, tmp_path
+):
+    """Before it knew whether somebody had seen it die; now nobody has, or its neighbour has."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    _, _ = await wills(cluster, 2)
+    watcher = await cluster.client(1, "watcher", session_expiry=3000)
+    await watcher.subscribe("will/#", qos=1)
+    cluster.crash(1, "kill")
+    cluster.crash(2, "kill")
+    for _ in range(2):
+        await cluster.restart(2)
+        await asyncio.sleep(pause)
+        cluster.crash(2, "kill")
+    await cluster.restart(1)
+    await cluster.restart(2)
+    await asyncio.sleep(60)
+    watcher = await cluster.client(1, "watcher", clean_start=False, session_expiry=3000)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_those_who_saw_it_die_have_published_its_wills_however_often_it_dies_again(
+    sim, cluster, tmp_path
+):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    watchers, _ = await wills(cluster, 3)
+    for pause in (30, 3, 3):
+        cluster.crash(3, "kill")
+        await asyncio.sleep(pause)
+        await cluster.restart(3)
+        await asyncio.sleep(pause)
+    await asyncio.sleep(60)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
+
+
 @seeds(2)
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tmp_path):

@@ -104,6 +104,48 @@ async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, 
     assert [n for n, node in cluster.nodes.items() if "c" in node.broker.sessions] == [3]
 
 
+@seeds(8)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("when", ["moving", "told"])
+async def test_nothing_is_delivered_by_both_where_the_new_node_dies(sim, cluster, when, tmp_path):
+    """In the middle of the move, or once the client has been told: what one of them has sent, the other has
+    not, however often they come and go."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    rng = sim.rng("when")
+    lives = [await cluster.client(1, "c", session_expiry=3000)]
+    await lives[0].subscribe("t", qos=2)
+    lives[0].drop()
+    speaker = await cluster.client(3)
+    await asyncio.sleep(0.1)
+    sent = [b"%d" % number for number in range(20)]
+    for payload in sent:
+        await speaker.publish("t", payload, qos=2)
+    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=3000, timeout=40))
+    if when == "moving":
+        await asyncio.sleep(rng.uniform(0, 0.02))
+    else:
+        await asyncio.wait([moving])
+        await asyncio.sleep(rng.uniform(0, 0.005))
+    cluster.crash(2, "kill")
+    await asyncio.wait([moving])
+    if moving.exception() is None:
+        lives.append(moving.result())
+    await asyncio.sleep(rng.choice([5, 30]))
+    lives.append(await cluster.client(1, "c", clean_start=False, session_expiry=3000, timeout=40))
+    await lives[-1].subscribe("t", qos=2)
+    await asyncio.sleep(2)
+    await cluster.restart(2)
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(10)
+    lives.append(await cluster.client(3, "c", clean_start=False, session_expiry=3000, timeout=40))
+    await asyncio.sleep(5)
+    got = [m.payload for life in lives for m in life.messages if not m.dup]
+    assert len(got) == len(set(got)), got
+    assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
+
+
 @seeds(4)
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 async def test_a_cut_in_the_middle_leaves_one_owner_after_it(sim, cluster):
