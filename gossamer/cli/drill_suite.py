@@ -17,12 +17,10 @@ from gossamer.cli.interrupt import interruptible
 from gossamer.cli.output import note, print_table
 from gossamer.cli.start import loop_factory
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
-from gossamer.drill.words import name_of, verdict_in_words
 from gossamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from gossamer.drill.suite import SuiteResult
-    from gossamer.drill.summary import Summary
+    from gossamer.drill import SuiteResult, Summary
 
 __all__ = ["suite"]
 
@@ -65,8 +63,7 @@ def suite(
     ] = None,
 ) -> None:
     """Run all drills, and say of every promise whether it was kept in each."""
-    from gossamer.drill.report import suite_html
-    from gossamer.drill.suite import choose, plans, suite_json
+    from gossamer.drill import choose_plans, suite_html, suite_json, suite_plans
 
     name: BackEndName
     if backend not in get_args(BackEndName):
@@ -76,7 +73,7 @@ def suite(
     for option, file in (("--json", None if printed else json), ("--html", html)):
         if file is not None and not file.absolute().parent.is_dir():
             raise SuiteOptionError(option=option, got=str(file), expected="a file in a directory that exists")
-    chosen = choose(plans(backend=name, quick=quick, load=load, seed=seed), only or [])
+    chosen = choose_plans(suite_plans(backend=name, quick=quick, load=load, seed=seed), only or [])
     began_at = time.time()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         result, whole = runner.run(_run(chosen, quiet=printed))
@@ -99,9 +96,7 @@ def suite(
 
 async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, bool]:
     """What was run, and whether it was all."""
-    from gossamer.drill import conduct
-    from gossamer.drill.conductor import backend_of
-    from gossamer.drill.suite import SuiteResult, run_suite
+    from gossamer.drill import SuiteResult, backend_of, conduct, name_of, run_suite
 
     result = SuiteResult()
     # Asked before anything is done: what this machine cannot do at all is said at once.
@@ -134,6 +129,8 @@ class _Progress:
         note(f"[{self._done + 1}/{self._drills}] {name} ...")
 
     def over(self, name: str, record: DrillRecord | None, why: str) -> None:
+        from gossamer.drill import verdict_in_words
+
         self._done += 1
         if record is None:
             said = f"not run: {why}"

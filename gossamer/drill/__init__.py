@@ -6,7 +6,8 @@
               ├─▶ load (MQTT clients)  ─▶ tally                              └▶ html (a page)
               └─▶ watch (the nodes' own histories) ─▶ marks
 
-``await conduct(plan)`` carries a drill out and judges it; ``html(record)`` makes a page of it. What brings
+``await conduct(plan)`` carries a drill out and judges it; ``html(record)`` makes a page of it;
+``run_suite(suite_plans(…), …)`` does so with all drills there are. What brings
 the broker along is imported when it is first used, so that the command starts fast.
 """
 
@@ -17,10 +18,13 @@ from gossamer.drill.backend import Ability, BackEnd, BackEndError, ClusterSpec, 
 from gossamer.drill.record import DrillRecord, Plan, read_record, record_json
 
 if TYPE_CHECKING:
-    from gossamer.drill.conductor import conduct, unnamed
+    from gossamer.drill.conductor import backend_of, conduct, unnamed
     from gossamer.drill.promises import judge
-    from gossamer.drill.report import html
+    from gossamer.drill.report import html, suite_html
     from gossamer.drill.runner import Progress, StepName
+    from gossamer.drill.suite import SuiteResult, choose_plans, run_suite, suite_json, suite_plans
+    from gossamer.drill.summary import Summary
+    from gossamer.drill.words import name_of, verdict_in_words
 
 __all__ = [
     "Ability",
@@ -33,21 +37,41 @@ __all__ = [
     "Plan",
     "Progress",
     "StepName",
+    "SuiteResult",
+    "Summary",
+    "backend_of",
+    "choose_plans",
     "conduct",
     "html",
     "judge",
+    "name_of",
     "read_record",
     "record_json",
+    "run_suite",
+    "suite_html",
+    "suite_json",
+    "suite_plans",
     "unnamed",
+    "verdict_in_words",
 ]
 
 _HOMES = {
     "Progress": "runner",
     "StepName": "runner",
+    "SuiteResult": "suite",
+    "Summary": "summary",
+    "backend_of": "conductor",
+    "choose_plans": "suite",
     "conduct": "conductor",
     "html": "report",
     "judge": "promises",
+    "name_of": "words",
+    "run_suite": "suite",
+    "suite_html": "report",
+    "suite_json": "suite",
+    "suite_plans": "suite",
     "unnamed": "conductor",
+    "verdict_in_words": "words",
 }
 
 

@@ -23,7 +23,7 @@ from gossamer.drill.summary import Summary, summarise
 from gossamer.drill.words import name_of
 from gossamer.errors import GossamerError, UsageError
 
-__all__ = ["SuiteResult", "UnknownDrillError", "choose", "plans", "run_suite", "suite_json"]
+__all__ = ["SuiteResult", "UnknownDrillError", "choose_plans", "run_suite", "suite_json", "suite_plans"]
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 _SLOW: dict[str, Setting] = {"delay": 0.2, "jitter": 0.05, "loss": 0.05}
@@ -49,7 +49,7 @@ class SuiteResult:
         return summarise(self.records, self.skipped)
 
 
-def plans(
+def suite_plans(
     *, backend: BackEndName, quick: bool = False, load: float | None = None, seed: int = 0
 ) -> list[Plan]:
     """Every drill of the suite, in the order in which they are run."""
@@ -102,7 +102,7 @@ def plans(
     ]
 
 
-def choose(found: Sequence[Plan], only: Sequence[str]) -> list[Plan]:
+def choose_plans(found: Sequence[Plan], only: Sequence[str]) -> list[Plan]:
     """Those whose kind or name is in ``only``, all without any.
 
     Raises:

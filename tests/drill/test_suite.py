@@ -13,7 +13,14 @@ from gossamer.drill.backend import Ability, BackEndError
 from gossamer.drill.gate import GateBackEnd
 from gossamer.drill.promises import judge
 from gossamer.drill.record import DrillKind, DrillRecord, Plan
-from gossamer.drill.suite import SuiteResult, UnknownDrillError, choose, plans, run_suite, suite_json
+from gossamer.drill.suite import (
+    SuiteResult,
+    UnknownDrillError,
+    choose_plans,
+    run_suite,
+    suite_json,
+    suite_plans,
+)
 from gossamer.drill.words import name_of
 
 from .made import NODES, record
@@ -29,7 +36,7 @@ async def well(plan: Plan) -> DrillRecord:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_drill_of_the_suite_fits_its_nodes_and_has_a_name_of_its_own(quick: bool):
-    found = plans(backend="gate", quick=quick)
+    found = suite_plans(backend="gate", quick=quick)
     assert len({name_of(plan) for plan in found}) == len(found)
     assert all(needs(plan) is not None for plan in found)
     if not quick:
@@ -38,14 +45,14 @@ def test_every_drill_of_the_suite_fits_its_nodes_and_has_a_name_of_its_own(quick
 
 
 def test_only_some_of_them():
-    found = plans(backend="gate")
-    assert [name_of(plan) for plan in choose(found, ["kill", "partition 1>2"])] == [
+    found = suite_plans(backend="gate")
+    assert [name_of(plan) for plan in choose_plans(found, ["kill", "partition 1>2"])] == [
         "partition 1>2",
         "kill node5",
     ]
-    assert choose(found, []) == found
+    assert choose_plans(found, []) == found
     with pytest.raises(UnknownDrillError, match="got 'earthquake', expected some of partition"):
-        choose(found, ["kill", "earthquake"])
+        choose_plans(found, ["kill", "earthquake"])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_what_a_drill_takes_is_known_before_it_begins(plan: Plan, wanted: list[s
 
 
 async def test_what_the_back_end_cannot_do_is_left_out_and_told():
-    found = choose(plans(backend="netns"), ["slow", "clock", "kill"])
+    found = choose_plans(suite_plans(backend="netns"), ["slow", "clock", "kill"])
     told: list[tuple[str, bool, str]] = []
     result = await run_suite(
         found,
@@ -94,7 +101,9 @@ async def test_of_a_slow_link_the_loss_alone_is_drilled_where_nothing_can_be_lat
         ran.append(plan)
         return await well(plan)
 
-    await run_suite(choose(plans(backend="netns"), ["slow"]), abilities=CUTS | {"loss"}, carry_out=note)
+    await run_suite(
+        choose_plans(suite_plans(backend="netns"), ["slow"]), abilities=CUTS | {"loss"}, carry_out=note
+    )
     assert [(plan.settings["delay"], plan.settings["loss"]) for plan in ran] == [(0.0, 0.05)]
 
 
@@ -105,7 +114,7 @@ async def test_a_drill_that_cannot_begin_breaks_the_suite_and_the_next_is_run():
         return await well(plan)
 
     result = await run_suite(
-        choose(plans(backend="gate"), ["kill", "pause"]), abilities=ALL, carry_out=carry_out
+        choose_plans(suite_plans(backend="gate"), ["kill", "pause"]), abilities=ALL, carry_out=carry_out
     )
     assert list(result.records) == ["kill node5", "pause node5"]
     assert result.records["kill node5"].failure == "back end gate: no ports; free some"
@@ -123,7 +132,7 @@ async def test_what_there_was_is_known_when_somebody_interrupts():
     result = SuiteResult()
     with pytest.raises(KeyboardInterrupt):
         await run_suite(
-            choose(plans(backend="gate"), ["kill", "pause"]),
+            choose_plans(suite_plans(backend="gate"), ["kill", "pause"]),
             abilities=ALL,
             carry_out=carry_out,
             result=result,
