@@ -211,6 +211,8 @@ class Channel(Port, asyncio.Protocol):
         new = self._state == NEW
         if new and data[0] & 0xF0 != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
+        if not new and data[0] & 0xF0 == 0x10:
+            raise violation("MQTT-3.1.0-2", "a second CONNECT")
         if new:
             # What a refusal is written in, if the packet cannot be read.
             self.version = connect_version(data)

@@ -51,13 +51,13 @@ def handle(channel: Channel, first: int, body: bytes) -> None:
     Raises:
         MqttProtocolError: the standard forbids it, here or at all.
     """
+    if first >> 4 == 1:
+        # Whatever is in it.
+        raise violation("MQTT-3.1.0-2", "a second CONNECT")
     packet = decode(first, body, channel.version)
     method = _HANDLERS.get(type(packet))
     if method is None:
-        raise violation(
-            "MQTT-3.1.0-2" if first >> 4 == 1 else "MQTT 4.13",
-            f"a client may not send {type(packet).__name__.upper()} now",
-        )
+        raise violation("MQTT 4.13", f"a client may not send {type(packet).__name__.upper()}")
     method(channel, packet)
 
 

@@ -223,6 +223,7 @@ async def test_without_a_method_there_is_no_auth(world, is_ended):
         packet(0xC0),
         packet(0x82, b"\0\1\0" + s("t") + b"\0"),
         packet(0x10, s("MQTT") + b"\5\2\0\0\0" + s("c")),
+        packet(0x10, s("MQTT") + b"\x09\2\0\0\0" + s("c")),
         packet(0xF0),
         packet(0xF0, b"\0" + props(5, b"\x15" + s(METHOD))),
         packet(0xF0, b"\x19" + props(5, b"\x15" + s(METHOD))),

@@ -31,9 +31,10 @@ async def test_the_first_packet_is_connect(world, witness, first):
 @keeps(v4="3.1.0-2 4.8.0-1", v5="3.1.0-2 3.2.0-2")
 @BOTH
 async def test_a_second_connect_is_a_violation(world, witness, is_ended, version):
-    client = await world.client("c", version=version)
-    client.raw(connect(version, client_id="c") + publish(version, "witness", b"too late"))
-    await is_ended(client, version, ReasonCode.PROTOCOL_ERROR)
+    for again in (connect(version, client_id="c"), connect(version, level=9), connect(version, payload=b"")):
+        client = await world.client("c", version=version)
+        client.raw(again + publish(version, "witness", b"too late"))
+        await is_ended(client, version, ReasonCode.PROTOCOL_ERROR)
     await witness.is_well()
 
 
