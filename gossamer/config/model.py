@@ -275,6 +275,9 @@ class MqttAuthConfig(Section):
     """Who may publish and subscribe to what; without it, whoever is let in may do everything."""
     reload_interval: PositiveDuration = 5.0
     """How often password, ACL and certificate files are looked at for changes."""
+    log_rate: Positive = 100
+    """Decisions about clients that are logged in a second; what is beyond is counted, and how much that was
+    is logged."""
 
 
 class MqttLimitsConfig(Section):

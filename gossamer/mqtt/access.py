@@ -1,22 +1,20 @@
 """Access: the sources, the ACL and the record of every decision, put together as the configuration says.
 
-Every decision is counted by what was asked (connect, publish, subscribe, will), who decided and how. What is
-refused is logged at ``info``, what a source allows too; anonymous admissions and repeated denials of one
-topic to one connection are only counted.
+Every decision is counted and logged (see ``decisions``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
-
-import structlog
 
 from gossamer.config import MqttAuthConfig
 from gossamer.mqtt.acl import Acl, Gate
 from gossamer.mqtt.auth import Authenticator, Certificate, Chain, Login, Source, Verdict
 from gossamer.mqtt.callout import HttpCallout
+from gossamer.mqtt.decisions import Decisions
 from gossamer.mqtt.enhanced import Method
 from gossamer.mqtt.files import Reloadable
 from gossamer.mqtt.passwords import PasswordFile
@@ -25,8 +23,6 @@ from gossamer.mqtt.scram import Scram
 from gossamer.mqtt.tokens import Tokens
 
 __all__ = ["Access"]
-
-log = structlog.get_logger(__name__)
 
 
 class Access:
@@ -45,8 +41,7 @@ class Access:
     ) -> None:
         self.reloadable: list[Reloadable] = []
         """What is read from files."""
-        self.decisions: Counter[tuple[str, str, str]] = Counter()
-        """By question, who decided, and how."""
+        self._record = Decisions(rate=config.log_rate, now=monotonic)
         self.methods: dict[str, Method] = {}
         """Enhanced authentication, by the name of the method."""
         self._callout: HttpCallout | None = None
@@ -77,6 +72,11 @@ class Access:
         strict = bool(sources or self.methods)
         return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
 
+    @property
+    def decisions(self) -> Counter[tuple[str, str, str]]:
+        """How many, by question, who decided, and how."""
+        return self._record.counts
+
     def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
         """Whether a client may connect."""
         return self._authenticator.authenticate(login)
@@ -84,22 +84,29 @@ class Access:
     def decided(self, login: Login, verdict: Verdict) -> None:
         """Record how a CONNECT was decided."""
         allowed = verdict.reason == ReasonCode.SUCCESS
-        self.decisions["connect", verdict.by, "allow" if allowed else "deny"] += 1
-        if allowed and verdict.by in ("anonymous", "nobody"):
-            return
-        log.info(
+        self._record.note(
             "connect_allowed" if allowed else "connect_refused",
+            "connect",
+            verdict.by,
+            "allow" if allowed else "deny",
             client_id=login.client_id,
             username=verdict.username or login.username,
             peer=login.peer,
-            by=verdict.by,
             reason=verdict.reason.name.lower(),
         )
 
     def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:
         """Record that the ACL refused something."""
-        self.decisions[action, "acl", "deny"] += 1
-        log.info("acl_denied", action=action, client_id=client_id, username=username, topic=topic)
+        self._record.note(
+            "acl_denied",
+            action,
+            "acl",
+            "deny",
+            action=action,
+            client_id=client_id,
+            username=username,
+            topic=topic,
+        )
 
     async def close(self) -> None:
         """Let go of connections; whoever is asked after that opens them again."""
@@ -108,4 +115,7 @@ class Access:
 
     def gate(self, client_id: str, username: str | None, look_up: Callable[[bytes], Any]) -> Gate | None:
         """What a client may do; None where everybody may do everything."""
-        return None if self.acl is None else Gate(self.acl, client_id, username, look_up)
+        if self.acl is None:
+            return None
+        allowed = partial(self._record.count, by="acl", how="allow")
+        return Gate(self.acl, client_id, username, look_up, allowed=allowed)

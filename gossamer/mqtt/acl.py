@@ -139,14 +139,26 @@ def _fill(text: str, client_id: str, username: str | None) -> str | None:
     return "".join(parts)
 
 
-class Gate:
-    """What one client may do; see the module. ``look_up`` is the router's cache."""
+def _nobody(_action: str) -> None:
+    pass
 
-    __slots__ = ("_acl", "_client_id", "_look_up", "_rules", "_topics", "_username")
+
+class Gate:
+    """What one client may do; see the module. ``look_up`` is the router's cache, ``allowed`` is told of every
+    decision that allows something."""
+
+    __slots__ = ("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_topics", "_username")
 
     def __init__(
-        self, acl: Acl, client_id: str, username: str | None, look_up: Callable[[bytes], Any]
+        self,
+        acl: Acl,
+        client_id: str,
+        username: str | None,
+        look_up: Callable[[bytes], Any],
+        *,
+        allowed: Callable[[str], None] = _nobody,
     ) -> None:
+        self._allowed = allowed
         self._acl = acl
         self._client_id = client_id
         self._username = username
@@ -184,6 +196,8 @@ class Gate:
             if "publish" in rule.actions and matches(rule.filter, name):
                 found = rule.allow
                 break
+        if found:
+            self._allowed("publish")
         if len(self._topics) >= CACHE_LIMIT:
             self._topics.clear()
         self._topics[topic] = found
@@ -197,6 +211,7 @@ class Gate:
                 continue
             mine = rule.filter.split("/")
             if rule.allow and _covers(mine, wanted):
+                self._allowed("subscribe")
                 return True
             if not rule.allow and _meets(mine, wanted):
                 return False

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import jwt
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -216,6 +217,69 @@ async def test_sources_do_not_open_the_door_to_unknown_names(make_world, tmp_pat
     assert (await connack(world.dial(), username="ann", password=b"right")).reason == 0
     assert world.broker.access.decisions["connect", "password_file", "allow"] == 1
     assert world.broker.access.decisions["connect", "nobody", "deny"] == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        (ReasonCode.BAD_USER_NAME_OR_PASSWORD, 4),
+        (ReasonCode.NOT_AUTHORIZED, 5),
+        (ReasonCode.BANNED, 5),
+        (ReasonCode.SERVER_UNAVAILABLE, 3),
+        (ReasonCode.SERVER_BUSY, 3),
+        (ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, 2),
+    ],
+)
+async def test_a_refusal_has_the_code_of_its_version_and_is_counted(make_world, reason, code):
+    """The tables of CONNACK: 3.1 of version 3.1.1, 3-1 of version 5."""
+
+    class Refuses:
+        def authenticate(self, login):
+            return Verdict(reason, "test")
+
+    world = await make_world(authenticator=Refuses())
+    assert (await world.dial().connect("c", version=p.V5)).reason == reason
+    assert (await world.dial().connect("c")).reason == code
+    assert world.broker.access.decisions["connect", "test", "deny"] == 2
+
+
+async def test_every_decision_is_a_line_and_a_count_and_lines_are_bounded(make_world, tmp_path):
+    (tmp_path / "acl").write_text("allow publish * open\nallow subscribe * open\n")
+    world = await make_world(auth={"acl_file": tmp_path / "acl", "log_rate": 10})
+    with structlog.testing.capture_logs() as lines:
+        client = await world.client("c", username="ann")
+        await client.subscribe("open")
+        await client.subscribe("closed")
+        for _ in range(500):
+            client.publish("open")
+            client.publish("closed")
+        await world.settle()
+        said = [line for line in lines if line["event"] in ("connect_allowed", "acl_denied")]
+        assert said[0] | {"log_level": ""} == {
+            "event": "connect_allowed",
+            "client_id": "c",
+            "username": "ann",
+            "peer": "192.0.2.1:5000",
+            "by": "nobody",
+            "reason": "success",
+            "log_level": "",
+        }
+        assert (said[1]["action"], said[1]["topic"], said[2]["action"]) == ("subscribe", "closed", "publish")
+        assert len(said) == 10
+        world.later(1)
+        client.publish("closed")
+        await world.settle()
+        [left_out] = [line for line in lines if line["event"] == "decisions_left_out"]
+        assert left_out["count"] == 492
+    found = {key: count for key, count in world.broker.access.decisions.items() if key[0] != "accept"}
+    assert found == {
+        ("connect", "nobody", "allow"): 1,
+        ("subscribe", "acl", "allow"): 1,
+        ("subscribe", "acl", "deny"): 1,
+        ("publish", "acl", "allow"): 1,
+        ("publish", "acl", "deny"): 501,
+        ("log", "rate", "left_out"): 492,
+    }
 
 
 # Access control.
