@@ -34,8 +34,15 @@ class Clock(Protocol):
 class SystemClock:
     """The running loop's time and the system's wall clock."""
 
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+        # Asking which loop runs is a system call, and the clock is read for every read of a socket.
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            loop = self._loop = asyncio.get_running_loop()
+        return loop.time()
 
     def wall(self) -> float:
         return time.time()
