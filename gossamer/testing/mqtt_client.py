@@ -145,17 +145,20 @@ class SimClient(asyncio.Protocol):
         qos: int = 0,
         retain: bool = False,
         expiry: int | None = None,
+        properties: Properties | None = None,
         timeout: float = 60.0,
     ) -> None:
         """Come back when the broker has taken the message for good, at once for QoS 0."""
         packet_id = self._new_id() if qos else None
+        if properties is None:
+            properties = Properties(message_expiry=expiry or None)
         packet = Publish(
             topic=topic.encode(),
             payload=payload,
             qos=qos,
             retain=retain,
             packet_id=packet_id,
-            properties=Properties(message_expiry=expiry) if expiry else Properties(),
+            properties=properties,
         )
         if packet_id is None:
             self._send(packet)
