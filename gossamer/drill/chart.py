@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from msgspec.structs import replace
+
 from gossamer.drill.lanes import Cluster, clusters, stretches
 from gossamer.drill.promises import short
 from gossamer.drill.record import DrillRecord, MarkKind, Sample
@@ -24,6 +26,8 @@ TOP = 44
 LANE = 26
 PANEL = 120
 GAP = 38
+POINTS = 400
+"""Of a curve, at most: more than the picture is wide in dots helps nobody."""
 LINES = 8
 """Colours of sides that the style sheet knows."""
 
@@ -72,7 +76,13 @@ SYMBOLS: dict[MarkKind, tuple[str, str]] = {
 
 def timeline(record: DrillRecord, *, name: str) -> str:
     """The whole picture; ``name`` keeps its identifiers apart from those of others on the page."""
-    end = max([record.seconds, 1.0, *(phase.end for phase in record.phases)])
+    # What comes after the last phase is the drill's own: nothing is published any more.
+    end = max([1.0, *(phase.end for phase in record.phases)]) if record.phases else max(record.seconds, 1.0)
+    record = replace(
+        record,
+        samples=tuple(sample for sample in record.samples if sample.at + 1 <= end),
+        marks=tuple(mark for mark in record.marks if mark.at <= end),
+    )
     nodes = record.plan.nodes
     lanes = TOP + LANE * len(nodes)
     panels = [panel for panel in (_rate, _latency) if record.samples]
@@ -222,7 +232,27 @@ def _by_side(record: DrillRecord) -> list[tuple[str, list[Sample]]]:
     names = [side.name for side in record.sides] or list(
         dict.fromkeys(sample.side for sample in record.samples)
     )
-    return [(name, [sample for sample in record.samples if sample.side == name]) for name in names]
+    return [(name, _thinned([sample for sample in record.samples if sample.side == name])) for name in names]
+
+
+def _thinned(samples: Sequence[Sample]) -> list[Sample]:
+    """At most so many points; of several seconds the mean rates, and the worst of what was late."""
+    step = math.ceil(len(samples) / POINTS)
+    if step < 2:
+        return list(samples)
+    return [_mean(samples[at : at + step]) for at in range(0, len(samples), step)]
+
+
+def _mean(samples: Sequence[Sample]) -> Sample:
+    count = len(samples)
+    return replace(
+        samples[0],
+        at=samples[0].at + (count - 1) / 2,
+        sent=sum(sample.sent for sample in samples) // count,
+        delivered=math.ceil(sum(sample.delivered for sample in samples) / count),
+        latency_p50=sum(sample.latency_p50 for sample in samples) / count,
+        latency_p99=max(sample.latency_p99 for sample in samples),
+    )
 
 
 def _levels(levels: Iterable[tuple[float, str]], y: Callable[[float], float]) -> Iterator[str]:

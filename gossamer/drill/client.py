@@ -135,6 +135,13 @@ class TrafficClient:
             self._line.send(Disconnect())
             self._line.close()
 
+    def retain(self, topic: bytes, payload: bytes) -> bool:
+        """Send one retained message of QoS 0; False when it cannot be sent now."""
+        if self._line is None or not self._greeted:
+            return False
+        self._line.send(Publish(topic=topic, payload=payload, retain=True))
+        return True
+
     def publish(self, topic: bytes, payload: bytes, qos: int, token: object) -> bool:
         """Send one message; False when it cannot be sent now."""
         if self._line is None or not self._greeted:

@@ -113,8 +113,8 @@ def _parted_nodes(record: DrillRecord) -> set[tuple[str, str]]:
 def _routes(record: DrillRecord) -> _Found:
     if not _parted_nodes(record):
         return _not_judged("nodes were not parted")
-    if record.plan.kind == "kill":
-        return _not_judged("connectivity never went: the node was killed")
+    if record.plan.kind in ("kill", "coordinator"):
+        return _not_judged("a node was killed: routes are equal once it is back")
     # The last word: a flapping link comes back more than once.
     ends = [mark for mark in record.marks if mark.kind in _ENDS]
     if not ends:
@@ -166,14 +166,17 @@ def _between(record: DrillRecord) -> _Found:
     rows = [
         row
         for row in record.traffic
-        if row.qos and row.persistent and row.phase in ("split", "heal") and _way(row) in torn
+        if row.qos
+        and row.persistent
+        and (row.parted or (row.phase in ("split", "heal") and _way(row) in torn))
     ]
     return _lost(rows, "no acknowledged message for a persistent session on another side")
 
 
 def _torn(record: DrillRecord) -> set[tuple[str, str]]:
-    """Ways from side to side that the fault stood in."""
-    return {_way(row) for row in record.traffic if row.parted}
+    """Ways from side to side that the fault stood in. Not those that a node was killed on while it healed:
+    of the messages of such a way, those that it had to do with are parted, and others are not."""
+    return {_way(row) for row in record.traffic if row.parted and row.phase == "split"}
 
 
 def _way(row: Tally) -> tuple[str, str]:

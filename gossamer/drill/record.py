@@ -82,6 +82,7 @@ MarkKind = Literal[
     "clock set",
     "disk full",
     "disk free",
+    "rows written on all sides",
     # Seen by clients.
     "client dropped",
     "client back",

@@ -193,10 +193,17 @@ class Drill:
         seconds = progress.now()
         side_of = {name: side.name for side in script.sides for name in side.nodes}
         found = await findings_of(watch, self._backend.nodes(), since=self._began_at)
+        killed = stage.coordinator if (stage := self._stage) is not None else ""
+
+        def parted(phase: PhaseName, one: str, other: str) -> bool:
+            if phase == "heal" and killed in (one, other):
+                return True
+            return phase == "split" and (one, other) in script.parted
+
         traffic = load.ledger.tallies(
             progress.phases,
             side_of=side_of.__getitem__,
-            parted=lambda phase, one, other: phase == "split" and (one, other) in script.parted,
+            parted=parted,
             late_after=plan.late_after,
         )
         machine: dict[str, Setting] = {
@@ -222,6 +229,7 @@ class Drill:
             heals=found.heals,
             merged=sum(heal.restored + heal.merged for heal in found.heals),
             quarantined=found.quarantined,
+            conflicts=stage.conflicts if stage is not None else 0,
             ends=await look_at_ends(self._backend.nodes()),
             speeds=speeds_of(plan, script.sides, marks, script.parted),
             failure=failure,

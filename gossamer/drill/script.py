@@ -18,6 +18,7 @@ __all__ = [
     "Apply",
     "Await",
     "Clock",
+    "Conflict",
     "Disk",
     "End",
     "KillCoordinator",
@@ -113,11 +114,18 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """Write the same rows at each of these nodes, which are on sides that do not reach each other."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KillCoordinator:
     """Wait, within bounds, until a heal has begun, and kill the node that coordinates it."""
 
 
-Step = Apply | Lift | Wait | Await | End | Start | Pause | Resume | Clock | Disk | KillCoordinator
+Step = Apply | Lift | Wait | Await | End | Start | Pause | Resume | Clock | Disk | Conflict | KillCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,11 @@ def _between(plan: Plan, shape: Shape) -> Script:
     applied = Apply(cut, plan.seconds + _LATEST, f"cut {shape.text}")
     split: tuple[Step, ...] = (applied, Wait(plan.seconds))
     heal: tuple[Step, ...] = (Lift(),)
+    if plan.kind in ("partition", "coordinator") and "/" in shape.text:
+        # Late enough for both sides to have seen the split, and early enough to be old when it ends.
+        early = round(plan.seconds * 0.6, 3)
+        first = tuple(names[side[0] - 1] for side in shape.sides)
+        split = (applied, Wait(early), Conflict(first), Wait(plan.seconds - early))
     if plan.kind == "flapping":
         split = _flaps(plan, applied)
     elif plan.kind == "coordinator":

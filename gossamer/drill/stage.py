@@ -21,6 +21,7 @@ from gossamer.drill.script import (
     Apply,
     Await,
     Clock,
+    Conflict,
     Disk,
     End,
     KillCoordinator,
@@ -40,6 +41,8 @@ _READY = 60.0
 _PLAN = 60.0
 """Seconds for a heal to begin."""
 _LOOK = 0.5
+CONFLICTS = 5
+"""Retained messages that each side writes."""
 _CLOCK_NET = 30.0
 """Seconds beyond its time after which a clock is right again by itself."""
 
@@ -59,13 +62,16 @@ class Stage:
         tell: Callable[[Mark], None],
     ) -> None:
         self.down: set[str] = set()
+        self.conflicts = 0
+        """Rows that were written at more than one node."""
         self._backend = backend
         self._watch = watch
         self._load = load
         self._now = now
         self._tell = tell
         self._routes: Routes = frozenset()
-        self._coordinator = ""
+        self.coordinator = ""
+        """The node that was killed while it healed."""
 
     async def learn_routes(self) -> None:
         """What all nodes know while all is well."""
@@ -100,7 +106,7 @@ class Stage:
             case End(name, kill):
                 await self._end(name, kill=kill)
             case Start(name):
-                await self._start(name or self._coordinator)
+                await self._start(name or self.coordinator)
             case Pause(name):
                 await self._backend.signal(name, signal.SIGSTOP)
                 self._note(name, "process paused")
@@ -111,6 +117,8 @@ class Stage:
                 await self._set_clock(name, offset)
             case Disk(name, full):
                 self._limit_files(name, full=full)
+            case Conflict(names):
+                self._write(names)
             case KillCoordinator():
                 await self._kill_coordinator()
 
@@ -175,12 +183,12 @@ class Stage:
         """The node that carries a heal out, as soon as there is one."""
         names = [node.name for node in self._backend.nodes()]
         async with asyncio.timeout(_PLAN):
-            while not self._coordinator:
+            while not self.coordinator:
                 for status in await asyncio.gather(*(self._watch.get(n, "/api/v1/autoheal") for n in names)):
                     if status is not None and status["plan"]:
-                        self._coordinator = status["plan"]["coordinator"]
+                        self.coordinator = status["plan"]["coordinator"]
                 await asyncio.sleep(0.02)
-        await self._end(self._coordinator, kill=True)
+        await self._end(self.coordinator, kill=True)
 
     async def _set_clock(self, name: str, offset: float) -> None:
         node = next(node for node in self._backend.nodes() if node.name == name)
@@ -193,6 +201,15 @@ class Stage:
                 remedy="see its node.log (--keep keeps it)",
             )
         self._note(name, "clock set", f"{offset:+g} s")
+
+    def _write(self, names: Sequence[str]) -> None:
+        """Retained messages of the same topics, and of other contents, at each of the nodes."""
+        writers = [next(client for client in self._load.publishers if client.node == name) for name in names]
+        for number in range(CONFLICTS):
+            topic = f"drill-conflict/{number}".encode()
+            wrote = sum(client.retain(topic, client.node.encode()) for client in writers)
+            self.conflicts += wrote > 1
+        self._note("", "rows written on all sides", f"{self.conflicts}")
 
     def _limit_files(self, name: str, *, full: bool) -> None:
         node = next(node for node in self._backend.nodes() if node.name == name)

@@ -171,6 +171,19 @@ def test_of_a_node_that_stood_still_only_the_others_have_to_know():
     assert (found[ROUTES].kept, found[ROUTES].got) == (True, "2.0 s, the last node5")
 
 
+def test_what_a_coordinator_had_when_it_was_killed_is_no_loss_of_its_side():
+    """All others of its side are still owed everything."""
+    row = Tally(
+        source="1,2,3", target="1,2,3", phase="heal", qos=1, persistent=False, parted=True,
+        sent=9, acknowledged=9, lost=9,
+    )  # fmt: skip
+    plan = Plan(kind="coordinator", shape="3/2", nodes=NODES)
+    found = verdicts(record(plan=plan, traffic=(*traffic(), row)))
+    assert (found[TOGETHER].kept, found[ROUTES].kept) == (True, None)
+    found = verdicts(record(plan=plan, traffic=(*traffic(), row, replace(row, parted=False))))
+    assert found[TOGETHER].kept is False
+
+
 def test_what_was_on_its_way_to_a_killed_node_is_not_lost_on_one_side():
     """Of messages to the side that is no more, those for sessions that last are owed, no others."""
     row = Tally(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gossamer.drill.chart import SYMBOLS, legend, timeline
 from gossamer.drill.lanes import Stretch, clusters, stretches
 from gossamer.drill.promises import PROMISES, judge
-from gossamer.drill.record import ClientDrop, Clients, DrillRecord, Mark, Plan, Sample, Side
+from gossamer.drill.record import ClientDrop, Clients, DrillRecord, Mark, Phase, Plan, Sample, Side
 from gossamer.drill.report import html, suite_html
 from gossamer.drill.summary import summarise
 from gossamer.drill.words import happened, name_of
@@ -122,7 +122,8 @@ def test_a_report_stays_small_however_long_the_drill():
     samples = tuple(
         Sample(float(s), side, 9, 9, 9, 0, 0.1, 0.2) for s in range(2000) for side in ("1,2,3", "4,5")
     )
-    text = read(html(judged(marks=many, samples=samples, seconds=2000.0))).text
+    phases = (Phase("split", 0.0, 2000.0),)
+    text = read(html(judged(marks=many, samples=samples, phases=phases, seconds=2000.0))).text
     assert "All marks (20,000)" in text
     assert "The first 1,000; the JSON record has all." in text
 

@@ -17,12 +17,14 @@ def plan(kind: DrillKind, shape: str, **settings: float) -> Plan:
 
 def test_a_partition_is_cut_held_and_lifted() -> None:
     steps = script_of(plan("partition", "1/2"))
-    (cut, wait) = steps.split
+    (cut, wait, conflict, rest) = steps.split
     assert isinstance(cut, script.Apply)
     assert set(cut.faults) == {
         LinkFault(*pair, cut=True) for pair in (("a", "b"), ("a", "c"), ("b", "a"), ("c", "a"))
     }
-    assert wait == script.Wait(10.0)
+    assert (wait, rest) == (script.Wait(6.0), script.Wait(4.0))
+    # One node of each side, in the middle of the split.
+    assert conflict == script.Conflict(("a", "b"))
     assert cut.seconds > 10.0, "the net below is for drills that died, not for those that are late"
     assert steps.heal == (script.Lift(),)
     assert [side.nodes for side in steps.sides] == [("a",), ("b", "c")]
