@@ -269,18 +269,20 @@ class Channel(Port, asyncio.Protocol):
 
     def _owe(self, count: int) -> None:
         self._unacked += count
-        maximum = self.broker.receive_maximum
         if self.version == V5:
-            if self._unacked + len(self.session.incoming) > maximum:
-                self.check_quota(0)
-        elif self._unacked > maximum:
+            self.check_quota(0)
+        elif self._unacked > self.broker.receive_maximum:
             self.pause_reading(OWING)
 
     def check_quota(self, more: int) -> None:
         """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
         that is not acknowledged, and QoS 2 until it is complete."""
+        most = self._unacked + len(self.session.incoming) + more
+        if most <= self.broker.receive_maximum:
+            return
+        # What waits for a PUBREC is in both counts.
         begun = sum(count for acks, _, count in self._pending or () if acks[:1] == b"\x50")
-        held = self._unacked - begun + len(self.session.incoming) + more
+        held = most - begun
         if held > self.broker.receive_maximum:
             raise MqttProtocolError(
                 ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
