@@ -5,8 +5,10 @@ and come again); a gap asks for what is missing. A snapshot's parts are applied 
 can use the rows it has, and when the last part is in, rows that no part named are removed.
 
 Life: ``up`` → follow → (snapshot) → level, deltas … ``down`` → rows stay for the table's grace time → purged
-in slices. A peer that returns under the same creation goes on where it was; under a new creation its old
-rows go first, and only then is it followed, so that no row of the new can fall to the purge of the old.
+in slices. Those of an owned table are laid on a *shelf* then: readers do not see them, but a peer that
+returns under the same creation has them put back and goes on where it was, after a split of any length. Under
+a new creation its old rows go first, and only then is it followed, so that no row of the new can fall to the
+purge of the old; and a peer that has left takes them along.
 
 Rules: 1. Pure: events in, :class:`Change` values out, ``now`` is passed in.  2. Change values share the
 decoded maps; nothing is made per row.
@@ -55,6 +57,9 @@ class Replica:
         self.left = False
         self.down_since: float | None = None
         self.purging = False
+        self.shelf: dict[Key, Value] = {}
+        """Rows of a peer that has been away for longer than the grace time."""
+        self.shelved = False
         self.answered = False
         self.loaded = False
         # The user takes it as loaded, whatever is missing.
@@ -85,14 +90,23 @@ class Replica:
             self.creation = creation
             self.loaded = False
             self.purging = bool(self.rows) or self.purging
+            self.shelf = {}
             self._reset()
+        elif self.shelved:
+            self.purging = False
+        self.shelved = False
         self.up = True
         self.left = False
         self.down_since = None
         self._unsettle()
         if self.purging and not self.rows:
             self.purging = False
-        return not self.purging
+        return not self.held_back
+
+    @property
+    def held_back(self) -> bool:
+        """What the owner says now would meet rows that are on their way out, or back."""
+        return self.purging or (self.up and bool(self.shelf))
 
     def peer_down(self, now: float, *, left: bool) -> None:
         """The peer is gone: for good, or perhaps only for a while."""
@@ -112,6 +126,7 @@ class Replica:
     def restart(self) -> None:
         """Hold nothing of the owner's any more, and follow it from the beginning."""
         self.rows.clear()
+        self.shelf = {}
         self.purging = self.loaded = False
         self._reset()
 
@@ -120,20 +135,39 @@ class Replica:
         if (
             self.down_since is not None
             and not self.purging
+            and not self.shelved
             and now - self.down_since >= self.definition.grace
             and (self.rows or self.position)
         ):
-            self._begin_purge()
+            if self.definition.replication == "owned":
+                self.shelved = True
+                self.purging = bool(self.rows)
+                self.loaded = False
+            else:
+                # Others hold on to what they have seen of these.
+                self._begin_purge()
 
     def purge(self, budget: int) -> Change | None:
         """Remove at most ``budget`` rows."""
         if not self.purging:
             return None
         rows = self.rows
-        deleted = [rows.popitem()[0] for _ in range(min(budget, len(rows)))]
+        gone = dict(rows.popitem() for _ in range(min(budget, len(rows))))
+        deleted = list(gone)
+        if self.shelved:
+            self.shelf |= gone
         if not rows:
             self.purging = False
         return Change(self._table, self.owner, {}, deleted) if deleted else None
+
+    def put_back(self, budget: int) -> Change | None:
+        """Take at most ``budget`` rows off the shelf."""
+        shelf = self.shelf
+        if self.purging or not self.up or not shelf:
+            return None
+        back = dict(shelf.popitem() for _ in range(min(budget, len(shelf))))
+        self.rows |= back
+        return Change(self._table, self.owner, back, ())
 
     # -- what the owner says
 
@@ -263,6 +297,8 @@ class Replica:
             return f"{place} has it as {self.refused}, here it is {self.definition.pact}"
         if self.purging:
             return f"{place}: {len(self.rows)} rows of its previous incarnation are being removed"
+        if self.held_back:
+            return f"{place}: {len(self.shelf)} rows are being put back"
         if not self.answered:
             return f"{place} is up and has not answered"
         if self.loading:
@@ -304,6 +340,8 @@ class Replica:
 
     def _begin_purge(self) -> None:
         self.purging = bool(self.rows)
+        self.shelved = False
+        self.shelf = {}
         # Were it to come back under the same creation, it would be followed from the beginning.
         self.creation = 0
         self.loaded = False

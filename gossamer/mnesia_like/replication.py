@@ -260,7 +260,7 @@ class Replication(Standing):
             self._on_ack(name, state, message, now)
             return
         replica = state.replicas.get(name)
-        if replica is None or replica.purging or not replica.up:
+        if replica is None or replica.held_back or not replica.up:
             self.counts["stray"] += 1
             return
         self._on_rows(name, peer, replica, message, now)

@@ -32,7 +32,7 @@ class Upkeep:
                 if peer is None:
                     replica.expire(now)
                 elif not replica.answered:
-                    if not replica.purging and replica.may_ask(now):
+                    if not replica.held_back and replica.may_ask(now):
                         peer.roster_due = True
                         self._x.ask(peer, replica)
                 elif replica.moved:
@@ -75,6 +75,13 @@ class Upkeep:
                     peer = self._x.peers.get(name)
                     if peer is not None and not replica.rows:
                         self._x.ask(peer, replica)
+                elif replica.held_back:
+                    change = replica.put_back(self._slice)
+                    if change is not None:
+                        self._x.actions.append(change)
+                    peer = self._x.peers.get(name)
+                    if peer is not None and not replica.shelf:
+                        self._x.ask(peer, replica)
                 elif replica.sweep is not None and not replica.sweep.done:
                     replica.sweep.step(self._slice)
                     self.compare(table, name, replica)
@@ -85,7 +92,7 @@ class Upkeep:
         return any(
             state.log.sweep is not None
             or any(feed.more for feed in state.feeds.values())
-            or any(r.purging or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
+            or any(r.held_back or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
             for state in self._x.tables.values()
         )
 

@@ -265,3 +265,69 @@ def test_a_return_within_the_grace_time_purges_nothing() -> None:
         net.heal("a", "b")
         net.advance(2)
         assert net.machines["b"].held() == {"a": {"k": 1}}
+
+
+def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
+    """The rows were laid aside; readers saw them go, and come back."""
+    definition = TableDef(name="routes", replication="owned", grace=5.0)
+    net = Lossy(1, ["a", "b"], loss=0.0, definition=definition)
+    for number in range(500):
+        net.write("a", number, number)
+    net.flush("a")
+    net.advance(1)
+    replica = net.machines["b"].state.replicas["a"]
+    net.partition("a", "b")
+    net.advance(20)
+    assert net.machines["b"].held() == {}
+    net.write("a", 3, "new")
+    net.delete("a", 4)
+    net.flush("a")
+    applied, snapshots = net.machines["b"].core.counts["applied"], net.machines["a"].core.counts["snapshots"]
+    net.heal("a", "b")
+    net.advance(3)
+    assert net.machines["b"].held() == {"a": {n: n for n in range(500) if n not in (3, 4)} | {3: "new"}}
+    assert net.machines["b"].core.counts["applied"] - applied == 1
+    assert net.machines["a"].core.counts["snapshots"] == snapshots
+    assert not replica.shelf
+    net.check()
+
+
+def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:
+    definition = TableDef(name="routes", replication="owned", grace=5.0)
+    core = Replication(node="a", creation=1, slice_rows=10)
+    state, _ = core.create(definition, 0.0)
+    core.peer_up("b", 1, 0.0)
+    replica = state.replicas["b"]
+    for ending in ("left", "anew"):
+        replica.rows.update({i: i for i in range(25)})
+        core.peer_down("b", 1.0)
+        core.tick(10.0)
+        while core.busy:
+            core.work(10.0)
+        assert (len(replica.shelf), len(replica.rows)) == (25, 0)
+        if ending == "left":
+            core.peer_down("b", 11.0, left=True)
+        else:
+            core.peer_up("b", 3, 12.0)
+        assert not replica.shelf
+        core.peer_up("b", 2, 12.0)
+
+
+def test_a_split_while_rows_are_put_back_loses_none() -> None:
+    definition = TableDef(name="routes", replication="owned", grace=5.0)
+    core = Replication(node="a", creation=1, slice_rows=10)
+    state, _ = core.create(definition, 0.0)
+    core.peer_up("b", 1, 0.0)
+    replica = state.replicas["b"]
+    replica.rows.update({i: i for i in range(25)})
+    for at in (10.0, 30.0):
+        core.peer_down("b", at)
+        core.tick(at + 6.0)
+        for _ in range(3):
+            core.work(at + 6.0)
+        core.peer_up("b", 1, at + 7.0)
+        core.work(at + 7.0)
+    while core.busy:
+        actions = core.work(40.0)
+    assert replica.rows == {i: i for i in range(25)}
+    assert any(b"\xa1f" in a.frame for a in actions if isinstance(a, Send)), "followed only then"
