@@ -2,6 +2,9 @@
 
 Besides, what a node does whose loop is late: it lets nobody else in (:class:`Shedding`).
 
+All listeners of a node share its file descriptors (:class:`Room`): clients must not take those that links,
+disc and HTTP need, or nothing works any more.
+
 Rules: 1. Pure: callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive
 the process that listens, since connections do.
 """
@@ -10,7 +13,10 @@ from __future__ import annotations
 
 from gossamer.config import ListenerConfig
 
-__all__ = ["Bucket", "ListenerLimits", "Shedding"]
+__all__ = ["Bucket", "ListenerLimits", "Room", "Shedding"]
+
+NOT_FOR_CLIENTS = 512
+"""File descriptors that the node keeps for itself, or half of all where there are few."""
 
 
 class Bucket:
@@ -60,13 +66,28 @@ class Shedding:
         return self.on != before
 
 
+class Room:
+    """How many connections the file descriptors of the process are enough for."""
+
+    __slots__ = ("limit", "taken")
+
+    def __init__(self, descriptors: int | None = None) -> None:
+        self.limit = None if descriptors is None else max(descriptors // 2, descriptors - NOT_FOR_CLIENTS)
+        self.taken = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.taken >= self.limit
+
+
 class ListenerLimits:
     """Who may still come in at one listener."""
 
-    __slots__ = ("_config", "_connects", "connections", "pending")
+    __slots__ = ("_config", "_connects", "_room", "connections", "pending")
 
-    def __init__(self, config: ListenerConfig) -> None:
+    def __init__(self, config: ListenerConfig, room: Room | None = None) -> None:
         self._config = config
+        self._room = room or Room()
         self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
         self.connections = 0
         """Open now, those that are pending too."""
@@ -77,12 +98,15 @@ class ListenerLimits:
         """Count a new connection in; what speaks against it, if anything does."""
         if self.connections >= self._config.max_connections:
             return "connections"
+        if self._room.is_full:
+            return "descriptors"
         if self.pending >= self._config.max_pending:
             return "pending"
         if self._connects is not None and not self._connects.admit(now):
             return "connect_rate"
         self.connections += 1
         self.pending += 1
+        self._room.taken += 1
         return None
 
     def admitted(self) -> None:
@@ -92,5 +116,6 @@ class ListenerLimits:
     def leave(self, *, admitted: bool) -> None:
         """One is gone."""
         self.connections -= 1
+        self._room.taken -= 1
         if not admitted:
             self.pending -= 1

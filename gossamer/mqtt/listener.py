@@ -18,6 +18,7 @@ A killed acceptor comes back on the same port, and the connections it accepted l
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,7 +32,7 @@ from gossamer.mqtt.certificates import Certificates, CertificatesError, user_of
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.files import FileWatch
 from gossamer.mqtt.handshake import TlsDoor
-from gossamer.mqtt.limits import ListenerLimits
+from gossamer.mqtt.limits import ListenerLimits, Room
 from gossamer.mqtt.metered import MeteredChannel
 from gossamer.mqtt.proxy import ProxyHeader, ProxyHeaderError, is_within
 from gossamer.mqtt.systopics import SysTopics
@@ -234,8 +235,9 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
         ChildSpec("ticker", partial(Ticker.start_link, broker, label="mqtt_ticker")),
     ]
     if broker.config.server.enable:
+        room = Room(descriptors())
         for at, config in enumerate(broker.config.server.listeners):
-            children.append(_listener_spec(broker, config, f"{config.type}:{at}"))
+            children.append(_listener_spec(broker, config, f"{config.type}:{at}", room))
     children.append(
         ChildSpec(
             "files",
@@ -261,8 +263,20 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
     )
 
 
-def _listener_spec(broker: Broker, config: ListenerConfig, name: str) -> ChildSpec:
-    limits = ListenerLimits(config)
+def descriptors() -> int | None:
+    """How many file descriptors this process may have, once it has asked for all that it may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError) as error:
+            log.info("descriptor_limit_kept", limit=soft, error=str(error))
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _listener_spec(broker: Broker, config: ListenerConfig, name: str, room: Room) -> ChildSpec:
+    limits = ListenerLimits(config, room)
     channels = ChildSpec(
         "channels",
         partial(DynamicSupervisor.start_link, name=f"{name}.channels", label="mqtt_channels"),

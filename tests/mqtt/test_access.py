@@ -11,14 +11,14 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.config import HttpAuthConfig, JwtConfig
+from gossamer.config import HttpAuthConfig, JwtConfig, ListenerConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Chain, Login, PasswordFile, ReasonCode, Verdict, drain, set_password
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.acl import _covers, _meets, parse_acl
 from gossamer.mqtt.auth import Certificate
 from gossamer.mqtt.callout import HttpCallout
-from gossamer.mqtt.limits import Bucket, ListenerLimits
+from gossamer.mqtt.limits import Bucket, ListenerLimits, Room
 from gossamer.mqtt.passwords import parse_passwords
 from gossamer.mqtt.tokens import Tokens
 from gossamer.routes import matches
@@ -434,6 +434,20 @@ async def test_without_an_acl_nothing_stands_on_the_publish_path(world):
 # Limits, server reference, $SYS.
 
 
+def test_listeners_share_the_descriptors_of_their_process():
+    """And leave some: the node needs them for itself."""
+    assert [Room(n).limit for n in (None, 100, 1024, 20_000)] == [None, 50, 512, 19_488]
+    room = Room(8)
+    one, other = (ListenerLimits(ListenerConfig(), room) for _ in range(2))
+    assert [limits.enter(0.0) for limits in (one, other, one, other, one, other)] == [
+        *[None] * 4,
+        *["descriptors"] * 2,
+    ]
+    other.leave(admitted=False)
+    assert one.enter(0.0) is None
+    assert other.enter(0.0) == "descriptors"
+
+
 def test_a_bucket_lends_no_more_than_a_second():
     bucket = Bucket(10)
     assert [bucket.admit(0.0) for _ in range(11)] == [True] * 10 + [False]
@@ -443,7 +457,6 @@ def test_a_bucket_lends_no_more_than_a_second():
 
 
 def test_a_listener_counts_out_whom_it_counted_in():
-    from gossamer.config import ListenerConfig
 
     limits = ListenerLimits(ListenerConfig(max_connections=3, max_pending=2, max_connect_rate=4))
     assert [limits.enter(0.0) for _ in range(3)] == [None, None, "pending"]

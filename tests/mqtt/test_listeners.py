@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gossamer.clock import SystemClock
 from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttLimitsConfig, MqttServerConfig
-from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
+from gossamer.mqtt import Broker, Framer, decode, encode, listener, mqtt_spec
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.proxy import is_within
 from gossamer.network import SystemNetwork
@@ -483,6 +483,25 @@ async def test_hundreds_that_never_say_connect_are_bounded_and_let_go():
         assert (await mqtt(reader, again, p.Connect(client_id="late"))).reason == 0
         writer.close()
         again.close()
+
+
+async def test_clients_do_not_take_the_descriptors_that_the_node_needs(monkeypatch):
+    monkeypatch.setattr(listener, "descriptors", lambda: 100)
+    async with broker_with({}, {"type": "ws"}) as broker:
+        refused = broker.access.decisions
+        opened = [
+            await asyncio.open_connection("127.0.0.1", port)
+            for _ in range(40)
+            for port in broker.ports.values()
+        ]
+        await until(lambda: refused["accept", "descriptors", "deny"] == 30)
+        assert len(broker.channels) == 50
+        for _, writer in opened:
+            writer.transport.abort()
+        await until(lambda: not broker.channels)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp:0"])
+        assert (await mqtt(reader, writer, p.Connect(client_id="c"))).reason == 0
+        writer.close()
 
 
 async def test_a_half_open_websocket_and_tls_handshake_hold_nobody_up(ca):
