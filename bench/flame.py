@@ -5,8 +5,8 @@
 
 Needs py-spy (``pip install py-spy``; it must be allowed to look into another process). Samples are of Python
 and native frames together; what the kernel does counts for the call that asked for it. Only the event loop's
-thread is shown, from the loop on; what is narrower than ``--least`` percent is left out, so that a picture
-stays small.
+thread is shown, from the loop on and without its waiting; what is narrower than ``--least`` percent is left
+out, so that a picture stays small.
 """
 
 import argparse
@@ -27,6 +27,9 @@ from brokers_rows import ROWS
 
 WIDTH, LINE, TOP = 1200, 17, 46
 LOOP = "run_forever"
+WAITING = ("epoll_pwait", "epoll_wait")
+# Where the compiler put the end of an object's life into its caller; says nothing.
+INLINED = ("Py_DECREF", "Py_XDECREF", "uv__queue_empty", "loop_run_in_context1")
 COLOURS = {"gossamer": "#f4a259", "uvloop": "#8cb369", "native": "#a8b8c8", "python": "#e9d985"}
 
 
@@ -70,13 +73,13 @@ def tree(stacks: Counter[tuple[str, ...]]) -> Frame:
     root = Frame()
     for stack, count in stacks.items():
         at = next((i for i, name in enumerate(stack) if name.startswith(LOOP)), None)
-        if at is None:
+        if at is None or stack[-1].startswith(WAITING):
             continue
         frame = root
         frame.samples += count
         previous = ""
         for name in stack[at + 1 :]:
-            if name == previous:
+            if name == previous or name.startswith(INLINED):
                 continue
             previous = name
             frame = frame.below.setdefault(name, Frame())
