@@ -16,9 +16,20 @@ __all__ = ["app"]
 app = typer.Typer(help="Ask where every message went (Spark).", no_args_is_help=True)
 
 
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(context_settings=_PASSED_ON)
 def run(context: typer.Context) -> None:
     """Run audit jobs over what the nodes recorded: ``gossamer audit run report --dir data/audit``."""
-    os.execv(sys.executable, [sys.executable, "-m", "gossamer.spark", *context.args])  # noqa: S606
+    _pass_on("run", context.args)
+
+
+@app.command(context_settings=_PASSED_ON)
+def stream(context: typer.Context) -> None:
+    """Audit as it happens, and raise alarms: ``gossamer audit stream --dir data/audit``."""
+    _pass_on("stream", context.args)
+
+
+def _pass_on(command: str, arguments: list[str]) -> None:
+    os.execv(sys.executable, [sys.executable, "-m", "gossamer.spark", command, *arguments])  # noqa: S606

@@ -1,116 +1,191 @@
-"""``python -m gossamer.spark``, and the program that ``spark-submit`` is given.
+"""``python -m gossamer.spark run|stream``, and the program that ``spark-submit`` is given.
 
 Exit codes are those of the ``gossamer`` command, and 8: a promise named by ``--fail-on`` is broken.
+
+Rule: what is somebody's mistake, or something missing, is one sentence that says what to do, never a trace.
+What can be known before Spark starts is said before, since that takes seconds.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, NoReturn
+import traceback
+from datetime import UTC, datetime
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gossamer.errors import GossamerError, UsageError
 from gossamer.spark.completeness import Terms
+from gossamer.spark.errors import SparkFailedError, SparkMissingError
 from gossamer.spark.jobs import JOBS, PROMISES
+from gossamer.spark.moments import span_of
+from gossamer.spark.progress import Progress
 from gossamer.spark.report import render, verdict_in_words
-from gossamer.spark.run import broken_promises, run_jobs, write_text
-from gossamer.spark.session import open_session
+from gossamer.spark.run import Outcome, broken_promises, run_jobs, write_text
+from gossamer.spark.session import fit, open_session
 from gossamer.spark.source import load
 
-__all__ = ["main"]
+__all__ = ["app", "main"]
 
 BROKEN = 8
 _REFUSED, _UNAVAILABLE = 5, 6
+REPORT = "report"
+
+app = typer.Typer(add_completion=False, help="Ask where every message went (Spark).", no_args_is_help=True)
 
 _JOBS_HELP = f"Jobs to run ({', '.join(JOBS)}), or report: all of them and one HTML page."
 
-
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    ago = {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1:])
-    if ago and text[:-1].isdigit():
-        return datetime.now(tz=UTC) - timedelta(**{ago: int(text[:-1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"got {text!r}; expected a time such as 2026-01-31T07:00, or how long ago: 90m, 6h, 2d"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _show(name: str, done: int, known: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{name}: {done} of {known} tasks\x1b[K")
-        sys.stderr.flush()
+Directory = Annotated[str, typer.Option("--dir", help="Where the recorders write; any path Spark reads.")]
+Master = Annotated[
+    str | None, typer.Option(help="Spark master, such as local[2] or spark://host:7077; default: local[*].")
+]
+Memory = Annotated[
+    str | None, typer.Option(help="Heap of a local Spark, such as 4g; default: half of what is free.")
+]
+Settle = Annotated[float, typer.Option(help="Seconds around a change in which nothing is owed.")]
+LateAfter = Annotated[float, typer.Option(help="Seconds after which a delivery is late.")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A setting of Spark's, KEY=VALUE; may be given again.")
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Show where in the code an error came up.")]
 
 
+class OptionError(UsageError):
+    """A job, a promise or a setting that there is not."""
+
+
+@app.command()
 def run(
     jobs: Annotated[list[str], typer.Argument(help=_JOBS_HELP, metavar="JOB...")],
-    directory: Annotated[
-        str, typer.Option("--dir", help="Where the recorders write; any path Spark reads.")
-    ] = "audit",
+    directory: Directory = "audit",
     out: Annotated[str, typer.Option(help="Where tables, summaries and the report go.")] = "audit-report",
-    begin: Annotated[str | None, typer.Option("--from", help="From when (UTC), or how long ago: 6h.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Until when, excluded.")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master; default: local[*].")] = None,
-    memory: Annotated[str, typer.Option(help="Heap of a local Spark.")] = "2g",
+    begin: Annotated[
+        str | None, typer.Option("--from", help="From when (UTC): 2026-01-31T07:00, 6h ago, yesterday.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Until when, excluded; default: the end.")] = None,
+    master: Master = None,
+    memory: Memory = None,
+    conf: Conf = None,
     fail_on: Annotated[str, typer.Option(help=f"Promises, by comma: {', '.join(PROMISES)}.")] = "",
-    settle: Annotated[float, typer.Option(help="Seconds around a change in which nothing is owed.")] = 1.0,
-    late_after: Annotated[float, typer.Option(help="Seconds after which a delivery is late.")] = 5.0,
+    settle: Settle = 1.0,
+    late_after: LateAfter = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not show progress.")] = False,
+    trace: Trace = False,
 ) -> None:
-    """Audit what the nodes recorded."""
-    promises = [name for name in fail_on.split(",") if name]
-    for name in promises:
-        if name not in PROMISES:
-            raise typer.BadParameter(f"--fail-on: got {name!r}; expected any of {', '.join(PROMISES)}")
-    wanted = list(JOBS) if "report" in jobs else jobs
+    """Audit what the nodes recorded: every job, a table; report, one page of all."""
+    promises = promises_of(fail_on)
+    wanted = list(JOBS) if REPORT in jobs else jobs
     for name in wanted:
         if name not in JOBS:
-            raise typer.BadParameter(f"no job {name!r}; expected report or any of {', '.join(JOBS)}")
-    low, high = _moment(begin), _moment(end)
-    session = open_session(master=master, memory=memory)
+            raise OptionError(f"no job {name!r}; expected {REPORT} or any of {', '.join(JOBS)}")
+    low, high = span_of(begin, end, now=datetime.now(tz=UTC))
+    if REPORT in jobs:
+        _needs("jinja2", "matplotlib")
+    session = open_session(master=master, memory=memory, settings=settings_of(conf or []))
     try:
-        recording = load(session, directory, begin=low, end=high)
+        progress = Progress(session, quiet=quiet)
+        with progress.of("recording"):
+            recording = load(session, directory, begin=low, end=high)
+        fit(session, recording.size)
         terms = Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6))
-        outcome = run_jobs(session, recording, wanted, out=out, terms=terms, progress=_show)
+        outcome = run_jobs(session, recording, wanted, out=out, terms=terms, progress=progress)
         broken = broken_promises(outcome, promises)
-        if "report" in jobs:
+        if REPORT in jobs:
             write_text(session, f"{out.rstrip('/')}/report.html", render(outcome, broken))
     finally:
         session.stop()
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
     if as_json:
         typer.echo(json.dumps({**outcome.as_json(), "broken": broken}, indent=2))
     else:
-        typer.echo(verdict_in_words(outcome, broken))
-        for name, told in outcome.told.items():
-            typer.echo(f"\n{name}")
-            for sentence in told.sentences:
-                typer.echo(f"  {sentence}")
-        for problem in outcome.problems:
-            typer.echo(f"\n{problem.kind}: {problem.path}: {problem.message}", err=True)
-        typer.echo(
-            f"\nTables and summaries are in {out}" + (", the page is report.html" * ("report" in jobs))
-        )
+        _say(outcome, broken)
+        page = f"; the page is {out.rstrip('/')}/report.html" if REPORT in jobs else ""
+        typer.echo(f"\nTables and summaries are in {out}{page}")
     if broken:
         raise typer.Exit(BROKEN)
 
 
-def main() -> NoReturn:
+def promises_of(text: str) -> list[str]:
+    """The promises that ``--fail-on`` names.
+
+    Raises:
+        OptionError: it names one that there is not.
+    """
+    promises = [name.strip() for name in text.split(",") if name.strip()]
+    for name in promises:
+        if name not in PROMISES:
+            raise OptionError(f"--fail-on: got {name!r}; expected any of {', '.join(PROMISES)}")
+    return promises
+
+
+def settings_of(given: list[str]) -> dict[str, str]:
+    """What ``--conf`` says.
+
+    Raises:
+        OptionError: one has no value.
+    """
+    settings = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise OptionError(f"--conf: got {text!r}, expected KEY=VALUE as spark-submit takes it")
+        settings[key.strip()] = value
+    return settings
+
+
+def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
+    typer.echo(verdict_in_words(outcome, broken))
+    for name, told in outcome.told.items():
+        typer.echo(f"\n{name}")
+        for sentence in told.sentences:
+            typer.echo(f"  {sentence}")
+    for problem in outcome.problems:
+        typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
+    for hole in outcome.holes:
+        typer.echo(f"not judged: {hole.node}: {hole.in_words}", err=True)
+
+
+def _needs(*modules: str) -> None:
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise SparkMissingError(missing=name)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Run, and end with an exit code; no trace for what is somebody's mistake."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        typer.run(run)
+        app(given, standalone_mode=True, prog_name="gossamer audit")
     except GossamerError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(_REFUSED if isinstance(error, UsageError) else _UNAVAILABLE)
+        _end(error)
+    except Exception as error:
+        told = _of_spark(error)
+        if told is None:
+            raise
+        if "--trace" in given:
+            traceback.print_exc()
+        _end(told)
     sys.exit(0)
+
+
+def _end(error: GossamerError) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    sys.exit(_REFUSED if isinstance(error, UsageError) else _UNAVAILABLE)
+
+
+def _of_spark(error: Exception) -> SparkFailedError | None:
+    """What Spark, or Java below it, complains of, in one line; None: it is not theirs."""
+    module = type(error).__module__
+    if not module.startswith(("pyspark", "py4j")):
+        return None
+    cause: Any = getattr(error, "java_exception", None)
+    text = str(cause) if cause is not None else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    why = lines[0] if lines else type(error).__name__
+    return SparkFailedError(why=why[:300])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from gossamer.errors import UnavailableError, UsageError
 
-__all__ = ["JavaMissingError", "NoDataError", "SparkMissingError", "TooLittleMemoryError"]
+__all__ = [
+    "JavaMissingError",
+    "NoDataError",
+    "SparkFailedError",
+    "SparkMissingError",
+    "TooLittleMemoryError",
+]
 
 
 class SparkMissingError(UnavailableError):
@@ -36,6 +42,17 @@ class TooLittleMemoryError(UnavailableError):
         super().__init__(
             f"a local Spark with --memory {asked} needs {needed // 2**20} MiB, this machine has "
             f"{free // 2**20} MiB free; close something, give a smaller --memory, or another --master"
+        )
+
+
+class SparkFailedError(UnavailableError):
+    """Spark, or what it stands on, gave up: no such cluster, no driver for a file system."""
+
+    def __init__(self, *, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"Spark gave up: {why}. Look at --master, at the paths of --dir and --out and at what Spark "
+            "is told of them; --trace prints where it happened"
         )
 
 

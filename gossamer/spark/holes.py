@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from gossamer.spark.files import FileProblem, Footer, micros_of, partition_of
+from gossamer.spark.files import FileProblem, Footer, micros_of, partition_of, text_of
 
 __all__ = ["TAIL", "Hole", "holes_between", "holes_of_problems", "in_hole"]
 
@@ -31,6 +31,10 @@ class Hole:
     begin: int
     end: int
     why: str
+
+    @property
+    def in_words(self) -> str:
+        return f"{text_of(self.begin)} to {text_of(self.end)}: {self.why}"
 
 
 def holes_between(footers: Iterable[Footer], low: int, high: int) -> list[Hole]:

@@ -9,29 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from gossamer.spark import cluster, traffic
+from gossamer.spark.charts import Chart
 from gossamer.spark.completeness import VERDICTS, Terms, verdicts
 from gossamer.spark.source import Recording
 
-__all__ = ["JOBS", "PROMISES", "Chart", "Job", "Told"]
+__all__ = ["JOBS", "PROMISES", "Job", "Told"]
 
 Tables = Mapping[str, Any]
 
 PROMISES = ("lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping")
 """Numbers that ``--fail-on`` may name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Something to draw: ``kind`` is bars or lines; a line per name."""
-
-    kind: str
-    title: str
-    unit: str
-    labels: tuple[str, ...]
-    series: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +51,12 @@ def _rows(frame: Any, limit: int = 20) -> tuple[dict[str, Any], ...]:
     return tuple(row.asDict() for row in frame.limit(limit).collect())
 
 
+def _many(number: int, what: str) -> str:
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what[:-1] + 'ies' if what.endswith('y') else what + 's'}"
+
+
 def _tell_completeness(tables: Tables) -> Told:
     from pyspark.sql import functions as f
 
@@ -86,14 +83,58 @@ def _tell_completeness(tables: Tables) -> Told:
     ):
         if numbers[verdict]:
             said.append(words.format(numbers[verdict]))
-    chart = Chart(
+    wrong = [verdict for verdict in VERDICTS if verdict != "delivered"]
+    kinds = Chart(
         "bars",
-        "What became of the deliveries that were owed",
-        "messages",
-        VERDICTS,
-        {"messages": tuple(float(numbers[v]) for v in VERDICTS)},
+        "Deliveries that were not simply made",
+        "deliveries",
+        tuple(wrong),
+        {"deliveries": tuple(float(numbers[v]) for v in wrong)},
     )
-    return Told({"owed": owed, **numbers}, tuple(said), (chart,), lost)
+    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(table)), lost)
+
+
+_STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86_400)
+"""Seconds that a chart over time may take together."""
+
+
+def _over_time(table: Any) -> tuple[Chart, ...]:
+    """What went wrong when; nothing, where nothing did."""
+    from pyspark.sql import functions as f
+
+    bad = table.where(f.col("verdict").isin("lost", "doubled", "late") & f.col("published_at").isNotNull())
+    first, last = bad.agg(f.min("published_at"), f.max("published_at")).collect()[0]
+    if first is None:
+        return ()
+    seconds = (last - first) // 1_000_000
+    step = next((s for s in _STEPS if seconds // s < 200), _STEPS[-1])
+    slot = f.floor(f.col("published_at") / (step * 1_000_000))
+    rows = bad.groupBy(slot.alias("slot"), "verdict").agg(f.count("*").alias("n")).collect()
+    found = {(row["slot"], row["verdict"]): row["n"] for row in rows}
+    slots = range(min(slot for slot, _ in found), max(slot for slot, _ in found) + 1)
+    if len(slots) < 2:
+        return ()
+    shape = "%H:%M:%S" if step < 60 else "%d %H:%M" if step < 86_400 else "%m-%d"
+    return (
+        Chart(
+            "lines",
+            "What went wrong, by when it was published",
+            f"deliveries in {_in_words(step)}",
+            tuple(f"{datetime.fromtimestamp(slot * step, tz=UTC):{shape}}" for slot in slots),
+            {
+                verdict: tuple(float(found.get((slot, verdict), 0)) for slot in slots)
+                for verdict in ("lost", "doubled", "late")
+                if any(kind == verdict for _, kind in found)
+            },
+        ),
+    )
+
+
+def _in_words(seconds: int) -> str:
+    for size, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds % size == 0:
+            return f"{seconds // size} {name}"
+    return f"{seconds} s"
 
 
 def _tell_latency(tables: Tables) -> Told:
@@ -131,7 +172,7 @@ def _tell_latency(tables: Tables) -> Told:
         "lines",
         "From publish to delivery, worst prefix and pair of each hour",
         "ms",
-        tuple(f"{row['hour']:%d %H}" for row in hours),
+        tuple(f"{row['hour']:%d %H:00}" for row in hours),
         {key: tuple(row[key] / 1000 for row in hours) for key in ("p50", "p99")},
     )
     worst = _rows(table.orderBy(f.desc("p99"), "hop", "prefix"))
@@ -173,13 +214,16 @@ def _tell_partitions(tables: Tables) -> Told:
             f"{row['sides'].replace(' | ', ' and ')} lost each other for {row['minutes']:.1f} minutes from "
             f"{row['begin']:%Y-%m-%d %H:%M:%S}{end}: "
             + "; ".join(
-                f"{side['side']}: {side['clients']:,} clients, {side['messages']:,} messages, "
-                f"{side['lost']:,} deliveries of them lost"
+                f"{side['side']} had {_many(side['clients'], 'client')} and published "
+                f"{_many(side['messages'], 'message')}, of which {_many(side['lost'], 'delivery')} "
+                f"{'was' if side['lost'] == 1 else 'were'} lost"
                 for side in sides
             )
             + "."
         )
-    said.append(f"Of what was published meanwhile, {lost:,} deliveries were lost.")
+    said.append(
+        f"Of what was published meanwhile, {_many(lost, 'delivery')} {'was' if lost == 1 else 'were'} lost."
+    )
     return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), rows=rows[:20])
 
 

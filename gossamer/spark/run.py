@@ -13,9 +13,8 @@ A summary says what could not be judged and why, beside what was found.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,12 +23,10 @@ from gossamer.spark.completeness import Terms
 from gossamer.spark.files import FileProblem
 from gossamer.spark.holes import Hole
 from gossamer.spark.jobs import JOBS, Told
+from gossamer.spark.progress import Progress
 from gossamer.spark.source import Recording
 
 __all__ = ["Outcome", "broken_promises", "run_jobs", "write_text"]
-
-Progress = Callable[[str, int, int], None]
-"""Called with a job's name, tasks done and tasks known of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,14 @@ class Outcome:
     holes: tuple[Hole, ...]
     problems: tuple[FileProblem, ...]
     told: Mapping[str, Told]
+    share: float = 1.0
+    """Of all messages, those that were recorded."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             "from": self.begin.isoformat(),
             "to": self.end.isoformat(),
+            "share": self.share,
             "files": self.files,
             "nodes": list(self.nodes),
             "holes": [
@@ -84,13 +84,14 @@ def run_jobs(
     told: dict[str, Told] = {}
     for name in order:
         job = JOBS[name]
-        with _watched(session, name, progress):
+        with progress.of(name) if progress else nullcontext():
             tables = {}
             for table, frame in job.make(recording, terms, written).items():
                 path = f"{out.rstrip('/')}/{name}/{table}"
                 frame.write.mode("overwrite").parquet(path)
                 tables[table] = written[f"{name}/{table}"] = session.read.parquet(path)
             told[name] = job.tell(tables)
+        session.catalog.clearCache()
     outcome = Outcome(
         begin=_moment(recording.begin),
         end=_moment(recording.end),
@@ -99,6 +100,7 @@ def run_jobs(
         holes=recording.holes,
         problems=recording.problems,
         told=told,
+        share=recording.share,
     )
     summary = outcome.as_json()
     for name in order:
@@ -126,30 +128,6 @@ def write_text(session: Any, path: str, text: str) -> None:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
-
-
-@contextmanager
-def _watched(session: Any, name: str, progress: Progress | None) -> Iterator[None]:
-    """Tell of the tasks done while the block runs."""
-    if progress is None:
-        yield
-        return
-    over = threading.Event()
-    tracker = session.sparkContext.statusTracker()
-
-    def watch() -> None:
-        while not over.wait(0.5):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None]
-            progress(name, sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
-
-    watcher = threading.Thread(target=watch, name=f"progress of {name}", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _moment(micros: int) -> datetime:

@@ -13,25 +13,40 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gossamer.errors import UsageError
 from gossamer.spark.errors import JavaMissingError, SparkMissingError, TooLittleMemoryError
 
-__all__ = ["open_session"]
+__all__ = ["fit", "open_session"]
 
 JAVA = 17
+_LEAST, _MOST = 2**30, 8 * 2**30
+"""Bytes of heap that a machine is asked for when nobody says how much."""
+JAVA_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+_SMALL = 200_000
+_ROWS = 250_000
+"""Events that a task of a shuffle should have, about: they fit into its share of the heap."""
 _OVERHEAD = 512 * 2**20
 """Bytes of a JVM beside its heap."""
+_SMALLEST = 512 * 2**20
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def open_session(
-    *, master: str | None = None, memory: str = "2g", name: str = "gossamer audit", cores: int | None = None
+    *,
+    master: str | None = None,
+    memory: str | None = None,
+    name: str = "gossamer audit",
+    cores: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Any:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
-    ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``).
+    ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
+    the machine has free, between 1 and 8 GiB. ``settings`` are Spark's own, and go before all others.
 
     Raises:
         SparkMissingError: PySpark is not installed.
@@ -50,15 +65,32 @@ def open_session(
         builder = builder.master(master)
     if master is not None and master.startswith("local") and not submitted:
         check_java()
-        check_memory(memory)
+        memory = check_memory(memory)
         for key, value in _local_settings(memory, cores or _cores(master)).items():
             builder = builder.config(key, value)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def fit(session: Any, events: int) -> None:
+    """Set a local Spark to the size of what it works on; a cluster is its operator's.
+
+    Large: shuffles in so many parts that each fits into a task's share of the heap. Small: what Spark does to
+    be fast later (compiling each stage, planning anew after each) takes longer than the work.
+    """
+    if not session.sparkContext.master.startswith("local"):
+        return
+    parts = max(2 * session.sparkContext.defaultParallelism, events // _ROWS)
+    session.conf.set("spark.sql.shuffle.partitions", str(parts))
+    if events < _SMALL:
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
 
 
 def _cores(master: str) -> int:
@@ -82,10 +114,7 @@ def _local_settings(memory: str, cores: int) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.files.maxPartitionBytes": "64m",
         "spark.sql.autoBroadcastJoinThreshold": "32m",
-        "spark.driver.extraJavaOptions": (
-            "-XX:+UseParallelGC -Xss4m"
-            f" -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-        ),
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {JAVA_OPTIONS}",
     }
 
 
@@ -109,16 +138,24 @@ def check_java() -> int:
     return major
 
 
-def check_memory(asked: str, *, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """See that a heap of ``asked`` fits into what is available.
+def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) -> str:
+    """The heap to take: ``asked``, or half of what is free; and that it fits into what is available.
 
     Raises:
-        TooLittleMemoryError: it does not.
+        UsageError: ``asked`` is no size.
+        TooLittleMemoryError: it does not fit.
     """
+    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text()) if meminfo.exists() else None
+    free = int(found.group(1)) * 1024 if found else None
+    if asked is None:
+        wanted = _LEAST if free is None else max(_LEAST, min(_MOST, free // 2))
+        asked = f"{wanted // 2**20}m"
     number = re.fullmatch(r"(\d+)([kmg])b?", asked.lower())
-    if number is None or not meminfo.exists():
-        return
-    needed = int(number.group(1)) * _UNITS[number.group(2)] + _OVERHEAD
-    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
-    if found and int(found.group(1)) * 1024 < needed:
-        raise TooLittleMemoryError(free=int(found.group(1)) * 1024, needed=needed, asked=asked)
+    if number is None:
+        raise UsageError(f"--memory: got {asked!r}, expected a size as Spark writes it, such as 2g or 800m")
+    heap = int(number.group(1)) * _UNITS[number.group(2)]
+    if heap < _SMALLEST:
+        raise UsageError(f"--memory: got {asked!r}, expected 512m or more: Spark starts with no less")
+    if free is not None and free < heap + _OVERHEAD:
+        raise TooLittleMemoryError(free=free, needed=heap + _OVERHEAD, asked=asked)
+    return asked

@@ -7,12 +7,20 @@ pytest.importorskip("pyspark")
 
 @pytest.fixture(scope="session")
 def spark():
-    from gossamer.spark.session import open_session
+    from gossamer.spark.session import JAVA_OPTIONS, fit, open_session
 
-    session = open_session(master="local[2]", memory="1g", name="tests")
+    # What makes a JVM fast in the long run is most of what it does in a short one.
+    quick = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {JAVA_OPTIONS}"}
+    session = open_session(master="local[2]", memory="1g", name="tests", settings=quick)
+    fit(session, 0)
     # Small histories: partitions cost more than what is in them.
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items):
+    """A JVM on a machine that others use too is slow, and not hung."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.timeout(600))
