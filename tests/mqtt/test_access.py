@@ -457,7 +457,6 @@ def test_a_bucket_lends_no_more_than_a_second():
 
 
 def test_a_listener_counts_out_whom_it_counted_in():
-
     limits = ListenerLimits(ListenerConfig(max_connections=3, max_pending=2, max_connect_rate=4))
     assert [limits.enter(0.0) for _ in range(3)] == [None, None, "pending"]
     limits.admitted()

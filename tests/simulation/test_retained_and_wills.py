@@ -69,6 +69,69 @@ async def test_concurrent_writers_leave_one_message_everywhere(sim, cluster):
     assert len(seen[0]) == 1
 
 
+@seeds(4)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_writers_at_the_same_time_never_show_a_stale_message(sim, cluster):
+    """Whoever subscribes, wherever, gets a message that none had replaced before, small or large."""
+    await cluster.start()
+    await cluster.settled()
+    loop = asyncio.get_running_loop()
+    writes = {}
+    rng = sim.rng("writers")
+
+    async def write(number):
+        client = await cluster.client(number)
+        for count in range(12):
+            payload = b"%d.%d " % (number, count) * rng.choice([1, 1000])
+            began = loop.time()
+            await client.publish("t", payload, qos=1, retain=True)
+            writes[payload] = (began, loop.time())
+            await asyncio.sleep(rng.uniform(0, 0.05))
+
+    writing = asyncio.gather(*(write(number) for number in (1, 2, 3)))
+    reads = []
+    while not writing.done():
+        await asyncio.sleep(rng.uniform(0, 0.02))
+        client = await cluster.client(rng.choice([1, 2, 3]))
+        asked = loop.time()
+        await client.subscribe("t", qos=1)
+        reads.append((asked, client))
+    await writing
+    await asyncio.sleep(5)
+    kept = [(asked, [m.payload for m in client.messages if m.retain]) for asked, client in reads]
+    assert sum(bool(found) for _, found in kept) > 20
+    for asked, found in kept:
+        assert len(found) <= 1
+        # One that is there says that it is the last; none says that nothing was written yet.
+        _, shown = writes[found[0]] if found else (0.0, 0.0)
+        later = [payload for payload, (began, done) in writes.items() if began > shown and done < asked]
+        assert not later, (asked, found, later)
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [4], indirect=True)
+async def test_a_large_message_is_held_by_as_many_nodes_as_told_and_fetched_by_the_others(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    await publisher.publish("large", LARGE, qos=1, retain=True)
+    await publisher.publish("small", b"s", qos=1, retain=True)
+
+    def holders():
+        return {n for n, node in cluster.nodes.items() if node._retained.bodies.held}
+
+    before = holders()
+    assert len(before) == 2
+    assert 1 in before
+    for number in (1, 2, 3, 4):
+        assert await retained(cluster, number) == {b"large": LARGE, b"small": b"s"}
+        # Everybody knows that there is one; the small one is the row itself.
+        large, small = (cluster.nodes[number]._retained._table.read(topic) for topic in ("large", "small"))
+        assert large[0] is None
+        assert small[0] is not None
+    assert holders() == before
+
+
 @seeds(3)
 @pytest.mark.parametrize("cluster", [4], indirect=True)
 async def test_the_death_of_its_node_loses_no_acknowledged_retained_message(sim, cluster):
