@@ -27,6 +27,7 @@ from gossamer.mqtt import (
     Span,
     Tracked,
     base_of,
+    ident_in,
     mark_of,
     number_of,
     origin_of,
@@ -59,11 +60,12 @@ class HubLike(Protocol):
 class _Facts:
     """What all rows of one plan have in common."""
 
-    __slots__ = ("filters", "names", "nodes", "sessions")
+    __slots__ = ("filters", "names", "nobody", "nodes", "sessions")
 
     def __init__(
         self, sessions: tuple[Any, ...], names: tuple[str, ...], nodes: tuple[str, ...], *, local: bool
     ) -> None:
+        self.nobody = not (local or nodes)
         self.sessions = sessions
         self.names = names
         self.nodes = nodes
@@ -78,6 +80,7 @@ class _Open:
     def __init__(self, plan: Any, publisher: Any, head: bytes, ident: int, payload: bytes) -> None:
         self.plan = plan
         self.publisher = publisher
+        """A session, or the name of a peer."""
         self.head = head
         self.topic = topic_in(head)
         self.ident = ident
@@ -151,10 +154,8 @@ class Trail(Lives):
         self._begin()
         facts = self._facts(plan)
         for topic, size, ident, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
-            self._came(topic, size, ident, many, payload, 0, False, publisher)
+            self._came(topic, size, ident, many, payload, 0, publisher or self._hub.origin)
             self._routed(facts, topic, ident, many)
-            for peer in facts.nodes:
-                self._note(_FORWARDED, *_name(ident), many, peer)
             if facts.sessions:
                 self._pending.append((facts, ident, many))
         if len(self._pending) > PENDING:
@@ -171,12 +172,13 @@ class Trail(Lives):
             if not spans:
                 return NO_IDENT
             ident = spans[0][1]
+            publisher = self._hub.origin
         payload = tail[1:] if version == V5 else tail
         found = self._open
         if (
             found is not None
             and found.plan is plan
-            and found.publisher is publisher
+            and (found.publisher is publisher or found.publisher == publisher)
             and found.ident + found.count == ident
             and (found.head == head or found.topic == topic_in(head))
         ):
@@ -308,7 +310,7 @@ class Trail(Lives):
         if self._sent or self._told:
             # A quick client: what it acknowledges was delivered before.
             self._deliver_sent()
-        for ident, many in _runs(idents):
+        for ident, many in _runs(i for i in idents if i != NO_IDENT):
             self._note(_ACKNOWLEDGED, *_name(ident), many, self.alias(session.client_id), role)
 
     def lost(self, ident: int, session: Any, reason: str) -> None:
@@ -317,16 +319,19 @@ class Trail(Lives):
         client = None if session is None else self.alias(session.client_id)
         self._note(_DROPPED, *_name(ident), 1, client, None, reason)
 
-    def lost_run(self, spans: Iterable[Span], reason: str) -> None:
-        """Nobody will get what is kept of a run."""
-        for _, ident, many in spans:
-            self._note(_DROPPED, *_name(ident), many, None, None, reason)
-
     def refused_by(self, peer: str, idents: Iterable[tuple[int, int]], reason: str) -> None:
         """The link to a peer did not take (identifier, how many)."""
         self._begin()
         for ident, many in idents:
             self._note(_DROPPED, *_name(ident), many, None, peer, reason)
+
+    def ended(self, session: Any, reason: str) -> None:
+        """A session is no more, and with it what was queued."""
+        self._begin()
+        queued = (ident_in(tail) for _, tail, _ in session.queue)
+        for ident, many in _runs(i for i in queued if i != NO_IDENT):
+            self._lose(session, ident, many, "session_ended")
+        super().ended(session, reason)
 
     def retained(self, message: Any) -> None:
         """A message was stored for later subscribers."""
@@ -367,10 +372,8 @@ class Trail(Lives):
         facts = self._facts(found.plan)
         payload = found.payload if found.count == 1 else None
         topic, ident, count = found.topic, found.ident, found.count
-        self._came(topic, found.size, ident, count, payload, 1, False, found.publisher)
+        self._came(topic, found.size, ident, count, payload, 1, found.publisher)
         self._routed(facts, topic, ident, count)
-        for peer in facts.nodes:
-            self._note(_FORWARDED, *_name(ident), count, peer)
 
     def _deliver(self) -> None:
         pending, self._pending = self._pending, []
@@ -432,22 +435,26 @@ class Trail(Lives):
         count: int,
         payload: bytes | None,
         qos: int,
-        retain: bool,
         publisher: Any,
     ) -> None:
-        if publisher is None:
-            self._note(_RECEIVED, *_name(ident), count, topic.decode(), self._hub.origin)
+        if isinstance(publisher, str):
+            self._note(_RECEIVED, *_name(ident), count, topic.decode(), publisher)
             return
         digest = None if payload is None else self._hash(payload)
         client = self.alias(publisher.client_id)
-        self._note(_PUBLISHED, *_name(ident), count, topic.decode(), qos, retain, size, digest, client)
+        self._note(_PUBLISHED, *_name(ident), count, topic.decode(), qos, False, size, digest, client)
 
     def _routed(self, facts: _Facts, topic: bytes, ident: int, count: int) -> None:
         filters = facts.filters
         if filters is None:
             # A plan that has clients is of one topic.
             filters = facts.filters = tuple(self._filters_of(topic.decode()))
-        self._note(_ROUTED, *_name(ident), count, topic.decode(), filters, facts.nodes, None, None)
+        name = _name(ident)
+        self._note(_ROUTED, *name, count, topic.decode(), filters, facts.nodes, None, None)
+        for peer in facts.nodes:
+            self._note(_FORWARDED, *name, count, peer)
+        if facts.nobody:
+            self._note(_DROPPED, *name, count, None, None, "no_subscribers")
 
     def _facts(self, plan: Any) -> _Facts:
         facts: _Facts | None = plan.facts

@@ -12,7 +12,16 @@ from gossamer.mqtt.drain import Drained, drain
 from gossamer.mqtt.enhanced import Challenge, Done, Exchange, Method
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
-from gossamer.mqtt.idents import NO_IDENT, Tracked, base_of, mark_of, number_of, origin_of, read_mark
+from gossamer.mqtt.idents import (
+    NO_IDENT,
+    Tracked,
+    base_of,
+    ident_in,
+    mark_of,
+    number_of,
+    origin_of,
+    read_mark,
+)
 from gossamer.mqtt.limits import Bucket
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
@@ -59,6 +68,7 @@ __all__ = [
     "decode",
     "drain",
     "encode",
+    "ident_in",
     "mark_of",
     "mqtt_spec",
     "number_of",

@@ -68,6 +68,8 @@ class Admission:
             return
         if self._broker.shedding.on:
             self._broker.hub.dropped("shed")
+            if self._broker.hub.trail is not None:
+                self._broker.hub.trail.refused(packet.client_id, "shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
             return
         if self._broker.references is not None:

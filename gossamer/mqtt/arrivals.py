@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.errors import GossamerError
+from gossamer.mqtt.idents import MARK
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.pressure import Hold
+from gossamer.mqtt.records import walk
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -151,8 +153,13 @@ class Arrivals:
         hub.origin = peer
         pos = 0
         try:
+            if records[:1] == MARK:
+                # One mark for all of them is made one for each.
+                records = b"".join([record for _, _, record in walk(records)])
             while pos < len(records):
                 message, pos = read_record(records, pos, len(records), hub.now())
+                if hub.trail is not None:
+                    hub.trail.arrive(message, peer)
                 route = broker.cache_get(message.topic) or broker.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber

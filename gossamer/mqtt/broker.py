@@ -28,6 +28,7 @@ from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.delayed import DELAYED, UNROUTED, Delayed
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.message import Message, strip
@@ -228,11 +229,18 @@ class Broker:
         return self.route(message, on_safe=on_safe)
 
     def route(
-        self, message: Message, *, publisher: str = "", on_safe: Callable[[bool], None] | None = None
+        self,
+        message: Message,
+        *,
+        publisher: str = "",
+        client_id: str | None = None,
+        on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Hand a message to every subscriber, here and on other nodes."""
+        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self.hub.received += 1
+        if self.hub.trail is not None and route is not UNROUTED:
+            self.hub.trail.take(message, publisher or client_id)
         before = self.notes
         peers, kept = self.pass_on(route, message, publisher)
         if kept is not None:
@@ -268,6 +276,8 @@ class Broker:
         if route is UNROUTED:
             return self.delayed.take(message, publisher), None
         kept = self.retain(message) if message.retain else None
+        if message.retain and message.ident != NO_IDENT and self.hub.trail is not None:
+            self.hub.trail.retained(message)
         return self.distribute(route, message, publisher), kept
 
     def distribute(self, route: RouteLike, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
@@ -275,16 +285,25 @@ class Broker:
 
         Of every share group one member gets it, here or there; the choice is the router's.
         """
-        self.hub.message(route, message)
+        trail = self.hub.trail if message.ident != NO_IDENT else None
         peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        if trail is not None:
+            trail.routed(message, route, peers)
+        self.hub.message(route, message)
         for group in route.groups:
             chosen = self.router.pick(group, publisher, message.topic.decode())
             if chosen is None:
                 self.hub.dropped("no_group_member")
+                if trail is not None:
+                    trail.lost(message.ident, None, "no_group_member")
             elif hasattr(chosen, "append"):
                 peers += (chosen,)
+                if trail is not None:
+                    trail.chosen(message, group.name, chosen.peer)
             else:
-                self.hub.member(chosen, message)
+                if trail is not None:
+                    trail.chosen(message, group.name, None)
+                self.hub.member(chosen, message, group.name)
         return peers
 
     def retain(self, message: Message) -> ForwarderLike | None:
@@ -347,7 +366,7 @@ class Broker:
             return False
         if session.channel is not None:
             session.channel.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
-        self.table.end(session)
+        self.table.end(session, "kicked")
         return True
 
     def renew_gates(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,7 @@ from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.glance import glance
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Auth, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING, TURN
@@ -235,19 +237,31 @@ class Channel(Port, asyncio.Protocol):
 
     # Acknowledgements, in order.
 
-    def acknowledge(self, acks: bytes, count: int) -> None:
+    def acknowledge(self, acks: bytes, count: int, idents: Sequence[int] = ()) -> None:
         """``count`` acknowledgements whose messages are safe; behind those that are not yet."""
         if self._pending:
-            self._pending.append([acks, 0, count])
+            self._pending.append([acks, 0, count, idents])
             self._owe(count)
         else:
             self.session.push(acks)
+            if idents:
+                self._told(idents)
 
-    def forward(self, peers: tuple[ForwarderLike, ...], record: bytes, acks: bytes, count: int) -> None:
-        """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them."""
+    def forward(
+        self,
+        peers: tuple[ForwarderLike, ...],
+        record: bytes,
+        acks: bytes,
+        count: int,
+        idents: Sequence[int] = (),
+    ) -> None:
+        """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them.
+
+        ``idents`` are the identifiers of those messages that are recorded.
+        """
         if self._pending is None:
             self._pending = deque()
-        cell = [acks, len(peers), count]
+        cell = [acks, len(peers), count, idents]
         self._pending.append(cell)
         self._owe(count)
         safe = partial(self._safe, cell)
@@ -260,12 +274,19 @@ class Channel(Port, asyncio.Protocol):
             self.hub.dropped("peer_down", cell[2])
         pending = self._pending
         while pending and pending[0][1] <= 0:
-            acks, _, count = pending.popleft()
+            acks, _, count, idents = pending.popleft()
             self._unacked -= count
             if self._state == UP:
                 self.session.push(acks)
+                if idents:
+                    self._told(idents)
         if self.reading_paused & OWING and self._unacked <= self.broker.receive_maximum // 2:
             self.resume_reading(OWING)
+
+    def _told(self, idents: Sequence[int]) -> None:
+        """The client has its last word of these messages."""
+        if self.hub.trail is not None:
+            self.hub.trail.acknowledged(self.session, [i for i in idents if i != NO_IDENT], "publisher")
 
     def _owe(self, count: int) -> None:
         self._unacked += count
@@ -281,7 +302,7 @@ class Channel(Port, asyncio.Protocol):
         if most <= self.broker.receive_maximum:
             return
         # What waits for a PUBREC is in both counts.
-        begun = sum(count for acks, _, count in self._pending or () if acks[:1] == b"\x50")
+        begun = sum(count for acks, _, count, _ in self._pending or () if acks[:1] == b"\x50")
         held = most - begun
         if held > self.broker.receive_maximum:
             raise MqttProtocolError(
@@ -311,11 +332,15 @@ class Channel(Port, asyncio.Protocol):
         """Write what the turn brought; the number of bytes."""
         transport = self.transport
         if transport.is_closing():
+            if self.hub.trail is not None:
+                self.hub.trail.failed[self.session] = "offline"
             out.clear()
             return 0
         if self.write_full and transport.get_write_buffer_size() > self.broker.max_write_buffer:
             kept, lost = drop_qos0(out)
             self.hub.dropped("slow_consumer", lost)
+            if lost and self.hub.trail is not None:
+                self.hub.trail.failed[self.session] = "slow_consumer"
             out.clear()
             if transport.get_write_buffer_size() > 2 * self.broker.max_write_buffer:
                 # It sends what must be answered and does not read the answers.
@@ -340,6 +365,8 @@ class Channel(Port, asyncio.Protocol):
         self._state = UP
         self.session = session
         session.push(encode(connack, self.version))
+        if self.hub.trail is not None:
+            self.hub.trail.connected(session, connack.session_present)
         session.resume()
         self.resume_reading(DECIDING)
         self.data_received(b"")
@@ -413,6 +440,8 @@ class Channel(Port, asyncio.Protocol):
                 self.broker.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.hub.pressure.relieve(self.session)
+            if self.hub.trail is not None:
+                self.hub.trail.disconnected(self.session, why)
             self.broker.table.released(self, self.session)
         self.broker.closed(self, why)
         self.close(("shutdown", "connection closed"))

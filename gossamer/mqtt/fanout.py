@@ -24,16 +24,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.session import Session
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.ports import ForwarderLike, RouteLike
+    from gossamer.mqtt.ports import ForwarderLike, RouteLike, TrailLike
 
 __all__ = ["DELIVERIES", "FLUSHED", "V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
 
@@ -52,6 +54,7 @@ class Plan:
         "all4",
         "all5",
         "alone",
+        "facts",
         "groups",
         "peers",
         "pure4",
@@ -105,6 +108,8 @@ class Plan:
         self.pure4 = not (other or self.q0_4 or self.all5)
         self.pure5 = not (other or self.q0_5 or self.all4)
         self.alone: Plan | None = None
+        self.facts: Any = None
+        """What a recorder knows of it."""
         self._look()
 
     def _look(self) -> None:
@@ -149,6 +154,7 @@ class Fanout:
         "sent",
         "slowed",
         "touched",
+        "trail",
     )
 
     def __init__(
@@ -164,6 +170,8 @@ class Fanout:
         self.origin: str | None = ""
         """The node whose messages are being dispatched; blank: this one. None: a share group's."""
         self.touched: list[Session] = []
+        self.trail: TrailLike | None = None
+        """Told what happens to messages while that is recorded."""
         self.pressure = Pressure(call_later)
         self.drops: Counter[str] = Counter()
         self.dropped_connections = 0
@@ -198,6 +206,7 @@ class Fanout:
         else:
             self._scheduled = False
             self.touched = []
+        trail = self.trail
         for session in touched:
             out = session.out
             if not out:
@@ -206,17 +215,23 @@ class Fanout:
             if channel is None:
                 self.drops["offline"] += sum(map(_count_qos0, out))
                 out.clear()
+                if trail is not None:
+                    trail.failed[session] = "offline"
                 continue
             try:
                 self.bytes_sent += channel.write_out(out)
             except Exception as error:  # noqa: BLE001 - the others must still be flushed
                 channel.crash(error)
+        if trail is not None and not self.touched:
+            trail.settle()
 
     # Speed 1.
 
     def run(self, plan: Plan, chunk: bytes, count: int, version: int, publisher: object = None) -> None:
         """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``."""
         self.received += count
+        trail = self.trail
+        kept = None if trail is None else trail.run(plan, chunk, count, version, publisher)
         sole = plan.sole4 if version == V4 else plan.sole5
         if sole is not None:
             out = sole.out
@@ -242,18 +257,32 @@ class Fanout:
         self.sent += count * (len(same) + len(other))
         if plan.peers:
             record = chunk if version == V4 else _to_v4(chunk)
+            if kept and trail is not None:
+                record = trail.marks_for(kept) + record
             for peer in plan.peers:
                 peer.append(record)
         if plan.special:
-            for topic, payload in _each(chunk, version):
-                self.hand_out(plan, Message(topic, payload, publisher=publisher))
+            idents = repeat(NO_IDENT) if not kept or trail is None else trail.spread(kept, count)
+            for (topic, payload), ident in zip(_each(chunk, version), idents, strict=False):
+                message = Message(topic, payload, publisher=publisher)
+                message.ident = ident
+                self.hand_out(plan, message)
         elif not (same or other or plan.peers):
             self.drops["no_subscribers"] += count
 
     # Speed 2.
 
-    def one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: object) -> None:
+    def one(
+        self,
+        plan: Plan,
+        head: bytes,
+        tail: bytes,
+        version: int,
+        publisher: object,
+        ident: int = NO_IDENT,
+    ) -> None:
         """One QoS 1 publish without flags or properties, to the sessions of this node."""
+        trail = self.trail if ident != NO_IDENT else None
         length_end = 2 if head[1] < 0x80 else 3 if head[2] < 0x80 else 4 if head[3] < 0x80 else 5
         topic = head[length_end + 2 :]
         payload = tail if version == V4 else tail[1:]
@@ -263,6 +292,9 @@ class Fanout:
                 if wanted != version:
                     parts = publish_parts(topic, payload, flags=2, version=wanted)
                 self.sent += len(acked)
+                if trail is not None:
+                    trail.hand(acked, *parts, ident)
+                    acked = ()
                 for session in acked:
                     if len(session.inflight) < session.window:
                         session.send(*parts)
@@ -273,8 +305,12 @@ class Fanout:
                 self.sent += len(fired)
                 for session in fired:
                     session.push(packet)
+                    if trail is not None:
+                        trail.sent(session, ident, 0, False, None, False)
         if plan.special:
-            self.hand_out(plan, Message(topic, payload, qos=1, publisher=publisher))
+            message = Message(topic, payload, qos=1, publisher=publisher)
+            message.ident = ident
+            self.hand_out(plan, message)
 
     # Speed 3.
 
@@ -292,15 +328,22 @@ class Fanout:
             delivery.subscriber.deliver(message, delivery)
         if not (deliveries or route.peers or route.groups):
             self.drops["no_subscribers"] += 1
+            if message.ident != NO_IDENT and self.trail is not None:
+                self.trail.lost(message.ident, None, "no_subscribers")
 
-    def member(self, delivery: Any, message: Message) -> None:
+    def member(self, delivery: Any, message: Message, group: str) -> None:
         """To the one member of a share group whose turn it is; nobody else will get it."""
         self.sent += 1
+        trail = self.trail
+        if trail is not None:
+            trail.share = group
         origin, self.origin = self.origin, None
         try:
             delivery.subscriber.deliver(message, delivery)
         finally:
             self.origin = origin
+            if trail is not None:
+                trail.share = None
 
 
 def _count_qos0(data: bytes) -> int:

@@ -6,7 +6,7 @@ Apart from the channel so that each can be read alone: there bytes and back-pres
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.decode import decode
@@ -14,6 +14,7 @@ from gossamer.mqtt.delayed import UNROUTED
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.ingest import record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import (
@@ -94,6 +95,9 @@ def _publish(channel: Channel, packet: Publish) -> None:
             channel.check_quota(1)
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
+    trail = channel.hub.trail
+    if trail is not None and route is not UNROUTED:
+        trail.take(message, session.client_id)
     before = channel.broker.notes
     targets, kept = channel.broker.pass_on(route, message, session.client_id)
     peers = targets
@@ -106,15 +110,20 @@ def _publish(channel: Channel, packet: Publish) -> None:
         targets += (store,)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet.packet_id or 0]
+    idents: tuple[int, ...] = ()
+    if message.ident != NO_IDENT and packet.qos == 1:
+        idents = (message.ident,)
+    elif message.ident != NO_IDENT and packet.qos:
+        session.unreleased(packet.packet_id or 0, message.ident)
     if targets:
         record = record_of(message, channel.hub.now())
         if packet.qos:
-            channel.forward(targets, record, ack, 1)
+            channel.forward(targets, record, ack, 1, idents)
         else:
             for peer in targets:
                 peer.append(record)
     elif packet.qos:
-        channel.acknowledge(ack, 1)
+        channel.acknowledge(ack, 1, idents)
     pressure = channel.hub.pressure
     if pressure and route is not UNROUTED:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
@@ -179,6 +188,7 @@ def _pubrel(channel: Channel, packet: Pubrel) -> None:
     known = channel.session.incoming.pop(packet.packet_id, None) is not None
     reason = 0 if known or channel.version == V4 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
     channel.session.push(encode(Pubcomp(packet.packet_id, reason), channel.version))
+    channel.session.released(packet.packet_id)
 
 
 # Being delivered to.
@@ -216,13 +226,21 @@ def _subscribe(channel: Channel, packet: Subscribe) -> None:
     if channel.version == V4:
         reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
     suback = _answer(channel, Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), why)
-    channel.broker.subscribing.when_visible(channel, seq, suback, retained)
+    granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
+    channel.broker.subscribing.when_visible(channel, seq, suback, retained, granted)
 
 
-def subscribed(channel: Channel, suback: bytes, retained: list[tuple[str, int, tuple[int, ...]]]) -> None:
+def subscribed(
+    channel: Channel,
+    suback: bytes,
+    retained: list[tuple[str, int, tuple[int, ...]]],
+    granted: Sequence[str] = (),
+) -> None:
     """The new routes are known: answer, then send what is retained."""
     if suback:
         channel.session.push(suback)
+    if channel.hub.trail is not None:
+        channel.hub.trail.subscribed(channel.session, granted, None)
     if retained:
         RetainedDelivery(channel, channel.broker.retained, retained).step()
 

@@ -22,7 +22,18 @@ from typing import NamedTuple
 
 from gossamer.mqtt.errors import malformed
 
-__all__ = ["MARK", "NO_IDENT", "Mark", "Tracked", "base_of", "mark_of", "number_of", "origin_of", "read_mark"]
+__all__ = [
+    "MARK",
+    "NO_IDENT",
+    "Mark",
+    "Tracked",
+    "base_of",
+    "ident_in",
+    "mark_of",
+    "number_of",
+    "origin_of",
+    "read_mark",
+]
 
 NO_IDENT = -1
 MARK = b"\x07"
@@ -54,13 +65,36 @@ class Tracked(bytes):
     ident: int = NO_IDENT
     share: str | None = None
     """The share group that it is for."""
+    stored = False
+    """It answers a subscription with what was retained."""
 
     @classmethod
-    def of(cls, tail: bytes, ident: int, share: str | None = None) -> Tracked:
+    def of(cls, tail: bytes, ident: int, share: str | None = None, *, stored: bool = False) -> Tracked:
         made = cls(tail)
         made.ident = ident
         made.share = share
+        made.stored = stored
         return made
+
+    @property
+    def tag(self) -> bytes:
+        """What is kept beside it where it is stored or travels."""
+        return mark_of(self.ident) + (self.share or "").encode()
+
+    @classmethod
+    def tagged(cls, tail: bytes, tag: bytes) -> Tracked:
+        """What ``tag`` was made of.
+
+        Raises:
+            MqttProtocolError: it is no tag.
+        """
+        mark, stop = read_mark(tag, 0)
+        return cls.of(tail, mark.ident, tag[stop:].decode(errors="replace") or None)
+
+
+def ident_in(tail: bytes) -> int:
+    """The identifier of a queued message."""
+    return tail.ident if isinstance(tail, Tracked) else NO_IDENT
 
 
 def base_of(origin: str, creation: int) -> int:

@@ -24,6 +24,7 @@ from gossamer.mqtt.encode import publish_parts
 from gossamer.mqtt.errors import MqttProtocolError, malformed
 from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
 from gossamer.mqtt.framing import frame
+from gossamer.mqtt.idents import MARK, NO_IDENT, mark_of, read_mark
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5
 from gossamer.mqtt.pressure import Hold
@@ -43,8 +44,9 @@ MOVE_MARK = b"\x06"
 """Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
 
 
-def record_of(message: Message, now: float) -> bytes:
-    """The record of ``message``: any QoS, with its properties and the time it has left."""
+def record_of(message: Message, now: float, hlc: int = 0) -> bytes:
+    """The record of ``message``: any QoS, with its properties and the time it has left; behind a mark that
+    says who it is, where it is recorded."""
     properties = message.properties
     if message.expires_at is not None:
         left = max(1, math.ceil(message.expires_at - now))
@@ -58,7 +60,9 @@ def record_of(message: Message, now: float) -> bytes:
         properties=properties,
     )
     packet = head + (b"\0\1" if message.qos else b"") + tail
-    return packet if version == V4 else V5_MARK + packet
+    if version != V4:
+        packet = V5_MARK + packet
+    return packet if message.ident == NO_IDENT else mark_of(message.ident, hlc=hlc) + packet
 
 
 class Ingest:
@@ -73,6 +77,9 @@ class Ingest:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
         self._broker.hub.origin = peer
         before = self._broker.notes
+        trail = self._broker.hub.trail
+        if trail is not None and trail.marks:
+            trail.marks.clear()
         try:
             self._take(data)
         except (MqttProtocolError, IndexError) as error:
@@ -102,6 +109,7 @@ class Ingest:
     def _take(self, data: bytes) -> None:
         broker = self._broker
         hub = broker.hub
+        trail = hub.trail
         cache_get = broker.cache_get
         end = len(data)
         pos = 0
@@ -145,6 +153,8 @@ class Ingest:
                             run = plan
                             run_start = pos
                             run_count = 0
+                        elif trail is not None:
+                            trail.mixed = True
                         run_count += 1
                         pos = stop
                         continue
@@ -153,7 +163,11 @@ class Ingest:
                     run_count = 0
                 if plan is not None:
                     hub.received += 1
-                    hub.one(plan, prefix, data[pos + len(prefix) + 2 : stop], V4, None)
+                    tail = data[pos + len(prefix) + 2 : stop]
+                    ident = NO_IDENT
+                    if trail is not None and trail.marks:
+                        ident = trail.one(plan, prefix, tail, V4, None)
+                    hub.one(plan, prefix, tail, V4, None, ident)
                 pos = stop
         finally:
             if run_count and run is not None:
@@ -169,11 +183,13 @@ class Ingest:
             while pos < len(data):
                 message, pos = read_record(data, pos, len(data), broker.hub.now())
                 broker.hub.received += 1
+                if broker.hub.trail is not None:
+                    broker.hub.trail.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is None:
                     self._pass_on(group, peer, message)
                 else:
-                    broker.hub.member(delivery, message)
+                    broker.hub.member(delivery, message, group.name)
         except (MqttProtocolError, IndexError) as error:
             broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
@@ -186,9 +202,14 @@ class Ingest:
         broker = self._broker
         chosen = broker.router.pick(group, peer, message.topic.decode())
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
+        trail = broker.hub.trail if message.ident != NO_IDENT else None
         if chosen is None or getattr(chosen, "peer", peer) == peer:
             broker.hub.dropped("no_group_member")
+            if trail is not None:
+                trail.lost(message.ident, None, "no_group_member")
             return
+        if trail is not None:
+            trail.chosen(message, group.name, chosen.peer)
         record = record_of(message, broker.hub.now())
         if message.qos:
             chosen.append_acked(record, _ignore)
@@ -205,9 +226,20 @@ class Ingest:
                     broker.hub.origin or "", data[pos + 2 : stop].decode(errors="replace")
                 )
             return stop
+        trail = broker.hub.trail
+        if data[pos] == MARK[0]:
+            mark, stop = read_mark(data, pos)
+            if trail is not None:
+                trail.marked(mark)
+            return stop
         message, stop = read_record(data, pos, end, broker.hub.now())
         broker.hub.received += 1
-        broker.hub.message(broker.cache_get(message.topic) or broker.resolve(message.topic), message)
+        route = broker.cache_get(message.topic) or broker.resolve(message.topic)
+        if trail is not None:
+            trail.arrive(message, broker.hub.origin or "")
+            if message.ident != NO_IDENT:
+                trail.routed(message, route, ())
+        broker.hub.message(route, message)
         return stop
 
 
@@ -222,6 +254,10 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
         MqttProtocolError: it is no record.
     """
     version = V4
+    ident = NO_IDENT
+    if data[pos] == MARK[0]:
+        mark, pos = read_mark(data, pos)
+        ident = mark.ident
     if data[pos] == V5_MARK[0]:
         version = V5
         pos += 1
@@ -232,4 +268,6 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
     if first >> 4 != 3:
         raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
     packet = decode_publish(first & 7, data[at:stop], version)
-    return Message.of(packet, topic=packet.topic, publisher=None, now=now), stop
+    message = Message.of(packet, topic=packet.topic, publisher=None, now=now)
+    message.ident = ident
+    return message, stop

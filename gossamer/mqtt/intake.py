@@ -19,6 +19,7 @@ from gossamer.mqtt.errors import violation
 from gossamer.mqtt.fanout import DELIVERIES, V5_MARK, Plan, compile_plan
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.handlers import handle, unexpected_ack
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.packets import V4, V5
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ def take(channel: Channel, data: bytes) -> int:
     far_plan: Plan | None = None
     acks: list[bytes] = []
     acked = False
+    # While messages are recorded: the identifiers of those that are acknowledged in this read.
+    trail = hub.trail
+    idents = session.idents
+    ident = NO_IDENT
+    far_idents: list[int] = []
+    ack_idents: list[int] = []
+    acked_idents: list[int] = []
     enough = hub.sent + DELIVERIES
     try:
         while pos < end:
@@ -117,6 +125,8 @@ def take(channel: Channel, data: bytes) -> int:
                             run = plan
                             run_start = pos
                             run_count = 0
+                        elif trail is not None:
+                            trail.mixed = True
                         run_count += 1
                         pos = stop
                         continue
@@ -132,6 +142,8 @@ def take(channel: Channel, data: bytes) -> int:
                     if packet is not None and packet[0] & 0xF6 == 0x32:
                         del inflight[packet_id]
                         acked = True
+                        if idents:
+                            acked_idents.append(idents.pop(packet_id, NO_IDENT))
                     else:
                         unexpected_ack(channel, packet_id)
                     pos = stop
@@ -141,11 +153,11 @@ def take(channel: Channel, data: bytes) -> int:
                         hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
                         run_count = 0
                     if far:
-                        _forward(channel, far_plan, far, far_acks)
-                        far, far_acks = [], []
+                        _forward(channel, far_plan, far, far_acks, far_idents)
+                        far, far_acks, far_idents = [], [], []
                     if acks:
-                        channel.acknowledge(b"".join(acks), len(acks))
-                        acks = []
+                        channel.acknowledge(b"".join(acks), len(acks), ack_idents)
+                        acks, ack_idents = [], []
                     total = 0
                     handle(channel, first, data[at:stop])
                     pos = stop
@@ -170,33 +182,46 @@ def take(channel: Channel, data: bytes) -> int:
                 continue
             tail = data[at:stop]
             hub.received += 1
+            if trail is not None:
+                trail.number += 1
+                ident = NO_IDENT
+                if trail.number >= trail.due:
+                    ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
             if pure:
-                for sink in sinks:
-                    if len(sink.inflight) < sink.window:
-                        sink.send(prefix, tail)
-                    else:
-                        sink.enqueue(prefix, tail)
+                if trail is not None and ident != NO_IDENT:
+                    trail.hand(sinks, prefix, tail, ident)
+                    ack_idents.append(ident)
+                else:
+                    for sink in sinks:
+                        if len(sink.inflight) < sink.window:
+                            sink.send(prefix, tail)
+                        else:
+                            sink.enqueue(prefix, tail)
                 hub.sent += len(sinks)
                 acks.append(b"\x40\x02" + identifier)
             else:
                 plan = cast("Plan", plan)
-                hub.one(plan, prefix, tail, version, session)
+                hub.one(plan, prefix, tail, version, session, ident)
                 if plan.waits:
                     if acks:
-                        channel.acknowledge(b"".join(acks), len(acks))
-                        acks = []
+                        channel.acknowledge(b"".join(acks), len(acks), ack_idents)
+                        acks, ack_idents = [], []
                     if far and far_plan is not plan:
-                        _forward(channel, far_plan, far, far_acks)
-                        far, far_acks = [], []
+                        _forward(channel, far_plan, far, far_acks, far_idents)
+                        far, far_acks, far_idents = [], [], []
                     far_plan = plan
                     if v5:
                         far.append(V5_MARK)
                     far.append(data[pos:stop])
                     far_acks.append(b"\x40\x02" + identifier)
+                    if trail is not None:
+                        far_idents.append(ident)
                 else:
                     if far:
-                        _forward(channel, far_plan, far, far_acks)
-                        far, far_acks = [], []
+                        _forward(channel, far_plan, far, far_acks, far_idents)
+                        far, far_acks, far_idents = [], [], []
+                    if ident != NO_IDENT:
+                        ack_idents.append(ident)
                     acks.append(b"\x40\x02" + identifier)
             pos = stop
             if hub.sent >= enough:
@@ -206,9 +231,11 @@ def take(channel: Channel, data: bytes) -> int:
         if run_count:
             hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
         if far:
-            _forward(channel, far_plan, far, far_acks)
+            _forward(channel, far_plan, far, far_acks, far_idents)
         if acks:
-            channel.acknowledge(b"".join(acks), len(acks))
+            channel.acknowledge(b"".join(acks), len(acks), ack_idents)
+        if acked_idents and trail is not None:
+            trail.acknowledged(session, acked_idents, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
     if pos:
@@ -218,5 +245,10 @@ def take(channel: Channel, data: bytes) -> int:
     return pos
 
 
-def _forward(channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes]) -> None:
-    channel.forward(cast("Plan", plan).waits, b"".join(records), b"".join(acks), len(acks))
+def _forward(
+    channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes], idents: list[int]
+) -> None:
+    trail = channel.hub.trail
+    if idents and trail is not None:
+        records.insert(0, trail.marks_of(idents))
+    channel.forward(cast("Plan", plan).waits, b"".join(records), b"".join(acks), len(acks), idents)

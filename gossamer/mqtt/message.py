@@ -14,6 +14,7 @@ import math
 import msgspec
 
 from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.packets import V5, Publish
 from gossamer.mqtt.properties import NONE, Properties
 
@@ -23,7 +24,9 @@ __all__ = ["Message", "strip"]
 class Message:
     """One application message on its way to its subscribers."""
 
-    __slots__ = ("_parts", "expires_at", "payload", "properties", "publisher", "qos", "retain", "topic")
+    __slots__ = (
+        *("_parts", "expires_at", "ident", "payload", "properties", "publisher", "qos", "retain", "topic"),
+    )
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class Message:
         self.properties = properties
         self.publisher = publisher
         self.expires_at = expires_at
+        self.ident = NO_IDENT
+        """Its identifier, where it is recorded (``idents``)."""
         self._parts: dict[tuple[int, int, tuple[int, ...]], tuple[bytes, bytes]] | None = None
 
     @classmethod

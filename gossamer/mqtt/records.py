@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gossamer.mqtt.errors import malformed
 from gossamer.mqtt.fanout import V5_MARK
 from gossamer.mqtt.framing import frame
+from gossamer.mqtt.idents import MARK, mark_of, read_mark
 from gossamer.mqtt.ingest import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.wire import MAX_VARINT
 
@@ -20,24 +21,35 @@ _LIMIT = MAX_VARINT + 5
 
 
 def walk(records: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """QoS, topic and bytes of each message; marks of moves are left out.
+    """QoS, topic and bytes of each message, with a mark of its own where it is recorded; marks of moves are
+    left out.
 
     Raises:
         MqttProtocolError: it is no run of records.
     """
     pos, end = 0, len(records)
+    idents: dict[int, int] = {}
+    index = 0
     while pos < end:
-        start = pos
         if records[pos] == MOVE_MARK[0]:
             pos += 2 + records[pos + 1]
             continue
+        if records[pos] == MARK[0]:
+            mark, pos = read_mark(records, pos)
+            # A frame holds fewer messages than bytes, whatever a mark says.
+            for place in range(min(mark.many, end)):
+                idents[index + mark.skip + place] = mark.ident + place
+            continue
+        start = pos
         if records[pos] == V5_MARK[0]:
             pos += 1
         at, stop = frame(records, pos, end, _LIMIT)
         if at == 0 or stop > end:
             raise malformed("MQTT 2.1.4", "a record is cut off")
         topic = records[at + 2 : at + 2 + (records[at] << 8 | records[at + 1])]
-        yield records[pos] >> 1 & 3, topic, records[start:stop]
+        record = records[start:stop]
+        yield records[pos] >> 1 & 3, topic, mark_of(idents[index]) + record if index in idents else record
+        index += 1
         pos = stop
 
 
@@ -54,7 +66,7 @@ def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
     out: list[bytes] = []
     late = 0
     for _, _, record in walk(records):
-        if record[:1] != V5_MARK:
+        if record[:1] not in (V5_MARK, MARK):
             out.append(record)
             continue
         message, _ = read_record(record, 0, len(record), 0.0)

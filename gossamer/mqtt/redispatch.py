@@ -21,6 +21,7 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.mqtt.decode import decode_publish
 from gossamer.mqtt.framing import frame
+from gossamer.mqtt.idents import NO_IDENT, ident_in
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.session import Session
@@ -59,13 +60,17 @@ def orphans(session: Session) -> list[Orphan]:
 
 
 def _unacknowledged(session: Session) -> Iterator[Message]:
-    packets = [packet for packet in session.inflight.values() if packet[0] & 0xF6 == 0x32]
+    known = session.idents or {}
+    flying = [item for item in session.inflight.items() if item[1][0] & 0xF6 == 0x32]
+    idents = [known.get(packet_id, NO_IDENT) for packet_id, _ in flying]
+    idents += [ident_in(tail) for _, tail, _ in session.queue]
+    packets = [packet for _, packet in flying]
     packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
     expiries = [None] * (len(packets) - len(session.queue)) + [
         None if message is None else message.expires_at for _, _, message in session.queue
     ]
     now = session.hub.now()
-    for packet, expires_at in zip(packets, expiries, strict=True):
+    for packet, expires_at, ident in zip(packets, expiries, idents, strict=True):
         try:
             at, stop = frame(packet, 0, len(packet), _LIMIT)
             found = decode_publish(packet[0] & 6, packet[at:stop], session.version)
@@ -74,6 +79,7 @@ def _unacknowledged(session: Session) -> Iterator[Message]:
             continue
         message = Message.of(found, topic=found.topic, publisher=None, now=now)
         message.retain = False
+        message.ident = ident
         if expires_at is not None:
             message.expires_at = expires_at
         yield message
@@ -87,7 +93,7 @@ class Redispatch:
         *,
         group: Callable[[str], Group | None],
         pick: Callable[[Group, str, str], Any],
-        deliver: Callable[[Any, Message], None],
+        deliver: Callable[[Any, Message, str], None],
         dropped: Callable[[str], None],
         call_soon: Callable[[Callable[[], None]], object],
         now: Callable[[], float],
@@ -129,7 +135,7 @@ class Redispatch:
         if hasattr(chosen, "append_acked"):
             chosen.append_acked(record_of(message, self._now()), on_safe)
         else:
-            self._deliver(chosen, message)
+            self._deliver(chosen, message, name)
             on_safe(True)
 
 

@@ -22,6 +22,7 @@ import structlog
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handover import rightful
+from gossamer.mqtt.idents import NO_IDENT, ident_in
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.session import Session
@@ -61,7 +62,7 @@ class Remains:
             return
         records = self._left(session)
         if not records and not self._awaits_more:
-            broker.table.end(session)
+            broker.table.end(session, None)
         else:
             self._offering[session.client_id] = session, records
             broker.runtime.spawn(self._offer, session, records, label="mqtt_remains")
@@ -84,10 +85,15 @@ class Remains:
     def _left(self, session: Session) -> list[bytes]:
         """What a session has that no other node was given."""
         now = self._broker.hub.now
-        flying = () if session.given is not None else session.inflight.values()
-        messages = [message_of(p, session.version, now) for p in flying if p[0] & 0xF6 == 0x32]
+        flying = () if session.given is not None else session.inflight.items()
+        idents = session.idents or {}
+        messages = [
+            message_of(packet, session.version, now, idents.get(packet_id, NO_IDENT))
+            for packet_id, packet in flying
+            if packet[0] & 0xF6 == 0x32
+        ]
         messages += [
-            message or message_of(head + b"\0\1" + tail, session.version, now)
+            message or message_of(head + b"\0\1" + tail, session.version, now, ident_in(tail))
             for head, tail, message in list(session.queue)[session.given or 0 :]
         ]
         return [record_of(message, now()) for message in messages]
@@ -107,7 +113,7 @@ class Remains:
                 if not records and not self._awaits_more:
                     broker.hub.dropped("session_superseded", lost)
                     log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
-                    broker.table.end(session)
+                    broker.table.end(session, None)
                     return
                 await asyncio.sleep(AGAIN)
         finally:

@@ -127,7 +127,9 @@ class RetainedDelivery:
             count += 1
             found = self._store.get(topic)
             if isinstance(found, Message):
-                session.take(found, qos=min(qos, found.qos), retain=True, identifiers=identifiers)
+                session.take(
+                    found, qos=min(qos, found.qos), retain=True, identifiers=identifiers, stored=True
+                )
             elif found is not None:
                 self._far.append((topic, qos, identifiers))
         if count == STEP:
@@ -148,7 +150,11 @@ class RetainedDelivery:
                     return
                 if message is not None:
                     channel.session.take(
-                        message, qos=min(qos, message.qos), retain=True, identifiers=identifiers
+                        message,
+                        qos=min(qos, message.qos),
+                        retain=True,
+                        identifiers=identifiers,
+                        stored=True,
                     )
 
         await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(self._far)))))

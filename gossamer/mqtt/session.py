@@ -25,8 +25,10 @@ from typing import Any, Protocol
 
 from gossamer.mqtt.convert import convert, read_publish
 from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
+from gossamer.mqtt.idents import NO_IDENT, Tracked
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
+from gossamer.mqtt.ports import TrailLike
 from gossamer.mqtt.pressure import FAR_BEHIND, ITEM, Pressure
 from gossamer.mqtt.properties import Properties
 
@@ -59,6 +61,9 @@ class Hub(Protocol):
     def now(self) -> float: ...
     def dropped(self, reason: str, count: int = 1) -> None: ...
 
+    @property
+    def trail(self) -> TrailLike | None: ...
+
 
 # An idle session has no queue of its own: an empty deque takes more room than all the rest.
 _EMPTY: deque[Item] = deque(maxlen=0)
@@ -89,6 +94,7 @@ class Session:
         "gate",
         "given",
         "hub",
+        "idents",
         "incoming",
         "inflight",
         "keep_oldest",
@@ -134,6 +140,8 @@ class Session:
         self.will_at: float | None = None
         self.out: list[bytes] = []
         self.inflight: dict[int, bytes] = {}
+        self.idents: dict[int, int] | None = None
+        """Of what is in flight and recorded, the identifiers (``idents``)."""
         self.window = 0
         self.receive_maximum = 0
         self.max_packet = 0
@@ -255,26 +263,67 @@ class Session:
             identifiers=delivery.identifiers,
         )
 
-    def take(self, message: Message, *, qos: int, retain: bool, identifiers: tuple[int, ...] = ()) -> None:
-        """Send ``message``, or queue it. Also the way retained messages come."""
+    def take(
+        self,
+        message: Message,
+        *,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...] = (),
+        stored: bool = False,
+    ) -> None:
+        """Send ``message``, or queue it. Also the way retained messages come, which were ``stored``."""
         if self.channel is None and not qos:
-            self.hub.dropped("offline")
+            self._drop("offline", message.ident)
             return
         parts = message.parts(self.version, qos << 1 | retain, identifiers, self.hub.now())
         if parts is None:
-            self.hub.dropped("expired")
+            self._drop("expired", message.ident)
             return
         head, tail = parts
         if self.max_packet and len(head) + len(tail) + (2 if qos else 0) > self.max_packet:
             # As if it had been sent ([MQTT-3.1.2-25]).
-            self.hub.dropped("too_large")
+            self._drop("too_large", message.ident)
             return
+        trail = self.hub.trail if message.ident != NO_IDENT else None
         if not qos:
             self.push(self._aliased(head, tail, None) or head + tail)
         elif len(self.inflight) < self.window:
             self.send(head, tail)
         else:
+            if trail is not None:
+                tail = Tracked.of(tail, message.ident, trail.share, stored=stored)
             self.enqueue(head, tail, message if message.expires_at is not None else None)
+            return
+        if trail is not None:
+            trail.sent(self, message.ident, qos, retain, trail.share, stored)
+
+    def _tell_lost(self, tail: bytes, reason: str) -> None:
+        """A queued message goes, and it may be one that is recorded."""
+        if type(tail) is Tracked and self.hub.trail is not None:
+            self.hub.trail.lost(tail.ident, self, reason)
+
+    def _drop(self, reason: str, ident: int) -> None:
+        """A message is not delivered; who it is, where that is recorded."""
+        self.hub.dropped(reason)
+        if ident != NO_IDENT and self.hub.trail is not None:
+            self.hub.trail.lost(ident, self, reason)
+
+    @property
+    def last_id(self) -> int:
+        """The packet identifier that was given last."""
+        return self._next_id
+
+    def unreleased(self, packet_id: int, ident: int) -> None:
+        """A message of QoS 2 that the client published is recorded as ``ident``."""
+        if self.idents is None:
+            self.idents = {}
+        # Identifiers of packets to the client and from it are told apart by their sign.
+        self.idents[-packet_id] = ident
+
+    def released(self, packet_id: int) -> None:
+        """The client has its last word of such a message."""
+        self._finished(-packet_id)
 
     def send(self, head: bytes, tail: bytes) -> None:
         """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
@@ -313,6 +362,7 @@ class Session:
         if (
             length > limit or after > pressure.max_session or pressure.queued + size > pressure.max_node
         ) and not self._make_room(size, limit):
+            self._tell_lost(tail, "queue_full")
             return
         queue.append((head, tail, message))
         self.queued_bytes += size
@@ -332,6 +382,7 @@ class Session:
             if self.given:
                 self.given -= 1
             head, tail, _ = queue.popleft()
+            self._tell_lost(tail, "queue_full")
             self._lighter(len(head) + len(tail) + ITEM)
             over = False
         return True
@@ -364,17 +415,23 @@ class Session:
         while queue and len(self.inflight) < self.window:
             head, tail, message = queue.popleft()
             freed += len(head) + len(tail) + ITEM
+            queued = tail
             if message is not None:
                 identifiers = () if self.version == V4 else _identifiers(head, tail)
                 parts = message.parts(self.version, head[0] & 7, identifiers, self.hub.now())
                 if parts is None:
                     self.hub.dropped("expired")
+                    self._tell_lost(queued, "expired")
                     continue
                 head, tail = parts
             if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
                 self.hub.dropped("too_large")
+                self._tell_lost(queued, "too_large")
                 continue
             self.send(head, tail)
+            if type(queued) is Tracked and self.hub.trail is not None:
+                qos, retain = head[0] >> 1 & 3, bool(head[0] & 1)
+                self.hub.trail.sent(self, queued.ident, qos, retain, queued.share, queued.stored)
         if freed:
             self._lighter(freed)
         if (
@@ -391,6 +448,7 @@ class Session:
         if packet is None or packet[0] & 0xF6 != 0x32:
             return False
         del self.inflight[packet_id]
+        self._finished(packet_id)
         self.pump()
         return True
 
@@ -401,6 +459,7 @@ class Session:
             self.push(encode(Pubrel(packet_id, 0x92 if self.version == V5 else 0), self.version))
         elif reason >= 0x80:
             del self.inflight[packet_id]
+            self._finished(packet_id)
             self.pump()
         else:
             release = self.inflight[packet_id] = b"\x62\x02" + PACKET_ID[packet_id]
@@ -412,8 +471,16 @@ class Session:
         if packet is None or packet[0] != 0x62:
             return False
         del self.inflight[packet_id]
+        self._finished(packet_id)
         self.pump()
         return True
+
+    def _finished(self, packet_id: int) -> None:
+        """The last acknowledgement came."""
+        ident = self.idents.pop(packet_id, NO_IDENT) if self.idents else NO_IDENT
+        if ident != NO_IDENT and self.hub.trail is not None:
+            role = "subscriber" if packet_id > 0 else "publisher"
+            self.hub.trail.acknowledged(self, (ident,), role)
 
     def _aliased(self, head: bytes, tail: bytes, packet_id: bytes | None) -> bytes | None:
         """The packet with a topic alias ([MQTT-3.3.2-11]); None where aliases do not help."""

@@ -64,7 +64,7 @@ class SessionTable:
         hub: Fanout,
         wheel: Wheel,
         router: RouterLike,
-        publish: Callable[[Message], object],
+        publish: Callable[..., object],
         wills: Wills,
         max_expiry: int,
         max_queued: int,
@@ -92,7 +92,7 @@ class SessionTable:
             self.take_over(session, clean=clean)
             session = self.sessions.get(client_id)
         if session is not None and clean:
-            self.end(session)
+            self.end(session, "clean_start")
             session = None
         if session is None:
             return self.create(client_id, expiry), False
@@ -112,7 +112,7 @@ class SessionTable:
         if session.channel is not None:
             self.take_over(session, clean=True)
         if self.sessions.get(client_id) is session:
-            self.end(session)
+            self.end(session, "clean_start")
         if session.store is not None:
             await session.store.settled()
 
@@ -228,7 +228,7 @@ class SessionTable:
                 session.will_at = self._hub.now() + min(delay, session.expiry)
                 self._wheel.at(session.will_at, partial(self._will_due, session, will))
             else:
-                self._send_will(will)
+                self._send_will(will, session.client_id)
         if session.will_due is None:
             self._wills.release(session.client_id)
         self.rest(session)
@@ -249,7 +249,7 @@ class SessionTable:
     def _will_due(self, session: Session, will: Will, now: float) -> None:
         if session.will_due is will and session.will_at is not None and session.will_at <= now:
             session.will_due = session.will_at = None
-            self._send_will(will)
+            self._send_will(will, session.client_id)
             self._wills.release(session.client_id)
             session.save()
 
@@ -275,10 +275,10 @@ class SessionTable:
             expires_at=None if expiry is None else self._hub.now() + expiry,
         )
 
-    def _send_will(self, will: Will) -> None:
+    def _send_will(self, will: Will, client_id: str) -> None:
         message = self._message(will)
         try:
-            self._publish(message)
+            self._publish(message, client_id=client_id)
         except MqttProtocolError as error:
             log.warning("will_not_published", error=str(error))
 
@@ -289,12 +289,17 @@ class SessionTable:
     def _end_for_good(self, session: Session) -> None:
         """Its client is gone, and it is not somewhere else: what it had for share groups goes to others."""
         left = orphans(session)
-        self.end(session)
+        self.end(session, "expired" if session.expiry else "disconnected")
         if left:
             self.redispatch(left)
 
-    def end(self, session: Session) -> None:
-        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8])."""
+    def end(self, session: Session, why: str | None = "ended") -> None:
+        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8]).
+
+        ``why`` is for who records it; None: it is somewhere else.
+        """
+        if why is not None and self._hub.trail is not None:
+            self._hub.trail.ended(session, why)
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
             self.on_end(session.client_id)
@@ -309,7 +314,7 @@ class SessionTable:
             self._router.unsubscribe_all(session)
             session.subscriptions.clear()
         if will is not None:
-            self._send_will(will)
+            self._send_will(will, session.client_id)
             self._wills.release(session.client_id)
 
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gossamer.mqtt.idents import NO_IDENT, Tracked
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription, Will
@@ -178,7 +179,7 @@ class SessionStore:
         """A queued message as a row."""
         head, tail, message = item
         if message is None:
-            return [head, tail]
+            return [head, tail, tail.tag] if isinstance(tail, Tracked) else [head, tail]
         return [head, tail, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
 
     def unpack(self, row: list[Any]) -> Item:
@@ -186,10 +187,12 @@ class SessionStore:
         head, tail, *rest = row
         if not rest:
             return head, tail, None
+        if len(rest) == 1:
+            return head, Tracked.tagged(tail, rest[0]), None
         record, expires = rest
         message, _ = read_record(record, 0, len(record), self._monotonic())
         message.expires_at = self.moment(expires)
-        return head, tail, message
+        return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
 
     def read(self, rows: Mapping[Any, Any]) -> Iterator[Stored]:
         """The sessions that these rows are; rows that belong to none are deleted."""

@@ -6,6 +6,7 @@ Rule: SUBACK says that every live node knows the routes, or that the router has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -126,29 +127,37 @@ class Subscribing:
     def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
         """Unsubscribe; a reason code each."""
         reasons: list[int] = []
+        trail = self._broker.hub.trail
         for topic_filter in filters:
             if session.subscriptions.pop(topic_filter, None) is None:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             self._broker.router.unsubscribe(topic_filter, session)
             reasons.append(ReasonCode.SUCCESS)
+            if trail is not None:
+                trail.unsubscribed(session, (topic_filter,))
         return reasons
 
     def _evicted(self, session: Any, topic_filter: str) -> None:
         """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
         if isinstance(session, Session):
             session.subscriptions.pop(topic_filter, None)
+            if self._broker.hub.trail is not None:
+                self._broker.hub.trail.unsubscribed(session, (topic_filter,))
 
-    def when_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+    def when_visible(
+        self, channel: Channel, seq: Any, suback: bytes, retained: list[Any], granted: Sequence[str] = ()
+    ) -> None:
         """SUBACK once every live node has the routes (bounded by the router)."""
         if seq is None or self._broker.router.is_visible(seq):
-            subscribed(channel, suback, retained)
+            subscribed(channel, suback, retained, granted)
         else:
-            self._broker.runtime.spawn(
-                self._await_visible, channel, seq, suback, retained, label="mqtt_suback", link_to=channel.pid
-            )
+            wait = partial(self._await_visible, channel, seq, suback, retained, granted)
+            self._broker.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
 
-    async def _await_visible(self, channel: Channel, seq: Any, suback: bytes, retained: list[Any]) -> None:
+    async def _await_visible(
+        self, channel: Channel, seq: Any, suback: bytes, retained: list[Any], granted: Sequence[str]
+    ) -> None:
         await self._broker.router.visible(seq)
         if channel.is_up:
-            subscribed(channel, suback, retained)
+            subscribed(channel, suback, retained, granted)

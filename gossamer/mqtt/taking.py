@@ -96,7 +96,7 @@ class Taking:
             session = self._session
             if session is not None and not done:
                 # The giver still has it.
-                self._broker.table.end(session)
+                self._broker.table.end(session, None)
 
     async def _something(self) -> None:
         """Wait for an event, or for time to pass."""
@@ -129,6 +129,10 @@ class Taking:
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._home.announce(self._session)
+                trail = self._broker.hub.trail
+                if trail is not None:
+                    trail.taken_over(self._session, self._machine.giver)
+                    trail.subscribed(self._session, list(self._session.subscriptions), "moved")
             case Done(complete):
                 if not complete:
                     log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
@@ -152,7 +156,7 @@ class Taking:
         known = broker.sessions.get(self._client_id)
         if known is not None:
             broker.hub.dropped("session_superseded", len(known.queue))
-            broker.table.end(known)
+            broker.table.end(known, None)
         session = self._session = broker.table.create(self._client_id, state["expiry"])
         session.version = state["version"]
         session.username = state["username"]

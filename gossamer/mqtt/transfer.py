@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gossamer.mqtt.convert import read_publish
+from gossamer.mqtt.idents import NO_IDENT, Tracked, mark_of, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription
@@ -64,8 +65,10 @@ def items_of(items: Iterable[Item], now: float) -> list[list[Any]]:
 def _entries(session: Session, now: float) -> Iterator[list[Any]]:
     for wanted, identifier in session.subscriptions.values():
         yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
+    idents = session.idents or {}
     for packet_id, packet in session.inflight.items():
-        yield ["i", packet_id, packet]
+        ident = idents.get(packet_id, NO_IDENT)
+        yield ["i", packet_id, packet] if ident == NO_IDENT else ["i", packet_id, packet, mark_of(ident)]
     for packet_id in session.incoming:
         yield ["r", packet_id]
     for item in session.queue:
@@ -75,7 +78,7 @@ def _entries(session: Session, now: float) -> Iterator[list[Any]]:
 def _packed(item: Item, now: float) -> tuple[Any, ...]:
     head, tail, message = item
     if message is None or message.expires_at is None:
-        return head, tail
+        return (head, tail, tail.tag) if isinstance(tail, Tracked) else (head, tail)
     # The record rounds up, so the time that is left goes beside it.
     return head, tail, record_of(message, now), message.expires_at - now
 
@@ -102,6 +105,9 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
                 session.subscriptions[wanted.filter] = (wanted, fields[1])
             case "i":
                 session.inflight[fields[0]] = fields[1]
+                if len(fields) > 2:
+                    session.idents = session.idents or {}
+                    session.idents[fields[0]] = read_mark(fields[2], 0)[0].ident
             case "r":
                 session.incoming[fields[0]] = True
             case _:
@@ -114,13 +120,17 @@ def item_of(fields: list[Any], now: float) -> Item:
     head, tail, *rest = fields
     if not rest:
         return head, tail, None
+    if len(rest) == 1:
+        return head, Tracked.tagged(tail, rest[0]), None
     record, left = rest
     message, _ = read_record(record, 0, len(record), now)
     message.expires_at = now + left
-    return head, tail, message
+    return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
 
 
-def message_of(packet: bytes, version: int, now: Callable[[], float]) -> Message:
+def message_of(packet: bytes, version: int, now: Callable[[], float], ident: int = NO_IDENT) -> Message:
     """The message of a PUBLISH that was on its way to a client."""
     publish = read_publish(packet, version)
-    return Message.of(publish, topic=publish.topic, publisher=None, now=now())
+    message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
+    message.ident = ident
+    return message

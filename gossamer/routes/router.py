@@ -42,6 +42,7 @@ from gossamer.routes.topics import (
     MAX_BYTES,
     InvalidTopicFilter,
     TopicLimits,
+    filters_matching,
     split_shared,
 )
 from gossamer.routes.verify import Findings, Verifier
@@ -118,6 +119,10 @@ class Router:
         self._table: RouteTable | None = None
 
     # The publish path.
+
+    def filters_of(self, topic: str) -> list[str]:
+        """Which filters of this node's subscribers match a topic; for recorders, once a plan."""
+        return [text for text in filters_matching(topic) if self._index.local_count(text)]
 
     def pick(self, group: Group, publisher: str, topic: str) -> Delivery | Forwarder | None:
         """Who gets one message for a share group: a member here, or the way to the node that chooses."""

@@ -12,6 +12,7 @@ starts with ``$``.  5. Names carry no wildcard.  6. Nothing is normalised: ``A``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ __all__ = [
     "TopicError",
     "TopicLimits",
     "body_of",
+    "filters_matching",
     "is_wildcard",
     "matches",
     "parse_filter",
@@ -36,6 +38,7 @@ MAX_BYTES = 65_535
 EXCLUSIVE = "$exclusive/"
 _SHARE = "$share/"
 _SHOWN = 48
+_ENUMERATED = 8
 
 
 class TopicError(UsageError):
@@ -157,6 +160,24 @@ def matches(topic_filter: str, name: str) -> bool:
     elif len(levels) != len(wanted):
         return False
     return all(want in ("+", level) for want, level in zip(wanted, levels, strict=False))
+
+
+def filters_matching(name: str) -> Iterator[str]:
+    """Every filter that could match a topic name, most of which nobody has: twice as many with each level.
+
+    Of names with more than :data:`_ENUMERATED` levels only those without ``+``.
+    """
+    levels = name.split("/")
+    hidden = name.startswith("$")
+    heads = [""]
+    for depth, level in enumerate(levels):
+        if depth or not hidden:
+            yield from (f"{head}#" for head in heads)
+        words = (level,) if (hidden and not depth) or len(levels) > _ENUMERATED else (level, "+")
+        heads = [f"{head}{word}/" for head in heads for word in words]
+    for head in heads:
+        yield head[:-1]
+        yield f"{head}#"
 
 
 def _decode(raw: bytes | str, limits: TopicLimits, error: type[TopicError]) -> str:

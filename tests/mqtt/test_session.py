@@ -12,6 +12,8 @@ from gossamer.mqtt.session import Session
 class Hub:
     """Counts, and keeps nothing else."""
 
+    trail = None
+
     def __init__(self):
         self.pressure = Pressure(lambda _seconds, _callback: None)
         self.drops = []

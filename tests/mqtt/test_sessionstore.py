@@ -50,6 +50,8 @@ class FakeJournal:
 
 
 class FakeHub:
+    trail = None
+
     def __init__(self):
         self.pressure = Pressure(lambda *_: None)
         self.at = 100.0
