@@ -1,8 +1,8 @@
 """The HTTP API of a node: ``ApiServer`` serves whatever implements ``NodeView``."""
 
+from gossamer.api.alarms import AlarmInfo, AlarmOrder, Alarms
 from gossamer.api.app import make_app
 from gossamer.api.healing import (
-    AlarmInfo,
     HealEpisode,
     HealingView,
     HealPlanInfo,
@@ -47,6 +47,8 @@ __all__ = [
     "REQUEST",
     "TOKENS",
     "AlarmInfo",
+    "AlarmOrder",
+    "Alarms",
     "Answer",
     "ApiServer",
     "Ask",

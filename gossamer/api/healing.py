@@ -11,13 +11,13 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 from fastapi import APIRouter, Path, Query
 
+from gossamer.api.alarms import AlarmInfo, AlarmOrder
 from gossamer.api.events import ChronicleView, events_router
 from gossamer.api.model import Page, Value
 from gossamer.api.paging import page_of
 from gossamer.config import Autoheal, OptionalDuration
 
 __all__ = [
-    "AlarmInfo",
     "HealEpisode",
     "HealPlanInfo",
     "HealRows",
@@ -112,19 +112,6 @@ class HealStatusInfo(Value):
     """Rows for which the quarantine had no room."""
 
 
-class AlarmInfo(Value):
-    """Something an operator has to know."""
-
-    name: Literal["partition", "healed", "kept_overflow"]
-    active: bool
-    since: float
-    until: float
-    """0 while it lasts."""
-    text: str
-    plan: str = ""
-    saw_down: Mapping[str, tuple[str, ...]] = {}
-
-
 class QuarantinedRow(Value):
     """A row that lost when two sides became one."""
 
@@ -169,6 +156,9 @@ class HealingView(Protocol):
 
     def alarms(self) -> Sequence[AlarmInfo]:
         """Those that last first, then what was healed, latest first."""
+
+    def order_alarm(self, order: AlarmOrder) -> AlarmInfo:
+        """Raise or clear an alarm for a program beside the cluster."""
 
     def quarantine(self) -> Iterable[QuarantinedRow]:
         """The rows of this node's quarantine."""
@@ -223,6 +213,11 @@ def healing_router(view: HealingView) -> APIRouter:
         rows = (((row.name, row.plan, row.text), partial(_itself, row)) for row in view.alarms())
         items, following = await page_of(rows, limit=limit, after=after)
         return Page(items=items, next=following)
+
+    @router.post("/alarms")
+    async def order_alarm(order: AlarmOrder) -> AlarmInfo:
+        """Raise an alarm at this node, or clear it: for programs that watch the cluster from beside it."""
+        return view.order_alarm(order)
 
     return router
 

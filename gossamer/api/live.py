@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from gossamer.api.access import principal_of
-from gossamer.api.healing import AlarmInfo
+from gossamer.api.alarms import AlarmInfo
 from gossamer.api.model import Value
 from gossamer.api.relay import PeerSilentError
 from gossamer.api.tokens import Principal, Role

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.api import (
     AlarmInfo,
+    AlarmOrder,
+    Alarms,
     HealEpisode,
     HealPlanInfo,
     HealRows,
@@ -44,6 +46,7 @@ class Healing:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._of_others = Alarms()
 
     @property
     def name(self) -> str:
@@ -89,8 +92,13 @@ class Healing:
                 AlarmInfo(name="kept_overflow", active=True, since=since, until=0.0, text=text)
                 for since, text in overflows
             ),
+            *self._of_others.alarms(),
             *self._heal_alarms(),
         ]
+
+    def order_alarm(self, order: AlarmOrder) -> AlarmInfo:
+        """Raise or clear an alarm for a program beside the cluster."""
+        return self._of_others.order(order, self._node.clock.wall())
 
     def _heal_alarms(self) -> Sequence[AlarmInfo]:
         return [

@@ -6,6 +6,8 @@ from functools import partial
 
 from gossamer.api import (
     AlarmInfo,
+    AlarmOrder,
+    Alarms,
     ClientInfo,
     ClusterInfo,
     ClusterNode,
@@ -88,6 +90,7 @@ class FakeHealing:
     def __init__(self) -> None:
         self.settings = {"autoheal": 15.0, "autoclean": 300.0}
         self.replayed: list[str] = []
+        self.of_others = Alarms()
         self.split = False
         self.row = QuarantinedRow(
             id="0123456789ab",
@@ -139,7 +142,11 @@ class FakeHealing:
         return [
             AlarmInfo(name="partition", active=True, since=990.0, until=0.0, text="apart"),
             AlarmInfo(name="healed", active=False, since=990.0, until=1030.0, text="healed", plan="p1"),
+            *self.of_others.alarms(),
         ]
+
+    def order_alarm(self, order: AlarmOrder) -> AlarmInfo:
+        return self.of_others.order(order, 1000.0)
 
     def quarantine(self) -> list[QuarantinedRow]:
         return [self.row]

@@ -1,0 +1,97 @@
+"""Alarms that programs beside the cluster raise, such as an audit that runs all the time.
+
+An alarm has a name: raised again it changes its text and stands as long as it has; cleared, it is shown as
+over until newer ones need its place.
+
+Rules: 1. The node's own alarms are not anybody else's to raise or clear.  2. What is kept is bounded: the one
+that is over the longest goes first, and with nothing over no more are taken.  3. In memory only: who raises
+alarms says them again as long as they are true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from gossamer.api.model import Value
+from gossamer.errors import UnavailableError, UsageError
+
+__all__ = ["OWN", "AlarmInfo", "AlarmOrder", "Alarms"]
+
+OWN = frozenset({"partition", "healed", "kept_overflow"})
+"""Names that a node raises by itself."""
+MOST = 100
+
+
+class AlarmInfo(Value):
+    """Something an operator has to know."""
+
+    name: str
+    active: bool
+    since: float
+    until: float
+    """0 while it lasts."""
+    text: str
+    plan: str = ""
+    saw_down: Mapping[str, tuple[str, ...]] = {}
+
+
+class AlarmOrder(Value):
+    """Raise an alarm, or clear it."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")
+    active: bool = True
+    text: str = Field(default="", max_length=2000)
+
+
+class NotYourAlarmError(UsageError):
+    """The name is one of the node's own alarms."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is an alarm that the node raises by itself; expected another name")
+
+
+class TooManyAlarmsError(UnavailableError):
+    """As many alarms are active as are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MOST} alarms are active, no more are kept; clear some")
+
+
+class Alarms:
+    """The alarms of others at one node. Times are wall-clock seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, AlarmInfo] = {}
+
+    def order(self, order: AlarmOrder, now: float) -> AlarmInfo:
+        """Raise or clear; the alarm as it is now.
+
+        Raises:
+            NotYourAlarmError: the name is the node's own.
+            TooManyAlarmsError: there is no place for another one.
+        """
+        if order.name in OWN:
+            raise NotYourAlarmError(name=order.name)
+        known = self._known.get(order.name)
+        lasts = known is not None and known.active
+        since = known.since if known is not None and (lasts or not order.active) else now
+        until = 0.0 if order.active else now if lasts or known is None else known.until
+        text = order.text or (known.text if known is not None else "")
+        if known is None and len(self._known) >= MOST:
+            self._forget_one()
+        alarm = AlarmInfo(name=order.name, active=order.active, since=since, until=until, text=text)
+        self._known[order.name] = alarm
+        return alarm
+
+    def alarms(self) -> Sequence[AlarmInfo]:
+        """Those that last first."""
+        return sorted(self._known.values(), key=lambda alarm: (not alarm.active, alarm.name))
+
+    def _forget_one(self) -> None:
+        over = [alarm for alarm in self._known.values() if not alarm.active]
+        if not over:
+            raise TooManyAlarmsError
+        del self._known[min(over, key=lambda alarm: alarm.until).name]
