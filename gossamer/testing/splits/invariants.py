@@ -21,6 +21,7 @@ def violations(world: World) -> Iterator[str]:
     yield from _sides(world)
     yield from _restarts(world)
     yield from _messages(world)
+    yield from _kept(world)
 
 
 def _tables_differ(world: World) -> Iterator[str]:
@@ -91,15 +92,37 @@ def _restarts(world: World) -> Iterator[str]:
 
 
 def _messages(world: World) -> Iterator[str]:
-    for number, listener in sorted(world.listeners.items()):
-        got = Counter(listener.payloads())
-        for flow in world.flows:
-            if flow.qos == 2:
-                doubled = [payload for payload in flow.acknowledged if got[payload] > 1]
-                if doubled:
-                    yield f"node {number}: {len(doubled)} doubled of {flow.topic}, first {doubled[0]!r}"
-            if world.together(flow.node, number):
-                lost = [payload for payload in flow.acknowledged if payload not in got]
-                if lost:
-                    at = flow.acknowledged[lost[0]]
-                    yield f"node {number}: {len(lost)} lost of {flow.topic}, first {lost[0]!r} at {at:.3f}"
+    """Nothing acknowledged is lost to who was there throughout, or whose session was; nothing of QoS 2 comes
+    twice."""
+    lasting = {number for number in world.nodes if world.lasts(number)}
+    # What a node without a disc took for others ends with it.
+    kept = {number for number in world.nodes if world.cluster.discs is not None or number not in world.died}
+    for what, clients in (("client", world.listeners), ("session", world.sleepers)):
+        for number, client in sorted(clients.items()):
+            got = Counter(client.payloads())
+            for flow in world.flows:
+                if flow.qos == 2:
+                    doubled = [payload for payload in flow.sent if got[payload] > 1]
+                    if doubled:
+                        yield (
+                            f"the {what} of node {number}: {len(doubled)} doubled of {flow.topic}, "
+                            f"first {doubled[0]!r}"
+                        )
+                if number in lasting and flow.node in kept:
+                    lost = [payload for payload in flow.acknowledged if payload not in got]
+                    if lost:
+                        at = flow.acknowledged[lost[0]]
+                        yield (
+                            f"the {what} of node {number}: {len(lost)} lost of {flow.topic}, "
+                            f"first {lost[0]!r} at {at:.3f}"
+                        )
+
+
+def _kept(world: World) -> Iterator[str]:
+    """Nothing is kept for a node that is there."""
+    for number, node in sorted(world.cluster.nodes.items()):
+        if node.broker.away is None:
+            continue
+        for peer, spool in sorted(node.broker.away.keeping.spools.items()):
+            if spool.messages or spool.state != "live":
+                yield f"node {number} keeps {spool.messages} messages for {peer}, which is {spool.state}"

@@ -20,6 +20,7 @@ class Flow:
         self.node = node
         self.topic = topic
         self.qos = qos
+        self.sent: list[bytes] = []
         self.acknowledged: dict[bytes, float] = {}
         """Payload, and when it was acknowledged."""
         self._publisher = publisher
@@ -42,6 +43,7 @@ class Flow:
         while self._publisher.connected:
             count += 1
             payload = f"{self.topic} {count}".encode()
+            self.sent.append(payload)
             try:
                 await self._publisher.publish(self.topic, payload, qos=self.qos)
             except (GossamerError, TimeoutError):

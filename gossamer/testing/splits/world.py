@@ -30,6 +30,7 @@ TABLES = {"latest": "lww", "larger": "survivors", "sums": "splits.sum"}
 KEYS = 12
 SETTLE = 90.0
 HEAL = 300.0
+SESSION = 86_400
 
 
 def _sum(_key: Any, ours: Any, theirs: Any) -> int:
@@ -60,6 +61,9 @@ class World:
         self.cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
         self.cluster.discs = discs
         self.listeners: dict[int, SimClient] = {}
+        """Connected throughout, in the life of their node; their sessions last."""
+        self.sleepers: dict[int, SimClient] = {}
+        """By node a client with a session that lasts, which is not there until all is over."""
         self.flows: list[Flow] = []
         self.parted: set[frozenset[int]] = set()
         """Pairs that a cut ever came between."""
@@ -83,9 +87,13 @@ class World:
             await self._tables(number)
         await self.cluster.settled()
         for number in self.nodes:
-            client = self.listeners[number] = await self.cluster.client(number, f"listener{number}")
+            client = self.listeners[number] = await self._lasting(number, "listener")
             await client.subscribe("flow/1/#", f"at/{number}", qos=1)
             await client.subscribe("flow/2/#", qos=2)
+            sleeper = await self._lasting(number, "sleeper")
+            await sleeper.subscribe("flow/1/#", qos=1)
+            await sleeper.subscribe("flow/2/#", qos=2)
+            await sleeper.disconnect()
             self.stores[number] = self._store(number)
         await self.cluster.settled()
         for number in self.nodes:
@@ -111,6 +119,12 @@ class World:
             await flow.stop()
         await asyncio.sleep(5.0)
         await self.cluster.settled(timeout=SETTLE)
+        for number in self.nodes:
+            self.sleepers[number] = await self._lasting(number, "sleeper")
+        await asyncio.sleep(5.0)
+
+    async def _lasting(self, number: int, name: str) -> SimClient:
+        return await self.cluster.client(number, f"{name}{number}", clean_start=False, session_expiry=SESSION)
 
     async def end(self) -> None:
         """Stop everything."""
@@ -237,6 +251,10 @@ class World:
     def together(self, one: int, other: int) -> bool:
         """Both lived throughout, and nothing ever came between them, nor between them and a third."""
         return one not in self.died and other not in self.died and frozenset((one, other)) not in self.parted
+
+    def lasts(self, number: int) -> bool:
+        """A session at that node that is to outlive it has done so."""
+        return (self.cluster.discs is not None or number not in self.died) and number not in self.removed()
 
     def removed(self) -> set[int]:
         """Nodes that were removed for being down too long, as far as those that removed them still live."""
