@@ -57,11 +57,14 @@ class BroadcastQueue:
         if level is not None:
             del self._levels[level][name]
 
-    def take(self, room: int, *, limit: int, told: set[str] | None = None) -> list[bytes]:
+    def take(
+        self, room: int, *, limit: int, told: set[str] | None = None, counted: bool = True
+    ) -> list[bytes]:
         """Statements that fit into ``room`` bytes; each is counted as sent once more.
 
         ``told`` are the names that this receiver has just heard of: they are skipped, and grow. A second
-        packet that repeats the first would only use up the transmits that others need.
+        packet that repeats the first would only use up the transmits that others need. Nor does one that
+        probably reaches nobody: not ``counted``.
         """
         taken: list[tuple[int, str, bytes]] = []
         misses = 0
@@ -79,6 +82,10 @@ class BroadcastQueue:
                 taken.append((level, name, message))
             if misses >= _MISSES:
                 break
+        if not counted:
+            if told is not None:
+                told.update(name for _, name, _ in taken)
+            return [message for _, _, message in taken]
         # Oldest first, so that relative age survives the move to the next level.
         for level, name, message in reversed(taken):
             del self._levels[level][name]

@@ -45,8 +45,15 @@ class Outbox:
         gone, removed = entry.state >= LEFT, entry.state == REMOVED
         return Dead(entry.name, entry.id, entry.incarnation, me, gone, removed)
 
-    def packet(self, address: Address, *messages: Message, entry: Entry | None = None) -> None:
-        """Send messages, what ``entry`` has to be told, and as much gossip as fits."""
+    def packet(
+        self, address: Address, *messages: Message, entry: Entry | None = None, again: bool = False
+    ) -> None:
+        """Send messages, what ``entry`` has to be told, and as much gossip as fits.
+
+        ``again``: this repeats a packet that was not answered. Like one to a member that is suspected, it
+        probably reaches nobody, and must not use up the transmits of news: in a split each side has much to
+        tell, and would say most of it to the other.
+        """
         parts = [encode(message) for message in messages]
         if entry is not None and entry.state != ALIVE:
             accusation = self.accusation(entry)
@@ -54,7 +61,8 @@ class Outbox:
                 parts.append(encode(accusation))
         if len(self._queue):
             room = self._room - sum(map(len, parts))
-            parts += self._queue.take(room, limit=self._table.retransmits)
+            counted = not again and (entry is None or entry.state != SUSPECT)
+            parts += self._queue.take(room, limit=self._table.retransmits, counted=counted)
         if parts:
             self._actions.append(SendPacket(address, compound(parts)))
 
@@ -67,7 +75,9 @@ class Outbox:
             if accusation is not None:
                 parts.append(encode(accusation))
             room = self._room - sum(map(len, parts))
-            news = self._queue.take(room, limit=self._table.retransmits, told=told)
+            news = self._queue.take(
+                room, limit=self._table.retransmits, told=told, counted=entry.state != SUSPECT
+            )
             if not news:
                 return
             self._actions.append(SendPacket(entry.address, compound(parts + news)))

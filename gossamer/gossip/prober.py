@@ -5,10 +5,10 @@ comes. Without one in time the probe escalates: helpers are asked to ping, a str
 with other helpers. Only when all of it stayed silent until the deadline is the member suspected.
 
 Rules: 1. Any way to the target clears it: ack, helper's ack, stream.  2. A helper that cannot reach the
-target says so (nack); helpers that say nothing at all raise our own health score, not the target's guilt.
-3. Evidence from data links starts a probe at once, all steps together; it never convicts without one.  4.
-Members that are down are tried for ever, one an interval, now and then by stream, and told that they are
-thought dead.
+target says so (nack); helpers that say nothing at all raise our own health score, not the target's guilt,
+and are probed at once.  3. Evidence from data links starts a probe at once, all steps together; it never
+convicts without one.  4. Members that are down are tried for ever, one an interval, now and then by stream,
+and told that they are thought dead.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RoundRobin:
 
 
 class _Probe:
-    __slots__ = ("deadline", "entry", "helpers", "id", "nacks", "name", "refused", "sequence")
+    __slots__ = ("asked", "deadline", "entry", "helpers", "id", "nacks", "name", "refused", "sequence")
 
     def __init__(self, entry: Entry, sequence: int, deadline: float) -> None:
         self.entry = entry
@@ -75,6 +75,7 @@ class _Probe:
         self.id = entry.id
         self.sequence = sequence
         self.deadline = deadline
+        self.asked: list[Entry] = []
         self.helpers = 0
         self.nacks = 0
         self.refused = False
@@ -187,7 +188,7 @@ class Prober:
     def _insist(self, sequence: int, _now: float) -> None:
         probe = self._probes.get(sequence)
         if probe is not None:
-            self._outbox.packet(probe.entry.address, Ping(sequence, probe.id), entry=probe.entry)
+            self._outbox.packet(probe.entry.address, Ping(sequence, probe.id), entry=probe.entry, again=True)
 
     def _escalate(self, sequence: int, stage: int, now: float) -> None:
         probe = self._probes.get(sequence)
@@ -195,12 +196,13 @@ class Prober:
             return
         settings = self._settings
         entry = probe.entry
-        self._outbox.packet(entry.address, Ping(sequence, probe.id), entry=entry)
+        self._outbox.packet(entry.address, Ping(sequence, probe.id), entry=entry, again=stage > 1)
         if stage <= 2:
             request = PingRequest(sequence, probe.id, *entry.address)
             for helper in self._table.sample(self._rng, settings.indirect_checks, exclude=probe.name):
                 if stage == 1 and helper.state == ALIVE:
                     probe.helpers += 1
+                    probe.asked.append(helper)
                 self._outbox.packet(helper.address, request, entry=helper)
         if stage == 1:
             timeout = max(settings.probe_timeout, probe.deadline - now)
@@ -216,6 +218,11 @@ class Prober:
         self._drop(probe)
         # A refusal came from the target's host: our network works, and helpers had no time to nack.
         if not probe.refused:
+            if probe.nacks < probe.helpers:
+                # Helpers that say nothing are gone too, or we are: found out now, at the health of before,
+                # and not one by one, each later than the last. The smaller side of a split learns of it so.
+                for helper in probe.asked:
+                    self.doubt(helper, now)
             self._awareness.apply(max(0, probe.helpers - probe.nacks) if probe.helpers else 1)
             self._hints.unanswered(probe.name, helpers=probe.helpers, nacks=probe.nacks, now=now)
         entry = self._table.get(probe.name)

@@ -8,7 +8,9 @@ did::
 Rules: 1. Confirmers are distinct, and the first accuser is not one.  2. Hard evidence (the accused's host
 refused a connection to its port) counts as all of them.  3. In clusters too small to have ``needed`` others
 the field uses the minimum at once; here soft evidence gets twice that, because with no third opinion a
-stalled process and a dead one look the same.
+stalled process and a dead one look the same.  4. So it is where others are there but suspected themselves:
+on the smaller side of a split nobody is left to confirm, and waiting for them would only make it the last to
+know (``witnesses``). Time that this process lost itself is given back (``extend``), as ever.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def suspicion_bounds(
 class Suspicion:
     """One accused member's remaining time."""
 
-    __slots__ = ("_confirmers", "_hard", "_maximum", "_minimum", "_needed", "started")
+    __slots__ = ("_confirmers", "_hard", "_maximum", "_minimum", "_needed", "started", "witnesses")
 
     def __init__(
         self, accuser: str, *, now: float, minimum: float, maximum: float, needed: int, hard: bool = False
@@ -39,6 +41,8 @@ class Suspicion:
         self._maximum = maximum
         self._needed = needed
         self._hard = hard
+        self.witnesses = needed
+        """How many could confirm now: those that are neither accused themselves nor the accuser."""
         # Membership only: the order of this set reaches nothing.
         self._confirmers = {accuser}
 
@@ -70,10 +74,12 @@ class Suspicion:
         """Seconds from start to verdict, as the evidence stands."""
         if self._hard:
             return self._minimum
+        alone = min(2 * self._minimum, self._maximum)
         if self._needed == 0:
-            return min(2 * self._minimum, self._maximum)
+            return alone
         shrink = math.log(self.confirmations + 1) / math.log(self._needed + 1)
-        return max(self._minimum, self._maximum - (self._maximum - self._minimum) * shrink)
+        asked = max(self._minimum, self._maximum - (self._maximum - self._minimum) * shrink)
+        return min(asked, alone) if self.witnesses < self._needed else asked
 
     def deadline(self) -> float:
         """When the accused is declared down."""

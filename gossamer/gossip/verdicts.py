@@ -62,6 +62,8 @@ class Verdicts:
         self._awareness = awareness
         self._hints = hints
         self._settings = settings
+        self._suspects: set[str] = set()
+        self._witnesses = 0
         self.doubt: Callable[[Entry, float], None] = _nothing
         """Set by the owner: probe this member soon."""
         self.hearsay: Callable[[Entry, float], None] = _nothing
@@ -96,6 +98,7 @@ class Verdicts:
             return False
         if entry is not None and entry.state <= SUSPECT:
             entry.state = DOWN
+            self._suspects.discard(entry.name)
             self._outbox.emit(MemberDown(entry.member(), "replaced"))
         fresh = Entry(said, ALIVE, now)
         self._table.put(fresh, now)
@@ -211,6 +214,8 @@ class Verdicts:
         if state != ALIVE:
             entry.state, entry.since = ALIVE, now
         self._table.put(entry, now)
+        self._suspects.discard(entry.name)
+        self._count_witnesses()
         self._outbox.broadcast(said.name, said)
         if state >= DOWN:
             entry.returned = now
@@ -254,8 +259,11 @@ class Verdicts:
             needed=needed if size - 2 >= needed else 0,
             hard=said.hard,
         )
+        entry.suspicion.witnesses = self._witnesses
         entry.state, entry.since = SUSPECT, now
         self._table.put(entry, now)
+        self._suspects.add(entry.name)
+        self._count_witnesses()
         self._outbox.emit(MemberSuspect(entry.member()))
         self._hints.suspected(entry.name, size=size, score=self._awareness.score, now=now)
         self._outbox.broadcast(said.name, said)
@@ -263,6 +271,20 @@ class Verdicts:
         self._watch(entry)
         if said.by != self._table.me.name:
             self.hearsay(entry, now)
+
+    def _count_witnesses(self) -> None:
+        """The suspected cannot confirm that others are dead; those that are left may be too few."""
+        witnesses = self._table.size - 1 - len(self._suspects)
+        before, self._witnesses = self._witnesses, witnesses
+        needed = self._settings.suspicion_confirmations
+        if min(before, witnesses) >= needed:
+            # As nearly always: enough of them, before and now.
+            return
+        for name in self._suspects:
+            entry = self._table.get(name)
+            if entry is not None and entry.suspicion is not None:
+                entry.suspicion.witnesses = witnesses
+                self._watch(entry)
 
     def _watch(self, entry: Entry) -> None:
         if entry.suspicion is not None:
@@ -294,6 +316,8 @@ class Verdicts:
         was = entry.state
         entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
         self._table.put(entry, now)
+        self._suspects.discard(entry.name)
+        self._count_witnesses()
         if state >= LEFT:
             self._hints.left(now, live=was <= SUSPECT)
             self._outbox.emit(MemberLeft(entry.member()))

@@ -203,3 +203,27 @@ def test_packets_to_one_receiver_do_not_repeat_each_other() -> None:
     packets = [queue.take(20, limit=8, told=told) for _ in range(3)]
     assert sorted(b"".join(message[:1] for packet in packets for message in packet)) == list(b"abc")
     assert [len(packet) for packet in packets] == [2, 1, 0]
+
+
+def test_where_nobody_is_left_to_confirm_the_wait_is_that_of_a_small_cluster() -> None:
+    """And where somebody is back, it is the long one again."""
+    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=2)
+    assert suspicion.timeout() == 30
+    suspicion.witnesses = 1
+    assert suspicion.timeout() == 4
+    suspicion.confirm("b")
+    suspicion.confirm("c")
+    assert suspicion.timeout() == 2
+    suspicion.witnesses = 3
+    assert suspicion.timeout() == 2
+
+
+def test_a_packet_that_does_not_count_leaves_news_as_new_as_it_was() -> None:
+    queue = BroadcastQueue()
+    queue.put("a", b"news")
+    for _ in range(5):
+        assert queue.take(100, limit=2, counted=False) == [b"news"]
+    told: set[str] = set()
+    assert queue.take(100, limit=2, counted=False, told=told) == [b"news"]
+    assert queue.take(100, limit=2, counted=False, told=told) == []
+    assert [queue.take(100, limit=2) for _ in range(3)] == [[b"news"], [b"news"], []]

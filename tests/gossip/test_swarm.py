@@ -526,3 +526,34 @@ def test_a_partial_partition_between_two_sides_ends_in_agreement(seed: int) -> N
     swarm.run(60)
     assert [event for host in hosts for event in host.saw(MemberDown)] == [], f"seed {seed}"
     assert swarm.complete()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sizes", [(3, 2), (4, 1), (2, 2, 1), (1, 1, 1, 1, 1), (2, 2)])
+def test_every_node_of_every_side_knows_of_a_split_within_five_seconds(
+    seed: int, sizes: tuple[int, ...]
+) -> None:
+    """Also where nobody is left to confirm what is seen; and nobody declares a member of its own side."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, sum(sizes))
+    swarm.run(5 + 0.1 * seed)
+    side = {host.name: number for host, number in zip(hosts, sides(sizes), strict=True)}
+    swarm.udp_open = swarm.tcp_open = lambda a, b: side[a.name] == side[b.name]
+    swarm.run(5)
+    for host in hosts:
+        others = {name for name in side if side[name] != side[host.name]}
+        assert host.sees(Status.OFFLINE) == others, f"{host.name}, seed {seed}"
+
+
+def sides(sizes: tuple[int, ...]) -> list[int]:
+    return [number for number, size in enumerate(sizes) for _ in range(size)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_link_that_loses_a_third_of_all_makes_a_node_bury_nobody(seed: int) -> None:
+    """Nobody left to confirm is no licence to convict: whoever answers once is cleared."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 5)
+    swarm.loss = 0.33
+    swarm.run(120)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == [], f"seed {seed}"

@@ -42,6 +42,7 @@ async def test_a_split_is_told_by_the_smaller_side_and_its_end_by_both(cluster, 
     large = [number for number in EVERYBODY if number not in small]
     cluster.partition(large, small)
     await cluster.settled(*small)
+    await cluster.settled(*large)
     for number in small:
         assert "minority" in kinds(cluster.nodes[number])
         (hint,) = (hint for hint in hints(cluster.nodes[number]) if hint.kind == "minority")
