@@ -175,20 +175,17 @@ _COLUMNS = ("sent", "acknowledged", "delivered", "late", "lost", "doubled")
 
 
 def _traffic(record: DrillRecord) -> list[tuple[object, ...]]:
-    """Summed up: by quality of service and session on ways that the fault stood in."""
-    sums: dict[tuple[str, str, str, str, str], Counter[str]] = {}
+    """Summed up: what crossed the fault by side and kind of session, all else by phase."""
+    sums: dict[tuple[str, ...], Counter[str]] = {}
     torn = {(row.source, row.target) for row in record.traffic if row.parted}
     for row in record.traffic:
-        way, qos, session = (
-            (row.source, row.target),
-            str(row.qos),
-            "persistent" if row.persistent else "clean",
-        )
-        if row.phase not in ("split", "heal"):
-            way, qos, session = ("all", "all"), "all", "all"
-        elif way not in torn:
-            way, session = ("not", "parted") if torn else ("all", "all"), "all"
-        key = (row.phase, *way, qos, session)
+        session = "persistent" if row.persistent else "clean"
+        if row.phase not in ("split", "heal") or not torn:
+            key = (row.phase, "all", "all", "all", "all")
+        elif (row.source, row.target) in torn:
+            key = (row.phase, row.source, "others", "0" if row.qos == 0 else "1, 2", session)
+        else:
+            key = (row.phase, "any", "not parted", "all", "all")
         sums.setdefault(key, Counter()).update({name: getattr(row, name) for name in _COLUMNS})
     order: dict[str, int] = {phase.name: number for number, phase in enumerate(record.phases)}
     return [

@@ -158,7 +158,7 @@ def _traffic(progress: Progress, rates: Rates) -> Table:
     dropped = sum(not drop.excused for drop in progress.drops)
     table.add_row()
     table.add_row("clients dropped", "", "", Text(str(dropped), style="red" if dropped else "green"))
-    table.add_row("on the way", "", "", str(max(0, load.ledger.owed)))
+    table.add_row("acknowledged, not there", "", "", str(max(0, load.ledger.owed)))
     return table
 
 
