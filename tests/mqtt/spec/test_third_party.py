@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 
 import paho.mqtt.client as paho
 import pytest
@@ -55,6 +56,14 @@ def props(kind, **values):
     for name, value in values.items():
         setattr(found, name, value)
     return found
+
+
+def until(condition):
+    """For threads."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 class Paho:
@@ -242,7 +251,7 @@ async def test_pahos_will_is_delayed(play):
 
 
 @keeps(v5="3.1.2-5,23 3.2.2-3 3.3.2-6 4.4.0-1")
-async def test_pahos_session_is_kept(play):
+async def test_pahos_session_is_kept(play, broker):
     def scenario(make):
         first = make("s", manual=True, SessionExpiryInterval=60)
         first.subscribe("t", qos=2)
@@ -250,6 +259,7 @@ async def test_pahos_session_is_kept(play):
         pub.publish("t", b"0", qos=1)
         assert first.payloads(1) == [b"0"]
         first.break_off()
+        until(lambda: broker.sessions["s"].channel is None)
         for n, qos in ((b"1", 1), (b"2", 2)):
             pub.publish("t", n, qos=qos, MessageExpiryInterval=1000)
         back = make("s", clean=False, SessionExpiryInterval=60)
