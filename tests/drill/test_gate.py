@@ -1,7 +1,14 @@
 """What a fault of one direction means for the gates of both nodes."""
 
-from gossamer.drill.backend import LinkFault
+from pathlib import Path
+
+from gossamer.drill.backend import DrillNode, LinkFault
 from gossamer.drill.gate import orders_of
+
+
+def node(number: int) -> DrillNode:
+    """A node as a back end shows it."""
+    return DrillNode(f"node{number}@127.0.0.1", number, "127.0.0.1", {"api": 9000 + number}, 0, Path())
 
 
 def test_a_one_way_cut_is_told_to_both_ends() -> None:
