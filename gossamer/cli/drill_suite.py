@@ -16,6 +16,7 @@ from gossamer.cli.exits import ExitCode
 from gossamer.cli.interrupt import interruptible
 from gossamer.cli.output import note, print_table
 from gossamer.cli.start import loop_factory
+from gossamer.config import parse_duration
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
 from gossamer.errors import UsageError
 
@@ -31,6 +32,13 @@ class SuiteOptionError(UsageError):
     def __init__(self, *, option: str, got: str, expected: str) -> None:
         self.option = option
         super().__init__(f"{option}: got {got!r}, expected {expected}")
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"got {text!r}, expected {error}") from None
 
 
 def suite(
@@ -54,6 +62,10 @@ def suite(
             show_default=False,
         ),
     ] = None,
+    hold: Annotated[
+        float | None,
+        typer.Option("--for", parser=_duration, metavar="DURATION", help="How long each fault holds (20s)."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides the order of messages.")] = 0,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all records there, - prints them.")
@@ -73,7 +85,7 @@ def suite(
     for option, file in (("--json", None if printed else json), ("--html", html)):
         if file is not None and not file.absolute().parent.is_dir():
             raise SuiteOptionError(option=option, got=str(file), expected="a file in a directory that exists")
-    chosen = choose_plans(suite_plans(backend=name, quick=quick, load=load, seed=seed), only or [])
+    chosen = choose_plans(suite_plans(backend=name, quick=quick, load=load, seed=seed, hold=hold), only or [])
     began_at = time.time()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         result, whole = runner.run(_run(chosen, quiet=printed))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gossamer.drill.backend import Ability
+from gossamer.drill.backend import Ability, BackEndError
 from gossamer.drill.record import Plan
 from gossamer.drill.script import Apply, Clock, script_of
 
-__all__ = ["lacking", "needs"]
+__all__ = ["check", "lacking", "needs"]
 
 
 def needs(plan: Plan) -> list[Ability]:
@@ -34,3 +34,15 @@ def needs(plan: Plan) -> list[Ability]:
 def lacking(plan: Plan, abilities: Collection[Ability]) -> list[Ability]:
     """What the drill takes and the back end does not have."""
     return [ability for ability in needs(plan) if ability not in abilities]
+
+
+def check(plan: Plan, abilities: Collection[Ability]) -> None:
+    """Raises :class:`BackEndError` where the back end cannot do what the drill takes."""
+    if lacks := lacking(plan, abilities):
+        raise BackEndError(
+            backend=plan.backend,
+            reason=f"this drill takes {' and '.join(lacks)}, which cannot be had here",
+            remedy="load netem (`modprobe sch_netem`), or take --backend gate"
+            if "clock" not in lacks
+            else "clocks are set by the gate: take --backend gate",
+        )

@@ -24,6 +24,7 @@ import structlog
 from msgspec.structs import replace
 
 from gossamer import __version__
+from gossamer.drill.abilities import check
 from gossamer.drill.backend import BackEnd, ClusterSpec
 from gossamer.drill.ending import look_at_ends
 from gossamer.drill.findings import findings_of
@@ -94,6 +95,7 @@ class Drill:
         script_of(plan)
         self.progress = Progress(plan)
         self._backend = make(self.node_ended)
+        check(plan, self._backend.abilities)
         self._tell = tell
         self._zero = 0.0
         self._began_at = 0.0

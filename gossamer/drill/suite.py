@@ -50,9 +50,14 @@ class SuiteResult:
 
 
 def suite_plans(
-    *, backend: BackEndName, quick: bool = False, load: float | None = None, seed: int = 0
+    *,
+    backend: BackEndName,
+    quick: bool = False,
+    load: float | None = None,
+    seed: int = 0,
+    hold: float | None = None,
 ) -> list[Plan]:
-    """Every drill of the suite, in the order in which they are run."""
+    """Every drill of the suite, in the order in which they are run; ``hold``: how long each fault does."""
     count, seconds, aside = (3, 10.0, 2.0) if quick else (5, 20.0, 5.0)
     rate = load if load is not None else 200.0 if quick else 500.0
 
@@ -64,7 +69,7 @@ def suite_plans(
             shape=shape,
             nodes=tuple(f"node{number}" for number in range(1, nodes + 1)),
             backend=backend,
-            seconds=seconds,
+            seconds=seconds if hold is None else hold,
             load=rate,
             seed=seed,
             warm_up=aside,

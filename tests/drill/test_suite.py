@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from gossamer.drill.abilities import lacking, needs
+from gossamer.drill.abilities import check, lacking, needs
 from gossamer.drill.backend import Ability, BackEndError
 from gossamer.drill.gate import GateBackEnd
 from gossamer.drill.promises import judge
@@ -70,6 +70,16 @@ def test_what_a_drill_takes_is_known_before_it_begins(plan: Plan, wanted: list[s
     assert needs(plan) == wanted
     assert lacking(plan, ALL) == []
     assert lacking(plan, CUTS) == [ability for ability in wanted if ability not in CUTS]
+
+
+def test_a_drill_that_the_back_end_cannot_do_is_refused_before_anything_is_made():
+    clock = Plan(kind="clock", shape="1", nodes=NODES, backend="netns")
+    with pytest.raises(BackEndError, match=r"takes clock, which cannot be had here; .*--backend gate"):
+        check(clock, CUTS)
+    slow = Plan(kind="slow", shape="3/2", nodes=NODES, backend="netns", settings={"delay": 0.1, "loss": 0.1})
+    with pytest.raises(BackEndError, match=r"delay and loss, .* load netem"):
+        check(slow, CUTS)
+    check(slow, ALL)
 
 
 async def test_what_the_back_end_cannot_do_is_left_out_and_told():
