@@ -53,7 +53,7 @@ def measure(row: Row, running: Running, options: argparse.Namespace) -> dict[str
     cpu = figures["subscribe_cpu" if row.rate == "subscribed_per_second" else "broker_cpu"]
     figures["cpu"] = cpu
     # An open loop is told its rate; what share of the core that takes says nothing of what it could do.
-    figures["whole_core"] = rate / cpu if cpu > 0.2 and "rate" not in row.options else rate
+    figures["whole_core"] = rate / cpu if cpu > 0.05 and "rate" not in row.options else rate
     return figures
 
 

@@ -9,6 +9,7 @@ broker's own, but for what would make it lose or refuse what the others deliver;
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -63,11 +64,16 @@ class Running:
 
 
 def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that the system gives to whoever connects."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            one = stack.enter_context(socket.socket())
+            port = random.randrange(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+        return found
 
 
 def launch(
@@ -155,8 +161,8 @@ def nats(core: int, nodes: int = 1) -> Running:
                 f"server_name: bench{index}",
                 f"listen: 127.0.0.1:{client}",
                 f'jetstream {{ store_dir: "{directory.name}/store{index}" }}',
-                # As many unacknowledged as others allow; its own default is 100.
-                f"mqtt {{ listen: 127.0.0.1:{mqtt}, max_ack_pending: 65535 }}",
+                # Its default of 100 unacknowledged is slow; 65,535 are for all filters of a client.
+                f"mqtt {{ listen: 127.0.0.1:{mqtt}, max_ack_pending: 1300 }}",
             ]
             if nodes > 1:
                 lines.append(f"cluster {{ name: bench, listen: 127.0.0.1:{cluster}, routes: [{routes}] }}")
@@ -217,6 +223,7 @@ def rabbitmq(core: int, nodes: int = 1) -> Running:
                 "RABBITMQ_LOG_BASE": str(base / f"log{index}"),
                 "RABBITMQ_ENABLED_PLUGINS_FILE": str(base / "plugins"),
                 "RABBITMQ_PID_FILE": str(base / f"pid{index}"),
+                "ERL_CRASH_DUMP": str(base / "crash"),
                 # One core: one scheduler, as its manual advises.
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
             }
