@@ -1,0 +1,94 @@
+"""The same again with sessions on disc: what is promised there waits for the commit, and is promised no less."""
+
+import asyncio
+
+import msgspec
+import pytest
+from mqtt.harness import World
+
+from gossamer.mqtt.sessionstore import SessionStore
+
+from .test_publish import (  # noqa: F401 - collected here as well
+    test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one,
+    test_a_message_lives_as_long_as_its_expiry_unless_it_was_sent,
+    test_behind_its_acknowledgement_an_identifier_is_a_new_message,
+    test_no_more_is_in_flight_than_the_client_takes,
+    test_order_is_kept_for_each_publisher_and_topic,
+)
+from .test_sessions import *  # noqa: F403 - collected here as well
+from .test_wills import *  # noqa: F403 - collected here as well
+
+
+class Journal:
+    """A disc that commits in the next turn of the loop, everything at once."""
+
+    def __init__(self):
+        self.rows = {}
+        self.open = {}
+        self.committed = 0
+        self.callbacks = []
+
+    @property
+    def ticket(self):
+        return self.committed + bool(self.open)
+
+    def put(self, key, value):
+        if not self.open:
+            asyncio.get_running_loop().call_soon(self.commit)
+        self.open[key] = value
+        return self.ticket
+
+    def on_commit(self, callback):
+        self.callbacks.append(callback)
+
+    def commit(self):
+        self.rows |= self.open
+        self.open = {}
+        self.committed += 1
+        for callback in self.callbacks:
+            callback()
+
+    def clients(self):
+        return {msgspec.msgpack.decode(key)[0] for key, value in self.rows.items() if value is not None}
+
+
+class PersistentWorld(World):
+    async def start(self):
+        self.journal = Journal()
+        self.broker.table.store = SessionStore(
+            self.journal,
+            wall=self.clock.wall,
+            monotonic=self.clock.monotonic,
+            soon=lambda callback: asyncio.get_running_loop().call_soon(callback),
+        )
+        await super().start()
+
+    async def settle(self):
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def make_world():
+    worlds = []
+
+    async def make(**options):
+        world = PersistentWorld(**options)
+        worlds.append(world)
+        await world.start()
+        return world
+
+    yield make
+    for world in worlds:
+        await world.stop()
+
+
+@pytest.fixture
+async def world(make_world):
+    return await make_world()
+
+
+async def test_they_are_on_disc(world):
+    client = await world.client("s", clean_start=False)
+    await client.subscribe("t")
+    assert world.journal.clients() == {"s"}
