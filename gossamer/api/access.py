@@ -35,7 +35,7 @@ PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "
 PUBLIC_BELOW = "/console/"
 CALLERS = 4096
 """Callers whose rates are remembered; the one that was silent longest is forgotten."""
-WRONG_TOKENS = 1.0
+WRONG_TOKENS = 5.0
 """Wrong tokens a second that an address may try."""
 
 Refusal = tuple[int, str, str]

@@ -44,6 +44,7 @@ from gossamer.api.model import (
     TableDigest,
     TableInfo,
 )
+from gossamer.api.pages import pages
 from gossamer.api.settings import settings_router
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
@@ -80,9 +81,13 @@ def make_app(
         version=__version__,
         description="One node of a gossamer cluster.",
         redirect_slashes=False,
+        # The console has a page for it, which loads nothing from elsewhere.
+        docs_url=None,
+        redoc_url=None,
         responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
     )
     app.include_router(_probes(view))
+    app.include_router(pages())
     app.include_router(_reads(view), prefix="/api/v1")
     app.include_router(lists(view), prefix="/api/v1")
     app.include_router(clients_router(view), prefix="/api/v1")

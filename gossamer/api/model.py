@@ -229,6 +229,8 @@ class ClientInfo(Value):
     inflight: int = 0
     queued: int = 0
     dropped: int = 0
+    process: str = ""
+    """The process of its connection on that node, which can be traced."""
 
 
 class TableInfo(Value):

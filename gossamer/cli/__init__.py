@@ -13,6 +13,7 @@ import typer
 
 from gossamer.cli import audit, autoheal, cluster, configuration, drill, inside, look, tokens
 from gossamer.cli.exits import ExitCode, exit_code_of
+from gossamer.cli.messages import publish, retained
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
 from gossamer.cli.start import start
@@ -40,6 +41,8 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(drill.app, name="drill")
 app.add_typer(tokens.app, name="tokens")
 look.register(app)
+app.command()(publish)
+app.command()(retained)
 inside.register(app)
 
 

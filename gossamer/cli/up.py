@@ -19,6 +19,7 @@ from gossamer.cli.options import Json
 from gossamer.cli.output import note, ports_text
 from gossamer.launch import (
     MAX_NODES,
+    WEBSOCKET,
     PortSpec,
     PortsTakenError,
     Workspace,
@@ -34,6 +35,7 @@ OPTIONS = {
     "api": "--api-port",
     "gossip": "--gossip-port",
     "distribution": "--distribution-port",
+    WEBSOCKET: "--ws-port",
 }
 _PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2883,…)."
 
@@ -47,6 +49,9 @@ def up(
     api_port: Annotated[str, typer.Option("--api-port", help=_PORTS)] = "8091",
     gossip_port: Annotated[str, typer.Option("--gossip-port", help=_PORTS)] = "7946",
     distribution_port: Annotated[str, typer.Option("--distribution-port", help=_PORTS)] = "4370",
+    ws_port: Annotated[
+        str | None, typer.Option("--ws-port", help="MQTT over WebSockets as well. " + _PORTS)
+    ] = None,
     shared_port: Annotated[
         int | None,
         typer.Option("--shared-port", min=1, max=65535, help="One more MQTT port, shared by all nodes."),
@@ -57,6 +62,8 @@ def up(
 ) -> None:
     """Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C."""
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
+    if ws_port is not None:
+        texts[WEBSOCKET] = ws_port
     plan = make_plan(
         nodes=nodes,
         directory=data_dir.resolve(),

@@ -7,6 +7,7 @@ from gossamer.launch.child import STOP_LIMIT, NodeProcess, describe_end, node_en
 from gossamer.launch.plan import (
     MAX_NODES,
     SERVICES,
+    WEBSOCKET,
     BadPortsError,
     ClusterPlan,
     NodePlan,
@@ -22,6 +23,7 @@ __all__ = [
     "MAX_NODES",
     "SERVICES",
     "STOP_LIMIT",
+    "WEBSOCKET",
     "BadDirectoryError",
     "BadPortsError",
     "ClusterPlan",

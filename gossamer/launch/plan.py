@@ -17,6 +17,7 @@ from gossamer.errors import UsageError
 __all__ = [
     "MAX_NODES",
     "SERVICES",
+    "WEBSOCKET",
     "BadPortsError",
     "ClusterPlan",
     "NodePlan",
@@ -27,6 +28,7 @@ __all__ = [
 
 HOST = "127.0.0.1"
 SERVICES = ("mqtt", "api", "gossip", "distribution")
+WEBSOCKET = "mqtt_ws"
 MAX_NODES = 64
 
 
@@ -110,12 +112,12 @@ def make_plan(
     shared_port: int | None,
     choose: Callable[[], int],
 ) -> ClusterPlan:
-    """Who gets which port; ``specs`` has one entry for each of ``SERVICES``.
+    """Who gets which port; ``specs`` has an entry for each of ``SERVICES``, and for WebSockets if wanted.
 
     Raises:
         BadPortsError: ports that do not fit, or one port for two things.
     """
-    columns = {service: specs[service].ports(nodes, choose) for service in SERVICES}
+    columns = {service: spec.ports(nodes, choose) for service, spec in specs.items()}
     users: dict[int, str] = {}
     if shared_port is not None:
         users[shared_port] = "--shared-port"
@@ -136,7 +138,7 @@ def make_plan(
             NodePlan(
                 name=f"node{number + 1}@{HOST}",
                 directory=directory / f"node{number + 1}",
-                ports={service: columns[service][number] for service in SERVICES},
+                ports={service: ports[number] for service, ports in columns.items()},
             )
             for number in range(nodes)
         ),
@@ -146,6 +148,8 @@ def make_plan(
 def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, Any]:
     """The configuration file of ``node``, as plain data; its cookie is in a file of its own."""
     listeners: list[dict[str, Any]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
+    if WEBSOCKET in node.ports:
+        listeners.append({"type": "ws", "host": node.host, "port": node.ports[WEBSOCKET]})
     if plan.shared_port is not None:
         listeners.append({"type": "tcp", "host": node.host, "port": plan.shared_port, "reuse_port": True})
     seeds: Sequence[NodePlan] = plan.nodes

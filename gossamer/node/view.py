@@ -308,7 +308,9 @@ class View:
                 yield (name, self.name), partial(self._client, session)
 
     def _client(self, session: Any) -> ClientInfo:
-        return client_info(self._node.broker.client(session), self.name)
+        info = client_info(self._node.broker.client(session), self.name)
+        channel = session.channel
+        return info if channel is None else info.model_copy(update={"process": str(channel.pid)})
 
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""

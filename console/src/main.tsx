@@ -1,0 +1,102 @@
+import { signal } from "@preact/signals";
+import { render } from "preact";
+import { locked, setToken, who } from "./api";
+import { ApiDoc } from "./apidoc";
+import { Clients } from "./clients";
+import { Healing } from "./healing";
+import { connected, follow, sample } from "./live";
+import { Mqtt } from "./mqtt";
+import { Overview, SplitBanner } from "./overview";
+import { Processes } from "./processes";
+import { Settings } from "./settings";
+import { Tables } from "./tables";
+import { Topics } from "./topics";
+import { Notes } from "./ui";
+
+const PAGES = [
+  ["overview", "Cluster", Overview],
+  ["clients", "Clients", Clients],
+  ["topics", "Topics", Topics],
+  ["processes", "Processes", Processes],
+  ["tables", "Tables", Tables],
+  ["healing", "Healing", Healing],
+  ["mqtt", "MQTT client", Mqtt],
+  ["settings", "Settings", Settings],
+  ["api", "API", ApiDoc],
+] as const;
+
+const here = () => location.hash.slice(2) || "overview";
+const page = signal(here());
+window.addEventListener("hashchange", () => {
+  page.value = here();
+  document.querySelector("main")?.focus();
+});
+
+const theme = signal(localStorage.getItem("theme") ?? "");
+const paint = () => {
+  if (theme.value) document.documentElement.dataset.theme = theme.value;
+  else delete document.documentElement.dataset.theme;
+};
+paint();
+
+function turn() {
+  const dark = theme.value ? theme.value === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  theme.value = dark ? "light" : "dark";
+  localStorage.setItem("theme", theme.value);
+  paint();
+}
+
+function Login() {
+  return (
+    <form
+      class="card login"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setToken(String(new FormData(event.currentTarget as HTMLFormElement).get("token")));
+        follow();
+      }}
+    >
+      <h1>gossamer</h1>
+      <p class="oops">{locked.value}</p>
+      <label>
+        Token
+        <input name="token" type="password" autocomplete="off" placeholder="gsm_…" required autofocus />
+      </label>
+      <button>come in</button>
+      <p class="dim">Make one on a node: <code>gossamer tokens create NAME --role operator</code></p>
+    </form>
+  );
+}
+
+function App() {
+  if (locked.value) return <Login />;
+  const [, title, Page] = PAGES.find(([name]) => name === page.value) ?? PAGES[0];
+  document.title = `${title} · gossamer`;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector("main")?.focus(); }}>Skip to the page</a>
+      <nav aria-label="Pages">
+        <a class="logo" href="#/overview"><img src="/console/icon.svg" alt="" width="24" height="24" /> gossamer</a>
+        {PAGES.map(([name, text]) => (
+          <a key={name} href={`#/${name}`} aria-current={page.value === name ? "page" : undefined}>{text}</a>
+        ))}
+        <button class="theme" onClick={turn} aria-label="Light or dark">◐</button>
+      </nav>
+      <main id="main" tabIndex={-1}>
+        <header class="top">
+          <h1>{title}</h1>
+          <span class="dim" role="status">
+            {connected.value ? `live from ${sample.value?.asked ?? ""}` : "the node does not answer; trying again"}
+            {who.value ? ` · ${who.value.name}, ${who.value.role}` : ""}
+          </span>
+        </header>
+        <SplitBanner />
+        <Page />
+      </main>
+      <Notes />
+    </>
+  );
+}
+
+render(<App />, document.getElementById("app")!);
+follow();

@@ -1,0 +1,132 @@
+import { signal } from "@preact/signals";
+import type { MqttClient } from "mqtt";
+import { get } from "./api";
+import { Badge, Card, Table, say, usePoll } from "./ui";
+import { clock } from "./words";
+
+interface Node {
+  name: string;
+  address: string;
+  ports: Record<string, number>;
+}
+interface Message {
+  at: number;
+  topic: string;
+  payload: string;
+  qos: number;
+  retain: boolean;
+}
+
+const client = signal<MqttClient | null>(null);
+const state = signal<"off" | "connecting" | "connected">("off");
+const messages = signal<Message[]>([]);
+const filters = signal<string[]>([]);
+
+function addresses(nodes: Node[]): string[] {
+  return nodes.flatMap((node) =>
+    Object.entries(node.ports)
+      .filter(([kind]) => /^mqtt_wss?(_|$)/.test(kind))
+      .map(([kind, port]) => {
+        const bound = node.address.slice(0, node.address.lastIndexOf(":"));
+        const host = bound.startsWith("127.") ? location.hostname : bound;
+        return `${kind.startsWith("mqtt_wss") ? "wss" : "ws"}://${host}:${port}/mqtt`;
+      }),
+  );
+}
+
+async function connect(url: string, username: string, password: string) {
+  const { default: mqtt } = await import("mqtt");
+  disconnect();
+  state.value = "connecting";
+  const made = mqtt.connect(url, {
+    protocolVersion: 5,
+    clientId: `console-${Math.random().toString(36).slice(2, 10)}`,
+    reconnectPeriod: 2000,
+    // The others run in a worker made of text, which the policy of the page forbids.
+    timerVariant: "native",
+    ...(username ? { username, password } : {}),
+  });
+  made.on("connect", () => {
+    state.value = "connected";
+    if (filters.value.length) made.subscribe(filters.value, { qos: 1 });
+  });
+  made.on("close", () => (state.value = client.value === made ? "connecting" : "off"));
+  made.on("error", say);
+  made.on("message", (topic, payload, packet) => {
+    const row = { at: Date.now() / 1000, topic, payload: new TextDecoder().decode(payload).slice(0, 2000), qos: packet.qos, retain: packet.retain };
+    messages.value = [row, ...messages.value].slice(0, 200);
+  });
+  client.value = made;
+}
+
+function disconnect() {
+  const old = client.value;
+  client.value = null;
+  state.value = "off";
+  old?.end(true);
+}
+
+export function Mqtt() {
+  const nodes = usePoll(() => get<Node[]>("/nodes"), 10);
+  const known = addresses(nodes.data ?? []);
+  const on = state.value === "connected";
+  return (
+    <>
+      <Card title="MQTT client" aside={<Badge kind={on ? "good" : state.value === "off" ? "dim" : "warn"}>{state.value}</Badge>}>
+        {!known.length && nodes.data && (
+          <p class="oops">No node listens for WebSockets. Add a listener <code>{"{type: ws, port: 8083}"}</code> under <code>mqtt.server.listeners</code>.</p>
+        )}
+        <form
+          class="row"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const form = new FormData(event.currentTarget as HTMLFormElement);
+            if (client.value) disconnect();
+            else connect(String(form.get("url")), String(form.get("username")), String(form.get("password"))).catch(say);
+          }}
+        >
+          <label>Address <input name="url" required list="addresses" size={30} key={known[0]} defaultValue={known[0] ?? ""} /></label>
+          <datalist id="addresses">{known.map((url) => <option key={url} value={url} />)}</datalist>
+          <label>User name <input name="username" autocomplete="username" /></label>
+          <label>Password <input name="password" type="password" autocomplete="current-password" /></label>
+          <button>{client.value ? "disconnect" : "connect"}</button>
+        </form>
+      </Card>
+      <Card title="Subscribe" aside={filters.value.join("  ")}>
+        <form
+          class="row"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const filter = String(new FormData(event.currentTarget as HTMLFormElement).get("filter"));
+            filters.value = [...new Set([...filters.value, filter])];
+            client.value?.subscribe(filter, { qos: 1 }, (error) => error && say(error));
+          }}
+        >
+          <label>Filter <input name="filter" required placeholder="plant/#" /></label>
+          <button disabled={!on}>subscribe</button>
+        </form>
+        <form
+          class="row"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const form = new FormData(event.currentTarget as HTMLFormElement);
+            const qos = Number(form.get("qos")) as 0 | 1 | 2;
+            client.value?.publish(String(form.get("topic")), String(form.get("payload")), { qos, retain: form.has("retain") }, (error) => error && say(error));
+          }}
+        >
+          <label>Topic <input name="topic" required placeholder="plant/3/temperature" /></label>
+          <label>Payload <input name="payload" size={24} /></label>
+          <label>QoS <select name="qos"><option>0</option><option>1</option><option>2</option></select></label>
+          <label class="inline"><input type="checkbox" name="retain" /> retain</label>
+          <button disabled={!on}>publish</button>
+        </form>
+        <Table
+          label="Messages"
+          head={["Time", "Topic", "QoS", "", "Payload"]}
+          empty="no messages yet"
+          rows={messages.value.map((row) => [clock(row.at), <code>{row.topic}</code>, row.qos, row.retain ? <Badge kind="dim">retained</Badge> : "", <code>{row.payload}</code>])}
+        />
+      </Card>
+    </>
+  );
+}

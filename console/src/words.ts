@@ -1,0 +1,27 @@
+// Numbers and times as people read them.
+export const short = (node: string) => node.replace(/@127\.0\.0\.1$/, "");
+
+export function count(value: number): string {
+  if (value >= 1e6) return `${(value / 1e6).toFixed(value >= 1e7 ? 0 : 1)} M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(value >= 1e5 ? 0 : 1)} k`;
+  return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+}
+
+export function bytes(value: number): string {
+  for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]] as const)
+    if (value >= size) return `${(value / size).toFixed(value >= 10 * size ? 0 : 1)} ${unit}`;
+  return `${Math.round(value)} B`;
+}
+
+export function span(seconds: number): string {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]] as const)
+    if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${unit}`;
+  return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
+}
+
+export const clock = (seconds: number) =>
+  seconds ? new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour12: false }) : "";
+
+export const moment = (seconds: number) =>
+  seconds ? new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19) : "";
