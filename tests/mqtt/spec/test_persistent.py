@@ -1,12 +1,12 @@
-"""The same again with sessions on disc: what is promised there waits for the commit, and is promised no less."""
+"""The same again with sessions on disc: what is promised waits for the commit, and is promised no less."""
 
 import asyncio
 
 import msgspec
 import pytest
-from mqtt.harness import World
 
 from gossamer.mqtt.sessionstore import SessionStore
+from mqtt.harness import World
 
 from .test_publish import (  # noqa: F401 - collected here as well
     test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one,
