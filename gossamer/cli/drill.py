@@ -90,10 +90,10 @@ _SPLIT: dict[str, _Option] = {
 _NODE: dict[str, _Option] = {
     "node": (
         Annotated[
-            int,
+            int | None,
             typer.Option("--node", min=1, help="Its number [default: the last one]", show_default=False),
         ],
-        0,
+        None,
     )
 }
 _COMMON: dict[str, _Option] = {
