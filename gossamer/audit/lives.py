@@ -60,6 +60,12 @@ class Lives:
             name = self._names[client_id] = digest.hexdigest()
         return name
 
+    def standing(self, session: Any) -> None:
+        """A session was there before recording began."""
+        if session.channel is not None:
+            self.connected(session, True, standing=True)
+        self.subscribed(session, session.subscriptions, "standing")
+
     def connected(self, session: Any, present: bool, *, standing: bool = False) -> None:
         """CONNACK goes out; ``standing``: it did before recording began."""
         channel = session.channel

@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 class Tape:
     """Rows that nobody has taken yet. ``limit`` bounds them; ``wall`` is asked per row."""
 
-    __slots__ = ("_clock", "_lost", "_rows", "_wall", "limit", "lost", "number", "offset_us")
+    __slots__ = ("_clock", "_lost", "_rows", "_wall", "gaps", "limit", "lost", "number", "offset_us")
 
     def __init__(self, *, limit: int, wall: Callable[[], float], clock: HybridLogicalClock) -> None:
         self._rows: list[Row] = []
@@ -47,6 +47,8 @@ class Tape:
         """Of the last row, lost ones included."""
         self.lost = 0
         """Rows that found no place, ever."""
+        self.gaps = 0
+        """How often rows were lost, and something was recorded again."""
         self.offset_us: int | None = None
         """How far the wall clock is believed to be ahead of the others'; None: not measured."""
 
@@ -126,6 +128,7 @@ class Tape:
         self._mark(count, reason)
 
     def _mark(self, count: int, reason: str) -> None:
+        self.gaps += 1
         wall = self._wall()
         self.number += 1
         self._rows.append((self.number, _GAP, self._clock.tick(wall), int(wall * 1_000_000), count, reason))

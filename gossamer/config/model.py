@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.section import Blank, Fraction, Positive, Section
-from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
+from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, Networks, NodeName, Port
 
 __all__ = [
@@ -419,13 +419,31 @@ class ApiConfig(Section):
 
 
 class AuditConfig(Section):
-    """The flow recorder. Accepted; no node records yet."""
+    """The flow recorder: what happened to each message, as Parquet for ``gossamer audit run``. It needs
+    pyarrow (``pip install 'gossamer[spark]'``). Switch it on when all nodes have this version."""
 
     enable: bool = False
     dir: Path = Path("audit")
-    """Where the Parquet files go; relative paths are below the data directory."""
+    """Where the files go; relative paths are below the data directory. Nodes may share one."""
     sample: Fraction = 1.0
-    """Share of the messages that are recorded."""
+    """Share of the messages that are recorded, in runs of 32 neighbours; the node that takes a message
+    decides for all. Clients, subscriptions and members are always recorded."""
+    rotate_size: Annotated[PositiveSize, Field(ge=64 * 1024)] = 32 * 1024**2
+    """Finish a file when so much was noted for it; it takes about a tenth of that on disc."""
+    rotate_after: Annotated[PositiveDuration, Field(ge=1.0)] = 60.0
+    """Finish a file after this time; what is not finished yet, jobs do not see."""
+    keep_for: OptionalDuration = 7 * 86400.0
+    """Remove this node's files when they are older; off: never."""
+    keep_size: Size = 10 * 1024**3
+    """Remove this node's oldest files when all of them take more; 0: never."""
+    pseudonyms: bool = False
+    """Write a keyed hash in place of client identifiers."""
+    key: Annotated[SecretStr, Field(min_length=16)] | None = None
+    """What payloads and client identifiers are hashed under, the same on all nodes; unless given, it is
+    derived from the cookie. Payloads are never stored."""
+    buffer: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
+    """Rows kept in memory while the disc does not take them; more are dropped, counted, and recorded as a
+    gap."""
 
 
 class DrillConfig(Section):

@@ -9,6 +9,7 @@
     ├── mnesia_like      tables: disc, replicator
     ├── routes           the owner of the route table and its index
     ├── mqtt_cluster     what brokers share: retained messages, wills
+    ├── audit            what happened to each message, for a process that writes it (where it is switched on)
     ├── autoheal         splits seen and healed
     ├── split_relay      and told to those who subscribed to the tables
     ├── membership       from gossip's verdicts to links
@@ -44,6 +45,7 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import REQUEST, TOKENS, ApiServer, Relay, Tokens, make_app
+from gossamer.audit import CLOCK, WATCH, Auditor, key_of
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
@@ -226,6 +228,18 @@ class Node:
         )
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
+        self.functions[CLOCK] = self.clock.wall
+        self.auditor = Auditor(
+            config.audit,
+            runtime=self.runtime,
+            hub=self.broker.hub,
+            sessions=self.broker.sessions,
+            distribution=self.distribution,
+            filters_of=self.router.filters_of,
+            clock=self.clock,
+            key=key_of(config.audit, cookie),
+            data_dir=data_dir,
+        )
         self._user_children = tuple(children)
         self.api_port = 0
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
@@ -266,6 +280,8 @@ class Node:
         self.state = "starting"
         self._ended = self.runtime.loop.create_future()
         try:
+            if self.config.audit.enable:
+                self.auditor.check()
             self._root = await self.runtime.start(
                 Supervisor, self._children(), intensity=20, period=10.0, name="node", label="node"
             )
@@ -361,6 +377,7 @@ class Node:
             self.store.child_spec(),
             ChildSpec("routes", self._start_routes),
             ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
+            *([self.auditor.spec()] if config.audit.enable else ()),
             # Before membership, so that it hears of every session from the first on.
             healing_spec(
                 config.cluster,
@@ -436,7 +453,7 @@ class Node:
             view=self.members,
             rng=self.rng,
             settings=GossipSettings(**cluster.gossip.model_dump()),
-            subscribers=(MEMBERSHIP,),
+            subscribers=(MEMBERSHIP, WATCH),
             key_file=self._key_file,
             name="gossip",
             label="gossip",

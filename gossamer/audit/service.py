@@ -1,0 +1,267 @@
+"""Recording, as a node has it: switched on and off, set, and asked what it did.
+
+::
+
+    audit (one_for_one)
+    ├── audit_recorder   empties the tape into the writer's process, which it owns
+    ├── audit_watch      members, splits and heals; at its start, what stands already
+    └── audit_offsets    how far this node's clock is off
+
+Rules: 1. Recording never ends its node: when its processes cannot be kept alive, it is switched off, logged
+and seen in its status, and messages go on.  2. A tape lasts as long as its node's life; its numbers go on
+when recording is switched off and on, and readers see from ``closed`` and ``opened`` that nobody looked
+meanwhile.  3. The share and the bound of the tape change at once; how files are written, with a new writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+
+from gossamer.audit.offsets import ClockOffsets
+from gossamer.audit.recorder import Recorder
+from gossamer.audit.tape import Tape
+from gossamer.audit.trail import Trail
+from gossamer.audit.watch import WATCH, Watch
+from gossamer.audit.writer import Limits
+from gossamer.clock import Clock, HybridLogicalClock
+from gossamer.config import AuditConfig
+from gossamer.distribution import Distribution
+from gossamer.errors import UnavailableError
+from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, StartFailed, Supervisor, describe
+
+__all__ = ["AUDIT", "AuditUnavailableError", "Auditor", "key_of"]
+
+log = structlog.get_logger(__name__)
+
+AUDIT = "audit"
+RECORDER = "audit_recorder"
+_STOP = 40.0
+"""Seconds for the writer to finish what it has."""
+
+
+class AuditUnavailableError(UnavailableError):
+    """This node cannot record."""
+
+    def __init__(self, *, reason: str, advice: str) -> None:
+        self.reason = reason
+        super().__init__(f"audit: {reason}; {advice}")
+
+
+def key_of(config: AuditConfig, cookie: str) -> bytes:
+    """What payloads and client identifiers are hashed under: the same on all nodes of a cluster."""
+    if config.key is not None:
+        secret = config.key.get_secret_value().encode()
+        return blake2b(secret, digest_size=32, person=b"gossamer-audit").digest()
+    return blake2b(cookie.encode(), digest_size=32, person=b"gossamer-audit").digest()
+
+
+class Auditor:
+    """See the module. ``hub`` is the broker's fan-out, which is told where to tell."""
+
+    def __init__(
+        self,
+        config: AuditConfig,
+        *,
+        runtime: Runtime,
+        hub: Any,
+        sessions: Mapping[str, Any],
+        distribution: Distribution,
+        filters_of: Callable[[str], list[str]],
+        clock: Clock,
+        key: bytes,
+        data_dir: Path | None,
+    ) -> None:
+        self.config = config
+        self._runtime = runtime
+        self._hub = hub
+        self._sessions = sessions
+        self._distribution = distribution
+        self._clock = clock
+        self.root = config.dir if data_dir is None else data_dir / config.dir
+        self.tape = Tape(limit=config.buffer, wall=clock.wall, clock=HybridLogicalClock())
+        self.trail = Trail(
+            self.tape,
+            node=runtime.node,
+            creation=runtime.creation,
+            hub=hub,
+            key=key,
+            pseudonyms=config.pseudonyms,
+            filters_of=filters_of,
+            soon=lambda callback: runtime.loop.call_soon(callback),
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether something empties the tape."""
+        return self._runtime.whereis(RECORDER) is not None
+
+    def check(self) -> None:
+        """Whether this node can record.
+
+        Raises:
+            AuditUnavailableError: it cannot, and why.
+        """
+        if importlib.util.find_spec("pyarrow") is None:
+            raise AuditUnavailableError(
+                reason="pyarrow is not installed, and writes the files",
+                advice="pip install 'gossamer[spark]'",
+            )
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AuditUnavailableError(
+                reason=f"audit.dir {self.root} cannot be made: {error.strerror}",
+                advice="name a directory that this user may write to",
+            ) from error
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise AuditUnavailableError(
+                reason=f"audit.dir {self.root} is not writable",
+                advice="name a directory that this user may write to",
+            )
+
+    def spec(self) -> ChildSpec:
+        """What records, for the node's supervisor."""
+        return ChildSpec(AUDIT, self._start, restart="temporary", shutdown=_STOP + 5.0, type="supervisor")
+
+    async def switch(self, *, on: bool) -> None:
+        """Begin or end recording, in the supervisor that is called node.
+
+        Raises:
+            AuditUnavailableError: it cannot begin.
+        """
+        if on == self.running:
+            return
+        if on:
+            self.check()
+            await self._runtime.run(Supervisor.start_child, "node", self.spec())
+            return
+        self._hub.trail = None
+        await self._runtime.run(Supervisor.terminate_child, "node", AUDIT)
+
+    async def change(self, config: AuditConfig) -> None:
+        """Be set like this from now on, until the node is started anew.
+
+        Raises:
+            AuditUnavailableError: it cannot begin.
+        """
+        before, self.config = self.config, config
+        self.tape.limit = config.buffer
+        self.trail.sample = config.sample
+        if self.running and config.enable and _limits(before) != _limits(config):
+            await self.switch(on=False)
+        await self.switch(on=config.enable)
+
+    def status(self) -> dict[str, Any]:
+        """What it did in this life of the node. Looks at the disc: not for the loop."""
+        files, size, oldest = self._files()
+        return {
+            "enabled": self.config.enable,
+            "recording": self.running and self._hub.trail is not None,
+            "sample": self.config.sample,
+            "dir": str(self.root.resolve()),
+            "messages": self.trail.number,
+            "recorded": self.tape.number - self.tape.lost,
+            "dropped": self.tape.lost,
+            "gaps": self.tape.gaps,
+            "buffered": len(self.tape),
+            "buffer": self.tape.limit,
+            "files": files,
+            "bytes": size,
+            "oldest": oldest,
+            "clock_offset": None if self.tape.offset_us is None else self.tape.offset_us / 1e6,
+        }
+
+    def _files(self) -> tuple[int, int, float | None]:
+        files, size, oldest = 0, 0, None
+        for path in self.root.glob(f"day=*/hour=*/node={quote(self._runtime.node, safe='')}/*.parquet"):
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                # Retention was faster.
+                continue
+            files += 1
+            size += stat.st_size
+            oldest = stat.st_mtime if oldest is None else min(oldest, stat.st_mtime)
+        return files, size, oldest
+
+    async def _start(self) -> Pid:
+        config = self.config
+        self.trail.sample = config.sample
+        recorder = partial(
+            Recorder.start_link,
+            self.tape,
+            root=self.root,
+            node=self._runtime.node,
+            creation=self._runtime.creation,
+            limits=_limits(config),
+            share=config.sample,
+            name=RECORDER,
+            label=RECORDER,
+        )
+        watch = partial(
+            Watch.start_link,
+            tape=self.tape,
+            trail=self.trail,
+            distribution=self._distribution,
+            sessions=self._standing,
+            name=WATCH,
+            label=WATCH,
+        )
+        offsets = partial(
+            ClockOffsets.start_link,
+            clock=self._clock,
+            nodes=self._peers,
+            found=self._found,
+            name="audit_offsets",
+            label="audit_offsets",
+        )
+        children = [
+            ChildSpec(RECORDER, recorder, shutdown=_STOP),
+            ChildSpec(WATCH, watch),
+            ChildSpec("audit_offsets", offsets),
+        ]
+        # Told of from now on; what stands already is told by the watch.
+        self._hub.trail = self.trail
+        try:
+            pid = await Supervisor.start_link(children, intensity=30, period=60.0, name=AUDIT, label=AUDIT)
+        except StartFailed:
+            self._hub.trail = None
+            raise
+        self._runtime.join(pid).add_done_callback(self._over)
+        return pid
+
+    def _over(self, joined: asyncio.Future[Reason]) -> None:
+        if self._hub.trail is None:
+            return
+        self._hub.trail = None
+        if joined.result() != "shutdown":
+            log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
+
+    def _standing(self) -> Iterable[Any]:
+        return list(self._sessions.values())
+
+    def _peers(self) -> list[str]:
+        peers = self._distribution.peers
+        return [name for name in self._distribution.nodes() if name in peers and not peers[name].hidden]
+
+    def _found(self, offset_us: int) -> None:
+        self.tape.offset_us = offset_us
+
+
+def _limits(config: AuditConfig) -> Limits:
+    return Limits(
+        rotate_size=config.rotate_size,
+        rotate_after=config.rotate_after,
+        keep_size=config.keep_size,
+        keep_for=config.keep_for or 0.0,
+    )
