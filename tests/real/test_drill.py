@@ -1,0 +1,61 @@
+"""However a drill ends, nothing of it is left: no process, no directory, no port."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gossamer.cli import ExitCode
+from real.harness import Program, eventually
+
+
+def begun(tmp_path: Path, until: str) -> Program:
+    """A drill of two nodes that has come so far; what it makes goes below a directory of its own."""
+    (tmp_path / "made").mkdir()
+    options = ("--nodes", "2", "--load", "50", "--warm-up", "1s", "--for", "60s")
+    drill = Program(tmp_path / "drill", "drill", "partition", *options, TMPDIR=str(tmp_path / "made"))
+    eventually(lambda: until in drill.out or drill.process.poll() is not None, says=until)
+    assert drill.process.poll() is None, drill.err
+    return drill
+
+
+def gone(family: list[psutil.Process]) -> bool:
+    return not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(
+    ("number", "until"),
+    [
+        (signal.SIGINT, "fault applied"),
+        (signal.SIGTERM, "--- starting"),
+        (signal.SIGKILL, "fault applied"),
+    ],
+)
+def test_a_drill_that_is_ended_leaves_nothing(tmp_path: Path, number: int, until: str) -> None:
+    drill = begun(tmp_path, until)
+    eventually(lambda: len(drill.family()) > 2, says="the drill, its janitor and nodes")
+    family = drill.family()
+    [directory] = eventually(lambda: list((tmp_path / "made").glob("gossamer-drill-*")))
+    code = drill.end(number)
+    if number == signal.SIGKILL:
+        # The kernel ends the nodes, the janitor the rest.
+        assert code == -signal.SIGKILL
+    else:
+        assert code == ExitCode.UNAVAILABLE
+        assert "interrupted" in drill.err
+        assert gone(family)
+        assert not directory.exists()
+    eventually(lambda: gone(family), seconds=30, says="all processes are gone")
+    eventually(lambda: not list((tmp_path / "made").iterdir()), seconds=30, says="the directory is gone")
+
+
+def test_a_cluster_that_does_not_start_leaves_nothing_and_says_who_lacks_what(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    options = ("--nodes", "2", "--timeout", "1s", "--load", "10")
+    drill = Program(tmp_path / "drill", "drill", "kill", *options, TMPDIR=str(tmp_path / "made"))
+    eventually(lambda: drill.process.poll() is not None, says="it gave up")
+    assert drill.process.returncode == ExitCode.UNAVAILABLE
+    assert "not ready after 1 s" in drill.err
+    assert "Traceback" not in drill.err
+    assert list((tmp_path / "made").iterdir()) == []
