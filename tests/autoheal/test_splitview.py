@@ -1,5 +1,7 @@
 """SplitView: every shape of a split has survivors and victims, disjoint and complete."""
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,14 +31,31 @@ def test_the_shapes_that_happen():
         ("three-way", {1: [1], 2: [2, 3], 3: [2, 3], 4: [4, 5], 5: [4, 5]}, [[2, 3], [4, 5], [1]], 2),
         ("total", {1: [1], 2: [2], 3: [3]}, [[1], [2], [3]], 1),
         ("one-way visibility", {1: [1, 2], 2: [2]}, [[1], [2]], 1),
-        ("overlapping", {1: [1, 2], 2: [1, 2, 3], 3: [2, 3]}, [[1], [2], [3]], 1),
-        ("ring", {1: [1, 2, 4], 2: [1, 2, 3], 3: [2, 3, 4], 4: [1, 3, 4]}, [[1], [2], [3], [4]], 1),
-        ("overlapping pair", {1: [1, 2, 3], 2: [1, 2, 3], 3: [1, 2, 3, 4], 4: [3, 4]}, [[1, 2], [3], [4]], 1),
+        ("overlapping", {1: [1, 2], 2: [1, 2, 3], 3: [2, 3]}, [[1, 2], [3]], 1),
+        ("ring", {1: [1, 2, 4], 2: [1, 2, 3], 3: [2, 3, 4], 4: [1, 3, 4]}, [[1, 2], [3, 4]], 1),
+        ("overlapping pair", {1: [1, 2, 3], 2: [1, 2, 3], 3: [1, 2, 3, 4], 4: [3, 4]}, [[1, 2, 3], [4]], 1),
         ("a liar", {1: [1, 2], 2: [1, 2], 3: [1, 2, 3], 4: [4], 5: [4, 5]}, [[1, 2], [3], [4], [5]], 1),
-        ("star", {1: [1, 2, 3], 2: [1, 2], 3: [1, 3]}, [[1], [2], [3]], 1),
+        ("one pair", {1: [1, 3, 4], 2: [2, 3, 4], 3: [1, 2, 3, 4], 4: [1, 2, 3, 4]}, [[1, 3, 4], [2]], 1),
+        ("star", {1: [1, 2, 3], 2: [1, 2], 3: [1, 3]}, [[1, 2], [3]], 1),
     ]  # fmt: skip
     for name, seen, groups, coordinator in table:
         assert split(seen) == (groups, coordinator), name
+
+
+def test_of_a_split_that_was_cut_short_only_the_smaller_side_reloads():
+    """Some had declared the other side dead, and some had not."""
+    whole = {1: {1, 2, 3}, 2: {1, 2, 3}, 3: {1, 2, 3}, 4: {4, 5}, 5: {4, 5}}
+    for missed in ([(5, 1)], [(2, 5), (5, 2)], [(1, 4), (3, 5)], [(4, 1), (4, 2), (5, 3)]):
+        seen = {node: sight | {o for n, o in missed if n == node} for node, sight in whole.items()}
+        assert split(seen)[0] == [[1, 2, 3], [4, 5]], missed
+
+
+def test_many_nodes_with_random_sight_are_grouped_in_time():
+    rng = random.Random(1)
+    nodes = range(1, 61)
+    seen = {node: {node, *(o for o in nodes if rng.random() < 0.9)} for node in nodes}
+    groups, _ = split(seen)
+    assert sorted(name for group in groups for name in group) == list(nodes)
 
 
 def test_a_tie_goes_to_the_side_that_holds_the_leader():

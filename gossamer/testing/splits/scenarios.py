@@ -61,7 +61,7 @@ def _survived(*numbers: int) -> Callable[[World], str]:
 async def _apart(world: World, *groups: list[int]) -> None:
     world.split(*groups)
     # Long enough for the smallest side, which is the slowest to believe it, to declare all others dead.
-    await world.pause(20, 45)
+    await world.pause(10, 45)
     world.heal()
 
 
