@@ -74,13 +74,18 @@ SYMBOLS: dict[MarkKind, tuple[str, str]] = {
 """How each kind of mark is drawn: classes, and a path around 0. What the drill did to all is a line."""
 
 
-def timeline(record: DrillRecord, *, name: str) -> str:
-    """The whole picture; ``name`` keeps its identifiers apart from those of others on the page."""
+def timeline(record: DrillRecord, *, name: str, fine: bool = True) -> str:
+    """The whole picture; ``name`` keeps its identifiers apart from those of others on the page.
+
+    Where it is not ``fine``, curves have fewer points and more marks fall together.
+    """
     # What comes after the last phase is the drill's own: nothing is published any more.
     end = max([1.0, *(phase.end for phase in record.phases)]) if record.phases else max(record.seconds, 1.0)
     record = replace(
         record,
-        samples=tuple(sample for sample in record.samples if sample.at + 1 <= end),
+        samples=_thinned(
+            [sample for sample in record.samples if sample.at + 1 <= end], POINTS if fine else POINTS // 5
+        ),
         marks=tuple(mark for mark in record.marks if mark.at <= end),
     )
     nodes = record.plan.nodes
@@ -96,7 +101,7 @@ def timeline(record: DrillRecord, *, name: str) -> str:
         f'<title id="{name}-title">Timeline of the drill</title>',
         f'<desc id="{name}-desc">{escape(_in_words(record))}</desc>',
         *_bands(record, x, height - 8),
-        *_lanes(record, x, end),
+        *_lanes(record, x, end, near=end / (200 if fine else 100)),
         *_axis(x, end, lanes, height - 8),
     ]
     top = lanes + 24 + GAP
@@ -148,7 +153,7 @@ def _axis(x: Callable[[float], float], end: float, top: float, bottom: float) ->
         yield _text(x(at), top + 18, f"{at:g} s" if number == 0 else f"{at:g}", "tick middle")
 
 
-def _lanes(record: DrillRecord, x: Callable[[float], float], end: float) -> Iterator[str]:
+def _lanes(record: DrillRecord, x: Callable[[float], float], end: float, *, near: float) -> Iterator[str]:
     side_of = {node: number for number, side in enumerate(record.sides) for node in side.nodes}
     where: dict[str, float] = {}
     for number, node in enumerate(record.plan.nodes):
@@ -159,7 +164,6 @@ def _lanes(record: DrillRecord, x: Callable[[float], float], end: float) -> Iter
             left = x(stretch.begin)
             yield _rect(left, middle - 3, x(stretch.end) - left, 6, f"lane {stretch.condition}")
     # What is drawn last lies on top: rare kinds above frequent ones.
-    near = end / 200
     found = clusters([mark for mark in record.marks if mark.node in where], near=near)
     for cluster in sorted(found, key=lambda cluster: cluster.kind in ("healed", "restarted store")):
         classes, path = SYMBOLS.get(cluster.kind, ("open dim", _CIRCLE))
@@ -232,15 +236,17 @@ def _by_side(record: DrillRecord) -> list[tuple[str, list[Sample]]]:
     names = [side.name for side in record.sides] or list(
         dict.fromkeys(sample.side for sample in record.samples)
     )
-    return [(name, _thinned([sample for sample in record.samples if sample.side == name])) for name in names]
+    return [(name, [sample for sample in record.samples if sample.side == name]) for name in names]
 
 
-def _thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """At most so many points; of several seconds the mean rates, and the worst of what was late."""
-    step = math.ceil(len(samples) / POINTS)
-    if step < 2:
-        return list(samples)
-    return [_mean(samples[at : at + step]) for at in range(0, len(samples), step)]
+def _thinned(samples: Sequence[Sample], points: int) -> tuple[Sample, ...]:
+    """At most so many points a side; of several seconds the mean rates, and the worst of what was late."""
+    found: list[Sample] = []
+    for side in dict.fromkeys(sample.side for sample in samples):
+        own = [sample for sample in samples if sample.side == side]
+        step = max(1, math.ceil(len(own) / points))
+        found += (_mean(own[at : at + step]) for at in range(0, len(own), step))
+    return tuple(found)
 
 
 def _mean(samples: Sequence[Sample]) -> Sample:

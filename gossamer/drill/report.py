@@ -145,7 +145,7 @@ class _Shown:
             )
         )
         # Ours, and every text in it escaped.
-        self.timeline = Markup(timeline(record, name=identity))  # noqa: S704
+        self.timeline = Markup(timeline(record, name=identity, fine=not brief))  # noqa: S704
         self.legend = [(Markup(symbol), kind) for symbol, kind in legend(record)]  # noqa: S704
         self.tallies = _by_phase(record, few=few, detailed=False)
         self.details = [] if brief else _by_phase(record, few=few, detailed=True)

@@ -33,8 +33,9 @@ from gossamer.drill.script import (
     Wait,
 )
 from gossamer.drill.watch import Watch
+from gossamer.errors import UnavailableError
 
-__all__ = ["Stage"]
+__all__ = ["NotWholeError", "Stage", "limit_files"]
 
 _READY = 60.0
 """Seconds for the cluster to be whole after a restart."""
@@ -43,10 +44,18 @@ _PLAN = 60.0
 _LOOK = 0.5
 CONFLICTS = 5
 """Retained messages that each side writes."""
-_CLOCK_NET = 30.0
-"""Seconds beyond its time after which a clock is right again by itself."""
 
 Routes = frozenset[tuple[str, frozenset[str]]]
+
+
+class NotWholeError(UnavailableError):
+    """What a drill waits for does not come."""
+
+    def __init__(self, *, wanted: str, seconds: float, missing: str) -> None:
+        self.missing = missing
+        super().__init__(
+            f"expected {wanted} within {seconds:g} s; {missing}; the logs of the nodes say more (--keep)"
+        )
 
 
 class Stage:
@@ -74,17 +83,25 @@ class Stage:
         """The node that was killed while it healed."""
 
     async def learn_routes(self) -> None:
-        """What all nodes know while all is well."""
+        """What all nodes know while all is well.
+
+        Raises:
+            NotWholeError: they do not come to know the same.
+        """
         names = [node.name for node in self._backend.nodes()]
         wanted = {client_filter for client in self._load.subscribers for client_filter, _ in client.filters}
-        async with asyncio.timeout(_READY):
-            while True:
-                found = set(await asyncio.gather(*map(self._watch.routes, names)))
-                [one, *others] = found
-                if not others and one is not None and wanted <= {topic for topic, _ in one}:
-                    self._routes = one
-                    return
-                await asyncio.sleep(_LOOK)
+        try:
+            async with asyncio.timeout(_READY):
+                while True:
+                    found = set(await asyncio.gather(*map(self._watch.routes, names)))
+                    [one, *others] = found
+                    if not others and one is not None and wanted <= {topic for topic, _ in one}:
+                        self._routes = one
+                        return
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            missing = "nodes do not know the same routes"
+            raise NotWholeError(wanted="all routes at all nodes", seconds=_READY, missing=missing) from None
 
     async def perform(self, steps: Sequence[Step]) -> None:
         """One after another."""
@@ -156,13 +173,17 @@ class Stage:
 
     async def _until_ready(self) -> None:
         names = {node.name for node in self._backend.nodes()}
-        async with asyncio.timeout(_READY):
-            while names:
-                for name in list(names):
-                    ready = await self._watch.get(name, "/ready")
-                    if ready is not None and len(ready["members"]) == len(self._backend.nodes()):
-                        names.discard(name)
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(_READY):
+                while names:
+                    for name in list(names):
+                        ready = await self._watch.get(name, "/ready")
+                        if ready is not None and len(ready["members"]) == len(self._backend.nodes()):
+                            names.discard(name)
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            missing = f"not so: {', '.join(sorted(names))}"
+            raise NotWholeError(wanted="all nodes ready", seconds=_READY, missing=missing) from None
 
     # -- nodes
 
@@ -182,24 +203,29 @@ class Stage:
     async def _kill_coordinator(self) -> None:
         """The node that carries a heal out, as soon as there is one."""
         names = [node.name for node in self._backend.nodes()]
-        async with asyncio.timeout(_PLAN):
-            while not self.coordinator:
-                for status in await asyncio.gather(*(self._watch.get(n, "/api/v1/autoheal") for n in names)):
-                    if status is not None and status["plan"]:
-                        self.coordinator = status["plan"]["coordinator"]
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(_PLAN):
+                while not self.coordinator:
+                    asked = (self._watch.get(name, "/api/v1/autoheal") for name in names)
+                    for status in await asyncio.gather(*asked):
+                        if status is not None and status["plan"]:
+                            self.coordinator = status["plan"]["coordinator"]
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            missing = "no node has a plan; the cut was too short to be seen, or autoheal is off"
+            raise NotWholeError(wanted="a heal to begin", seconds=_PLAN, missing=missing) from None
         await self._end(self.coordinator, kill=True)
 
     async def _set_clock(self, name: str, offset: float) -> None:
         node = next(node for node in self._backend.nodes() if node.name == name)
-        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
-            answer = await client.put(node.api + "/api/v1/drill/clock", json={"offset": offset})
-        if answer.status_code != 200:
-            raise BackEndError(
-                backend=self._backend.name,
-                reason=f"{name} answered {answer.status_code} when its clock was to be set",
-                remedy="see its node.log (--keep keeps it)",
-            )
+        try:
+            async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
+                answer = await client.put(node.api + "/api/v1/drill/clock", json={"offset": offset})
+            refusal = "" if answer.status_code == 200 else f"answered {answer.status_code}"
+        except httpx.TransportError as error:
+            refusal = f"did not answer ({type(error).__name__})"
+        if refusal:
+            raise self._unwilling(name, f"{refusal} when its clock was to be set")
         self._note(name, "clock set", f"{offset:+g} s")
 
     def _write(self, names: Sequence[str]) -> None:
@@ -213,10 +239,24 @@ class Stage:
 
     def _limit_files(self, name: str, *, full: bool) -> None:
         node = next(node for node in self._backend.nodes() if node.name == name)
-        _, hard = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
-        limit = 0 if full else resource.RLIM_INFINITY
-        resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            limit_files(node.pid, full=full)
+        except OSError as error:
+            raise self._unwilling(name, f"could not be limited: {error.strerror}") from error
         self._note(name, "disk full" if full else "disk free")
+
+    def _unwilling(self, name: str, reason: str) -> BackEndError:
+        return BackEndError(
+            backend=self._backend.name,
+            reason=f"{name} {reason}",
+            remedy="see its node.log (--keep keeps it)",
+        )
 
     def _note(self, node: str, kind: MarkKind, detail: str = "") -> None:
         self._tell(Mark(round(self._now(), 4), node, kind, detail=detail))
+
+
+def limit_files(pid: int, *, full: bool) -> None:
+    """Let no file of a process grow, or let them again. Raises OSError where it is gone, or somebody else's."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
