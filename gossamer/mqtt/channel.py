@@ -188,7 +188,7 @@ class Channel(Port, asyncio.Protocol):
                 self._parts_size = len(data) - pos
                 self._need = 0
                 self.pause_reading(TURN)
-                self.broker.runtime.loop.call_soon(self._go_on)
+                self.hub.wide.after(self._go_on)
         elif pos < len(data) and self._state != CLOSED:
             self._keep(data, pos)
 
@@ -243,6 +243,9 @@ class Channel(Port, asyncio.Protocol):
             self._pending.append([acks, 0, count, idents])
             self._owe(count)
         else:
+            if len(self.session.incoming) >= self.broker.receive_maximum and acks[0] == 0x40:
+                # QoS 2 alone is all that the client may have in flight.
+                self.check_quota(count)
             self.session.push(acks)
             if idents:
                 self._told(idents)
@@ -299,7 +302,7 @@ class Channel(Port, asyncio.Protocol):
         """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
         that is not acknowledged, and QoS 2 until it is complete."""
         most = self._unacked + len(self.session.incoming) + more
-        if most <= self.broker.receive_maximum:
+        if most <= self.broker.receive_maximum or self.version != V5:
             return
         # What waits for a PUBREC is in both counts.
         begun = sum(count for acks, _, count, _ in self._pending or () if acks[:1] == b"\x50")

@@ -1,5 +1,7 @@
 """CONNECT and CONNACK (3.1, 3.2): who is let in, in what words, and what is not processed."""
 
+import itertools
+
 import pytest
 
 from gossamer.mqtt import Chain, ReasonCode
@@ -236,6 +238,18 @@ async def test_a_will_that_asks_for_what_is_not_offered_is_refused(capable, vers
     got = await client.got()
     assert client.closed
     assert [x.reason for x in got] == ([] if version == V4 else [reason])
+
+
+@keeps(v4="3.2.2-5", v5="3.2.2-7,8")
+@BOTH
+async def test_a_node_that_is_being_emptied_names_another(world, version):
+    world.broker.references = itertools.cycle(["one:1883", "two:1883"])
+    for name in ("one:1883", "two:1883"):
+        client = world.dial()
+        connack = await client.connect("c", version=version)
+        assert connack.reason == (ReasonCode.USE_ANOTHER_SERVER if version == V5 else 3)
+        assert connack.properties.server_reference == (name if version == V5 else None)
+        assert client.closed
 
 
 @keeps(v5="3.2.2-8")

@@ -175,7 +175,8 @@ async def test_a_refused_message_frees_its_place(world):
 
 @keeps(v5="3.3.4-7 4.9.0-1,2")
 @pytest.mark.parametrize("before", [0, 2])
-async def test_more_than_the_servers_receive_maximum_is_refused(make_world, is_ended, before):
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_more_than_the_servers_receive_maximum_is_refused(make_world, is_ended, before, qos):
     world = await make_world(max_inflight=4)
     pub = world.dial()
     told = await pub.connect("p", version=V5)
@@ -184,12 +185,22 @@ async def test_more_than_the_servers_receive_maximum_is_refused(make_world, is_e
         pub.raw(publish(5, "t", b"x", flags=4, packet_id=n))
     for n in range(1, before + 1):
         pub.send(p.Pubrel(n), p.Publish(topic=b"t", qos=2, packet_id=10 + n))
-    # QoS 1 is acknowledged at once here, so it is never one too many; sending again is none at all.
-    pub.raw(publish(5, "t", b"x", flags=2, packet_id=90) + publish(5, "t", b"x", flags=12, packet_id=4))
+    # What is sent again is not one more.
+    pub.raw(publish(5, "t", b"x", flags=12, packet_id=4))
     await pub.got()
     assert not pub.closed
-    pub.raw(publish(5, "t", b"x", flags=4, packet_id=99))
+    pub.raw(publish(5, "t", b"x", flags=qos << 1, packet_id=99))
     await is_ended(pub, V5, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
+
+
+@keeps(v4="4.3.3-2")
+async def test_3_1_1_knows_no_receive_maximum(make_world):
+    world = await make_world(max_inflight=4)
+    pub = await world.client("p")
+    for n in range(1, 9):
+        pub.raw(publish(4, "t", b"x", flags=4, packet_id=n))
+    pub.raw(publish(4, "t", b"x", flags=2, packet_id=90))
+    assert len(await pub.got()) == 9
 
 
 @keeps(v5="3.3.4-7,8")
