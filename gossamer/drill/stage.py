@@ -257,6 +257,6 @@ class Stage:
 
 
 def limit_files(pid: int, *, full: bool) -> None:
-    """Let no file of a process grow, or let them again. Raises OSError where it is gone, or somebody else's."""
+    """Let no file of a process grow, or let them again. Raises OSError where it is gone or not ours."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
