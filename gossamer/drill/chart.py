@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gossamer.drill.lanes import Cluster, clusters, stretches
 from gossamer.drill.promises import short
 from gossamer.drill.record import DrillRecord, MarkKind, Sample
+from gossamer.drill.words import phase_name
 
 __all__ = ["SYMBOLS", "legend", "timeline"]
 
@@ -122,7 +123,10 @@ def legend(record: DrillRecord) -> list[tuple[str, str]]:
 
 
 def _in_words(record: DrillRecord) -> str:
-    phases = ", ".join(f"{phase.name} from {phase.begin:.1f} to {phase.end:.1f} s" for phase in record.phases)
+    phases = ", ".join(
+        f"{phase_name(record.plan, phase.name)} from {phase.begin:.1f} to {phase.end:.1f} s"
+        for phase in record.phases
+    )
     return f"Phases: {phases}. A lane for each node with its marks, which are listed under All marks."
 
 
@@ -132,11 +136,12 @@ def _in_words(record: DrillRecord) -> str:
 def _bands(record: DrillRecord, x: Callable[[float], float], bottom: float) -> Iterator[str]:
     for phase in record.phases:
         left, right = x(phase.begin), x(phase.end)
-        said = f"{phase.name}, {phase.end - phase.begin:.1f} s"
+        name = phase_name(record.plan, phase.name)
+        said = f"{name}, {phase.end - phase.begin:.1f} s"
         band = _rect(left, 22, right - left, bottom - 22, f"band {phase.name}")
         yield f"<g><title>{said}</title>{band}</g>"
-        if right - left > 8 * len(phase.name):
-            yield _text(left + 5, 16, phase.name, "label")
+        if right - left > 8 * len(name):
+            yield _text(left + 5, 16, name, "label")
     for mark in record.marks:
         if not mark.node and mark.kind != "routes equal":
             at = x(mark.at)

@@ -18,9 +18,9 @@ from markupsafe import Markup
 from gossamer import __version__
 from gossamer.drill.chart import legend, timeline
 from gossamer.drill.promises import short
-from gossamer.drill.record import DrillRecord, PhaseName, Tally
+from gossamer.drill.record import DrillRecord, Tally
 from gossamer.drill.summary import PromiseRow, summarise
-from gossamer.drill.words import figures, happened, name_of, names, outcome, verdict_in_words
+from gossamer.drill.words import figures, happened, name_of, names, outcome, phase_name, verdict_in_words
 
 __all__ = ["html", "suite_html"]
 
@@ -152,7 +152,7 @@ class _Shown:
         self.settings = _settings(record)
 
 
-def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[PhaseName, list[_Row]]]:
+def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[str, list[_Row]]]:
     """Rows of traffic by phase, those alike in what is shown added up."""
 
     def key(row: Tally) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[P
         ordered = sorted((row for row in record.traffic if row.phase == phase), key=key)
         rows = [_sum(kinds, list(group)) for kinds, group in groupby(ordered, key=key)]
         if rows:
-            found.append((phase, rows))
+            found.append((phase_name(record.plan, phase), rows))
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gossamer.drill.promises import short
-from gossamer.drill.record import DrillRecord, Plan, Verdict
+from gossamer.drill.record import DrillRecord, PhaseName, Plan, Verdict
 
-__all__ = ["figures", "happened", "name_of", "names", "outcome", "verdict_in_words"]
+__all__ = ["figures", "happened", "name_of", "names", "outcome", "phase_name", "verdict_in_words"]
 
 
 def name_of(plan: Plan) -> str:
@@ -21,6 +21,12 @@ def name_of(plan: Plan) -> str:
             return f"slow link {plan.shape}"
         case _:
             return f"{plan.kind} node{plan.shape}"
+
+
+def phase_name(plan: Plan, name: PhaseName) -> str:
+    """What a phase is called: a fault that parts no sides is no split."""
+    parting = plan.kind in ("partition", "flapping", "coordinator")
+    return "fault" if name == "split" and not parting else name
 
 
 def outcome(verdicts: Iterable[Verdict], failure: str = "") -> str:
