@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gossamer.errors import GossamerError, UsageError
-from gossamer.spark.completeness import Terms
+from gossamer.spark.completeness import VERDICTS, Terms
 from gossamer.spark.errors import SparkFailedError, SparkMissingError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.moments import span_of
@@ -27,12 +27,15 @@ from gossamer.spark.report import render, verdict_in_words
 from gossamer.spark.run import Outcome, broken_promises, run_jobs, write_text
 from gossamer.spark.session import fit, open_session
 from gossamer.spark.source import load
+from gossamer.spark.stream import Auditor, Batch, start
 
 __all__ = ["app", "main"]
 
 BROKEN = 8
 _REFUSED, _UNAVAILABLE = 5, 6
 REPORT = "report"
+_OF_A_BATCH = 1_000_000
+"""Events that a batch of a stream is thought to have."""
 
 app = typer.Typer(add_completion=False, help="Ask where every message went (Spark).", no_args_is_help=True)
 
@@ -106,6 +109,61 @@ def run(
         typer.echo(f"\nTables and summaries are in {out}{page}")
     if broken:
         raise typer.Exit(BROKEN)
+
+
+@app.command()
+def stream(
+    directory: Directory = "audit",
+    out: Annotated[str, typer.Option(help="Where verdicts and the numbers of batches go.")] = "audit-stream",
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Where it remembers how far it is; default: checkpoint in --out.")
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between batches.")] = 30.0,
+    once: Annotated[bool, typer.Option("--once", help="Judge what is there, and end.")] = False,
+    patience: Annotated[float, typer.Option(help="Seconds that a node without news is waited for.")] = 600.0,
+    api: Annotated[
+        str | None, typer.Option(help="API of a node to raise alarms at, such as http://127.0.0.1:8091.")
+    ] = None,
+    alarm_on: Annotated[str, typer.Option(help="Verdicts to raise alarms for.")] = "lost,doubled,misrouted",
+    master: Master = None,
+    memory: Memory = None,
+    conf: Conf = None,
+    settle: Settle = 1.0,
+    late_after: LateAfter = 5.0,
+    trace: Trace = False,
+) -> None:
+    """Audit as it happens: judge what recorders finish, go on where it stopped, raise alarms."""
+    kinds = [name.strip() for name in alarm_on.split(",") if name.strip()]
+    for name in kinds:
+        if name not in VERDICTS:
+            raise OptionError(f"--alarm-on: got {name!r}; expected any of {', '.join(VERDICTS)}")
+    session = open_session(master=master, memory=memory, settings=settings_of(conf or []))
+    auditor = Auditor(
+        out=out.rstrip("/"),
+        checkpoint=(checkpoint or f"{out.rstrip('/')}/checkpoint").rstrip("/"),
+        terms=Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6)),
+        patience=int(patience * 1e6),
+        api=api,
+        alarm_on=kinds,
+        on_batch=_say_batch,
+    )
+    try:
+        fit(session, _OF_A_BATCH)
+        query = start(session, directory, auditor, every=None if once else every)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+    finally:
+        session.stop()
+
+
+def _say_batch(batch: Batch) -> None:
+    typer.echo(batch.in_words)
+    for problem in batch.problems:
+        typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
+    for line in (*batch.holes, *batch.untold):
+        typer.echo(line, err=True)
 
 
 def promises_of(text: str) -> list[str]:

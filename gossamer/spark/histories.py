@@ -25,6 +25,7 @@ __all__ = [
     "each_message",
     "of_sessions",
     "receiver",
+    "standing",
     "stretches",
     "subscriptions",
 ]
@@ -34,6 +35,10 @@ FOREVER = 2**62
 MESSAGE_KEY = ("message", "origin", "origin_creation")
 """What names a message. The number first: it tells most apart, and sorting looks at it first."""
 
+_COLUMNS = (
+    *("client", "filter", "share", "qos", "no_local", "present", "persistent", "recorder", "event"),
+    *("reason", "peer", "t", "hlc"),
+)
 _OF_SESSIONS = (
     schema.CONNECTED,
     schema.DISCONNECTED,
@@ -48,12 +53,33 @@ def of_sessions(recording: Recording, *, until: int) -> Any:
     """The events before ``until`` that ``subscriptions`` and ``connections`` need: few, kept in memory."""
     from pyspark.sql import functions as f
 
-    names = ["client", "filter", "share", "qos", "no_local", "present", "persistent", "recorder", "event"]
-    few = recording.events
+    def few(events: Any) -> Any:
+        return events.where(f.col("event").isin(*_OF_SESSIONS)).select(*_COLUMNS)
+
+    rows = few(recording.events).where(f.col("t") >= recording.earlier_until)
     if recording.earlier is not None:
-        few = few.unionByName(recording.earlier)
-    few = few.where(f.col("event").isin(*_OF_SESSIONS)).select(*names, "reason", "peer", "t", "hlc")
-    return few.where(f.col("t") < until).persist()
+        rows = rows.unionByName(few(recording.earlier))
+    return rows.where(f.col("t") < until).persist()
+
+
+def standing(few: Any) -> Any:
+    """Of ``few``, what tells of the time after it: held subscriptions, and where each client was last."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    keys = ["client", "filter", "share"]
+    held = subscriptions(few).where(f.col("end") == FOREVER).select(*keys, f.col("begin").alias("t"))
+    same = [few[key].eqNullSafe(held[key]) for key in (*keys, "t")]
+    subscribed = few.where(f.col("event") == schema.SUBSCRIBED).join(held, same, "left_semi")
+    latest = Window.partitionBy("client", "event").orderBy(f.desc("t"), f.desc("hlc"))
+    kinds = (schema.CONNECTED, schema.DISCONNECTED, schema.ENDED)
+    last = (
+        few.where(f.col("event").isin(*kinds))
+        .withColumn("place", f.row_number().over(latest))
+        .where(f.col("place") == 1)
+        .drop("place")
+    )
+    return subscribed.unionByName(last)
 
 
 def each_message(events: Any) -> Any:

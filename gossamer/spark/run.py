@@ -26,7 +26,7 @@ from gossamer.spark.jobs import JOBS, Told
 from gossamer.spark.progress import Progress
 from gossamer.spark.source import Recording
 
-__all__ = ["Outcome", "broken_promises", "run_jobs", "write_text"]
+__all__ = ["Outcome", "broken_promises", "read_text", "run_jobs", "write_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,21 @@ def write_text(session: Any, path: str, text: str) -> None:
     stream = target.getFileSystem(conf).create(target, True)
     try:
         stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+
+
+def read_text(session: Any, path: str) -> str | None:
+    """What ``write_text`` wrote; None where there is nothing."""
+    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
+    source = jvm.org.apache.hadoop.fs.Path(path)
+    system = source.getFileSystem(conf)
+    if not system.exists(source):
+        return None
+    stream = system.open(source)
+    try:
+        # As a string: bytes would come over the bridge as signed numbers.
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
         stream.close()
 

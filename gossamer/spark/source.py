@@ -31,11 +31,12 @@ from gossamer.spark.files import (
 )
 from gossamer.spark.holes import Hole, holes_between, holes_of_problems
 
-__all__ = ["Recording", "load", "read", "recording_of"]
+__all__ = ["MARGIN", "Recording", "load", "read", "recording_of", "spoken_of"]
 
 _SLACK = timedelta(hours=26)
 """How far from the asked span a partition may lie and still hold its events: a clock may be off by a day."""
-_MARGIN = 600_000_000
+_DAY = int(_SLACK.total_seconds()) * 1_000_000
+MARGIN = 600_000_000
 """Microseconds around the span in which events may tell of its messages."""
 
 
@@ -51,7 +52,9 @@ class Recording:
     last: int
     """When the recording ends."""
     earlier: Any = None
-    """The same of files from before it, or None."""
+    """Of files from before it, or what a stream kept of them: the columns of ``histories``; or None."""
+    earlier_until: int = 0
+    """Sessions before this are all in ``earlier``, and in it alone."""
     holes: tuple[Hole, ...] = ()
     problems: tuple[FileProblem, ...] = ()
     files: int = 0
@@ -99,8 +102,12 @@ def recording_of(
     where: str,
     begin: int | None = None,
     end: int | None = None,
+    sessions: tuple[Any, int] | None = None,
 ) -> Recording:
     """A recording of files that have been looked at; ``where`` is for the message of an error.
+
+    ``sessions``: what is known of sessions already, and until when; files from before are not read then, and
+    those without a path never are.
 
     Raises:
         NoDataError: none of them can be used, or none has events of the span.
@@ -116,18 +123,21 @@ def recording_of(
             else "no files"
         )
         raise NoDataError(where=where, found=found)
-    size = sum(footer.last - footer.first + 1 for footer in footers)
-    wrong = offsets_of(delays_of_links(read(session, footers), known=size))
+    near = footers if begin is None else [f for f in footers if f.end >= begin - _DAY]
+    near = [footer for footer in near if footer.path]
+    size = sum(footer.last - footer.first + 1 for footer in near)
+    wrong = offsets_of(delays_of_links(read(session, near), known=size)) if near else {}
     problems += _of_clocks(footers, wrong)
     footers = [_righted(footer, wrong) for footer in footers]
     low = begin if begin is not None else min(f.begin for f in footers)
     high = end if end is not None else max(f.end for f in footers) + 1
-    if not any(f.begin < high and f.end >= low for f in footers):
+    floor = low - MARGIN if sessions is None else min(low - MARGIN, sessions[1])
+    met = [f for f in footers if f.path and f.end >= floor and f.begin < high + MARGIN]
+    past = [f for f in footers if f.path and f.end < floor]
+    if not met or not any(f.begin < high and f.end >= low for f in footers):
         first, last = min(f.begin for f in footers), max(f.end for f in footers)
         found = f"{len(footers)} files with events from {text_of(first)} to {text_of(last)}"
         raise NoDataError(where=where, found=found)
-    met = [f for f in footers if f.end >= low - _MARGIN and f.begin < high + _MARGIN]
-    past = [f for f in footers if f.end < low - _MARGIN]
     events = read(session, met, wrong)
     shares, named = _survey(events)
     nodes = {f.node for f in footers}
@@ -139,7 +149,8 @@ def recording_of(
     ]
     return Recording(
         events=events,
-        earlier=read(session, past, wrong) if past else None,
+        earlier=sessions[0] if sessions else read(session, past, wrong) if past else None,
+        earlier_until=sessions[1] if sessions else 0,
         begin=low,
         end=high,
         last=max(f.end for f in footers),
@@ -177,6 +188,11 @@ def read(session: Any, footers: Iterable[Footer], wrong: Mapping[Life, int] | No
         own = (f.col("recorder") == node) & (f.col("creation") == creation)
         t = t - f.when(own, f.lit(offset)).otherwise(f.lit(0))
     return frame.withColumn("t", t)
+
+
+def spoken_of(events: Any) -> set[str]:
+    """The names of nodes that others speak of."""
+    return _survey(events)[1]
 
 
 def _survey(events: Any) -> tuple[dict[str, float], set[str]]:

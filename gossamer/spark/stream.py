@@ -1,0 +1,236 @@
+"""The audit as it happens: Structured Streaming over the recorder's directory, judged by the jobs' own code.
+
+What streams is the *list* of files: Spark finds those that are new, keeps in its checkpoint which have been
+taken, and hands them over in batches. A batch is judged like a run over that span, by ``verdicts``, so that
+there is no second logic to be wrong; what is carried from one to the next is which files there are and how
+far was judged (``watch``), and the subscriptions and connections that stood (``histories.standing``).
+
+::
+
+    OUT/verdicts/batch=7/*.parquet       what was judged in it
+    OUT/batches/7.json                   its numbers
+    CHECKPOINT/known/7.json, sessions/5  what the next one needs
+
+Rules: 1. A batch reads only what the one before left, and replaces what it wrote before itself: one that is
+done again after a crash writes the same once more, and nothing twice.  2. A message is judged once, when the
+watermark has passed the time until which it may arrive.  3. Alarms follow what a batch found, and are cleared
+by the next one that finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gossamer.spark.alarms import post_alarm
+from gossamer.spark.completeness import VERDICTS, Terms, verdicts
+from gossamer.spark.errors import NoDataError
+from gossamer.spark.files import FileProblem, Footer, judge_file, text_of
+from gossamer.spark.histories import of_sessions, standing
+from gossamer.spark.run import read_text, write_text
+from gossamer.spark.source import MARGIN, read, recording_of, spoken_of
+from gossamer.spark.watch import Known, dump, parse
+
+__all__ = ["Auditor", "Batch", "start"]
+
+_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+_KEPT = 3
+"""Batches whose state is kept: Spark may do the last one again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one batch found."""
+
+    number: int
+    begin: int
+    end: int
+    numbers: dict[str, int]
+    late: int = 0
+    """Events that came after their time had been judged."""
+    problems: tuple[FileProblem, ...] = ()
+    holes: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
+    """Alarms that the cluster could not be told of, and why."""
+
+    @property
+    def in_words(self) -> str:
+        if self.begin == self.end:
+            return f"batch {self.number}: nothing to judge yet"
+        found = ", ".join(f"{number:,} {verdict}" for verdict, number in self.numbers.items() if number)
+        span = f"{text_of(self.begin)} to {text_of(self.end)}"
+        late = f"; {self.late:,} events came too late to be judged" if self.late else ""
+        return f"batch {self.number}: {span}: {found or 'nothing was owed'}{late}"
+
+
+@dataclass(slots=True)
+class Auditor:
+    """Judges batches of files; ``on_batch`` is told of each."""
+
+    out: str
+    checkpoint: str
+    terms: Terms = field(default_factory=Terms)
+    patience: int = 600_000_000
+    """Microseconds that a silent node is waited for."""
+    api: str | None = None
+    alarm_on: Sequence[str] = ("lost", "doubled", "misrouted")
+    on_batch: Callable[[Batch], None] | None = None
+
+    def take(self, files: Any, number: int) -> None:
+        """For ``foreachBatch``."""
+        session = files.sparkSession
+        known = self._known(session, number - 1)
+        seen = {footer.path for footer in known.footers if footer.path}
+        paths = [row.path for row in files.select("path").distinct().collect()]
+        judged = [judge_file(session, path) for path in sorted(paths) if path not in seen]
+        fresh = [item for item in judged if isinstance(item, Footer)]
+        problems = tuple(item for item in judged if isinstance(item, FileProblem))
+        late = self._late(session, fresh, known.judged_until)
+        known = known.with_files(fresh, problems)
+        if fresh:
+            named = spoken_of(read(session, fresh))
+            known = replace(known, named=tuple(sorted({*known.named, *named})))
+        told_until, silent = known.watermark(patience=self.patience)
+        end = told_until - self.terms.late_after - self.terms.settle
+        begin = known.judged_until or min((footer.begin for footer in known.footers), default=0)
+        if end <= begin or not any(footer.path for footer in known.footers):
+            batch = Batch(number, begin, begin, {}, late, problems)
+        else:
+            batch, known = self._judge(session, number, known, begin, end, told_until, silent)
+            batch = replace(batch, late=late, problems=(*problems, *batch.problems))
+        known, untold = self._alarms(known, batch)
+        self._keep(session, number, known)
+        batch = replace(batch, untold=untold)
+        write_text(session, f"{self.out}/batches/{number}.json", _as_json(batch))
+        session.catalog.clearCache()
+        if self.on_batch is not None:
+            self.on_batch(batch)
+
+    def _judge(
+        self, session: Any, number: int, known: Known, begin: int, end: int, told_until: int, silent: Any
+    ) -> tuple[Batch, Known]:
+        from pyspark.sql import functions as f
+
+        sessions = None
+        if known.compacted_until:
+            kept = session.read.parquet(f"{self.checkpoint}/sessions/{known.sessions_at}")
+            sessions = (kept, known.compacted_until)
+        try:
+            recording = recording_of(
+                session,
+                [*known.footers, *known.problems],
+                where="the stream",
+                begin=begin,
+                end=end,
+                sessions=sessions,
+            )
+        except NoDataError:
+            # A span in which nobody wrote a file: nothing was published.
+            return Batch(number, begin, end, {}), replace(known, judged_until=end)
+        holes = (*recording.holes, *(hole for hole in silent if hole.end > begin))
+        # What is known ends where the slowest node has told to, whatever the others said since.
+        recording = replace(recording, holes=holes, last=told_until)
+        path = f"{self.out}/verdicts/batch={number}"
+        verdicts(recording, self.terms).write.mode("overwrite").parquet(path)
+        rows = session.read.parquet(path).groupBy("verdict").agg(f.count("*").alias("n")).collect()
+        counted = {row.verdict: row.n for row in rows}
+        until = begin - MARGIN
+        if until > known.compacted_until:
+            few = of_sessions(recording, until=until)
+            standing(few).write.mode("overwrite").parquet(f"{self.checkpoint}/sessions/{number}")
+            known = replace(known.folded(until), compacted_until=until, sessions_at=number)
+        batch = Batch(
+            number,
+            begin,
+            end,
+            {verdict: counted.get(verdict, 0) for verdict in VERDICTS},
+            problems=tuple(p for p in recording.problems if not p.is_loss),
+            holes=tuple(f"{hole.node}: {hole.in_words}" for hole in holes),
+        )
+        return batch, replace(known, judged_until=end)
+
+    def _late(self, session: Any, fresh: Sequence[Footer], judged_until: int) -> int:
+        from pyspark.sql import functions as f
+
+        files = [footer for footer in fresh if footer.begin < judged_until]
+        if not files:
+            return 0
+        return int(read(session, files).where(f.col("t") < judged_until).count())
+
+    def _alarms(self, known: Known, batch: Batch) -> tuple[Known, tuple[str, ...]]:
+        """Raise what the batch found, clear what it did not; what could not be told stays as it was."""
+        if self.api is None or batch.begin == batch.end:
+            return known, ()
+        raised, untold = set(known.alarms), []
+        wanted = {verdict: batch.numbers.get(verdict, 0) for verdict in self.alarm_on}
+        for verdict, count in wanted.items():
+            name = f"audit_{verdict}"
+            if count:
+                text = f"the audit found {count:,} deliveries {verdict} from {text_of(batch.begin)} on"
+                why = post_alarm(self.api, name, active=True, text=text)
+                raised.add(name)
+            elif name in raised:
+                why = post_alarm(self.api, name, active=False)
+                if why is None:
+                    raised.discard(name)
+            else:
+                continue
+            if why is not None:
+                untold.append(why)
+        return replace(known, alarms=tuple(sorted(raised))), tuple(untold)
+
+    def _known(self, session: Any, number: int) -> Known:
+        text = read_text(session, f"{self.checkpoint}/known/{number}.json") if number >= 0 else None
+        return parse(text) if text is not None else Known()
+
+    def _keep(self, session: Any, number: int, known: Known) -> None:
+        write_text(session, f"{self.checkpoint}/known/{number}.json", dump(known))
+        jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
+        past = number - _KEPT
+        # The batch before may have to be done again, and reads what it read.
+        needed = {known.sessions_at, *(self._known(session, n).sessions_at for n in range(past + 1, number))}
+        names = [f"known/{past}.json"]
+        sessions_at = self._known(session, past).sessions_at
+        if sessions_at >= 0 and sessions_at not in needed:
+            names.append(f"sessions/{sessions_at}")
+        for name in names:
+            old = jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{name}")
+            old.getFileSystem(conf).delete(old, True)
+
+
+def start(session: Any, where: str, auditor: Auditor, *, every: float | None, at_once: int = 500) -> Any:
+    """A query that judges what is recorded in ``where``, every so many seconds; None: what is there, once."""
+    files = (
+        session.readStream.format("binaryFile")
+        .schema(_FILES)
+        .option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", "*.parquet")
+        .option("maxFilesPerTrigger", at_once)
+        .load(where)
+        .select("path")
+    )
+    trigger = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
+    return (
+        files.writeStream.foreachBatch(auditor.take)
+        .option("checkpointLocation", f"{auditor.checkpoint}/spark")
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def _as_json(batch: Batch) -> str:
+    return json.dumps(
+        {
+            "batch": batch.number,
+            "from": text_of(batch.begin),
+            "to": text_of(batch.end),
+            "numbers": batch.numbers,
+            "late_events": batch.late,
+            "problems": [{"path": p.path, "kind": p.kind, "message": p.message} for p in batch.problems],
+            "holes": list(batch.holes),
+            "untold_alarms": list(batch.untold),
+        },
+        indent=2,
+    )

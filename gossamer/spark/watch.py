@@ -1,0 +1,110 @@
+"""What a stream of recorded files knows, and how far it may judge: plain values, a batch after the other.
+
+Files come as recorders finish them, those of one node in order, those of different nodes some time apart. A
+message may be judged when every node has told of the time until it had to be delivered.
+
+Rules: 1. The watermark is the time until which *every* node has told, the slowest one's; a mean, or the
+latest with a delay, would call lost what a slow node has not said yet.  2. A node that closed in order, or
+that has said nothing for ``patience`` while others did, is not waited for; the silent one is a hole.  3. A
+node that is only spoken of is waited for like one that has begun.  4. What comes with events from before
+what was judged is late: it is counted and said, and judges nothing anew.  5. No wall clock: the same files
+in the same batches give the same verdicts, so that a batch that is done again writes what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from gossamer.spark.files import FileProblem, Footer
+from gossamer.spark.holes import Hole
+
+__all__ = ["Known", "dump", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """After a batch; microseconds since 1970."""
+
+    footers: tuple[Footer, ...] = ()
+    named: tuple[str, ...] = ()
+    """Nodes that others speak of."""
+    judged_until: int = 0
+    compacted_until: int = 0
+    """Sessions before this are kept as a table, and their files are not read again."""
+    sessions_at: int = -1
+    """The batch that wrote that table."""
+    alarms: tuple[str, ...] = ()
+    """Those that are raised."""
+    problems: tuple[FileProblem, ...] = field(default=())
+    """Files that could not be read and are missing for good."""
+
+    def watermark(self, *, patience: int) -> tuple[int, list[Hole]]:
+        """Until when everybody who is waited for has told, and the holes of who is not."""
+        if not self.footers:
+            return 0, []
+        told: dict[str, int] = {}
+        closed: dict[str, bool] = {}
+        for footer in self.footers:
+            if footer.end >= told.get(footer.node, 0):
+                closed[footer.node] = footer.closed
+            told[footer.node] = max(told.get(footer.node, 0), footer.end)
+        first, last = min(f.begin for f in self.footers), max(told.values())
+        for name in self.named:
+            told.setdefault(name, first)
+        waited = {
+            name: until
+            for name, until in told.items()
+            if not closed.get(name, False) and last - until <= patience
+        }
+        until = min(waited.values(), default=last)
+        silent = [
+            Hole(name, end, until, "nothing has come of this node since")
+            for name, end in sorted(told.items())
+            if name not in waited and not closed.get(name, False) and end < until
+        ]
+        return until, silent
+
+    def with_files(self, footers: Iterable[Footer], problems: Iterable[FileProblem]) -> Known:
+        return replace(
+            self,
+            footers=(*self.footers, *footers),
+            problems=(*self.problems, *(problem for problem in problems if problem.is_loss)),
+        )
+
+    def folded(self, until: int) -> Known:
+        """Without the files that end before ``until``: of each life one entry says what it told in all."""
+        old: dict[tuple[str, int], list[Footer]] = {}
+        kept = []
+        for footer in self.footers:
+            if footer.end < until:
+                old.setdefault((footer.node, footer.creation), []).append(footer)
+            else:
+                kept.append(footer)
+        return replace(self, footers=(*(f for life in old.values() for f in _joined(life)), *kept))
+
+
+def _joined(life: Iterable[Footer]) -> list[Footer]:
+    """Footers that follow each other as one, without a path: nobody reads them again."""
+    joined: list[Footer] = []
+    for footer in sorted(life, key=lambda file: (file.first, -file.last)):
+        before = joined[-1] if joined else None
+        if before is not None and footer.first <= before.last + 1:
+            if footer.last > before.last:
+                joined[-1] = replace(
+                    before, last=footer.last, end=max(before.end, footer.end), closed=footer.closed
+                )
+        else:
+            joined.append(replace(footer, path="", gaps=(), only=()))
+    return joined
+
+
+def dump(known: Known) -> str:
+    """As JSON, for the checkpoint."""
+    return msgspec.json.encode(known).decode()
+
+
+def parse(text: str) -> Known:
+    return msgspec.json.decode(text, type=Known)
