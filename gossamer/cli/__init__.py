@@ -17,6 +17,7 @@ from gossamer.cli.messages import publish, retained
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
 from gossamer.cli.start import start
+from gossamer.cli.top import top
 from gossamer.cli.up import up
 from gossamer.cli.version import version_lines
 from gossamer.errors import GossamerError
@@ -42,6 +43,7 @@ app.add_typer(drill.app, name="drill")
 app.add_typer(tokens.app, name="tokens")
 look.register(app)
 app.command()(publish)
+app.command()(top)
 app.command()(retained)
 inside.register(app)
 

@@ -153,6 +153,17 @@ class ApiClient:
         self, path: str, params: Mapping[str, str | float | bool], *, patience: float
     ) -> Iterator[dict[str, Any]]:
         """The lines of an answer as they come, ``patience`` seconds between two at most, empty ones too."""
+        for line in self._lines(path, params, patience):
+            if line:
+                yield json.loads(line)
+
+    def events(self, path: str, *, patience: float) -> Iterator[dict[str, Any]]:
+        """The data of server-sent events as they come."""
+        for line in self._lines(path, {}, patience):
+            if line.startswith("data: "):
+                yield json.loads(line.removeprefix("data: "))
+
+    def _lines(self, path: str, params: Mapping[str, str | float | bool], patience: float) -> Iterator[str]:
         begun = False
         try:
             timeout = httpx.Timeout(self._timeout, read=patience)
@@ -161,9 +172,7 @@ class ApiClient:
                     answer.read()
                     self._decoded(answer)
                 begun = True
-                for line in answer.iter_lines():
-                    if line:
-                        yield json.loads(line)
+                yield from answer.iter_lines()
         except httpx.TransportError as error:
             if begun:
                 raise BrokeOffError(url=self.url, reason=_reason(error)) from error
