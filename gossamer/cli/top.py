@@ -99,7 +99,7 @@ def _screen(sample: Sample, rates: Rates, *, wide: bool) -> Group:
     for pulse in sorted(sample["nodes"], key=lambda row: str(row["node"])):
         rate = rates.get(pulse["node"], {})
         late = pulse["loop_lag"]
-        cells = [
+        cells: list[Text | str] = [
             f"{pulse['connections']:,}",
             *(f"{rate[name]:,.0f}" if rate else "" for name in _COUNTERS),
             Text(f"{late * 1000:.0f} ms", "red" if late > 0.1 else ""),
