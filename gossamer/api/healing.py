@@ -185,7 +185,7 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.post("/autoheal")
     async def configure(settings: HealSettings) -> HealStatusInfo:
-        """Change autoheal or autoclean on all nodes that are up, until they are started anew."""
+        """Change autoheal or autoclean, on all nodes and over restarts."""
         return await view.configure(settings)
 
     @router.get("/autoheal/history")

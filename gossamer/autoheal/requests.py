@@ -18,7 +18,8 @@ class Subscribe(Struct, frozen=True):
 class SetAutoclean(Struct, frozen=True):
     """A call: from now on members that are down longer than ``limit`` seconds are removed; None: nobody.
 
-    All nodes that are up follow; a node that starts later has it from its peers, the configuration stays.
+    All nodes that are up follow, and keep it over restarts; one that was away has it from its peers. The
+    configuration file stays as it is.
     """
 
     limit: float | None

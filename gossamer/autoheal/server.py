@@ -114,7 +114,9 @@ class Autoheal(GenServer):
         runtime = self.process.runtime
         self._node, self._creation = runtime.node, runtime.creation
         status.node = self._node
-        self._settings = Settings(self._node, 0, delay, autoclean)
+        self._settings = saved.settings or Settings(self._node, 0, delay, autoclean)
+        self._settings_changed = False
+        delay, autoclean = self._settings.autoheal, self._settings.autoclean
         self._healer = Healer(
             node=self._node,
             creation=self._creation,
@@ -159,6 +161,7 @@ class Autoheal(GenServer):
                 self._discards.quarantine.take(id)
             case Settings():
                 self._adopt(message)
+                await self._do([])
             case _ if isinstance(message, Message):
                 await self._receive(message)
             case _:
@@ -186,6 +189,8 @@ class Autoheal(GenServer):
                 return Reply(kept)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
+        # Answered once it is on disc.
+        await self._do([])
         return Reply(None)
 
     async def handle_cast(self, request: Any) -> None:
@@ -218,7 +223,7 @@ class Autoheal(GenServer):
         if (settings.serial, settings.source) <= (self._settings.serial, self._settings.source):
             return
         log.warning("heal_settings", by=settings.source, **_shown(settings))
-        self._settings = settings
+        self._settings, self._settings_changed = settings, True
         self._healer.set_delay(settings.autoheal)
         self._clean.limit = settings.autoclean
         self._publish(self._cluster())
@@ -226,9 +231,11 @@ class Autoheal(GenServer):
     # -- actions
 
     async def _do(self, actions: list[Action]) -> None:
-        if self._healer.changed or self._clean.changed:
+        if self._healer.changed or self._clean.changed or self._settings_changed:
             wall = self._clock.wall()
-            await self._storage.save(Saved(self._healer.state(), self._clean.downtime(wall)))
+            set_by_hand = self._settings if self._settings.serial else None
+            self._settings_changed = False
+            await self._storage.save(Saved(self._healer.state(), self._clean.downtime(wall), set_by_hand))
         for action in actions:
             match action:
                 case Tell(to, message) if to == self._node:

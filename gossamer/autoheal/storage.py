@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
+from gossamer.autoheal.requests import Settings
 
 __all__ = ["FileStorage", "MemoryStorage", "Saved", "Storage"]
 
@@ -29,6 +30,8 @@ class Saved(Struct, frozen=True):
 
     healing: State = State()
     downtime: Downtime = Downtime()
+    settings: Settings | None = None
+    """What an operator set; None where nobody did."""
 
 
 class Storage(Protocol):

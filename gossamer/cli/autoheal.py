@@ -59,7 +59,7 @@ def change(
     api: Api = DEFAULT_API,
     json: Json = False,
 ) -> None:
-    """Change autoheal or autoclean on all nodes that are up, until they are started anew."""
+    """Change autoheal or autoclean, on all nodes and over restarts."""
     wanted = {"autoheal": autoheal, "autoclean": autoclean}
     given = {name: value for name, value in wanted.items() if value is not None}
     if not given:

@@ -154,3 +154,33 @@ async def test_an_unknown_request_is_the_callers_mistake_and_harms_nobody(cluste
         await cluster.nodes[1].runtime.call(AUTOHEAL, "what?", timeout=5.0)
     await asyncio.sleep(2)
     await cut_and_mend(cluster)
+
+
+async def test_what_was_set_outlives_every_node(sim, tmp_path):
+    cluster = SimCluster(sim, 3)
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    await ask(cluster.nodes[2], SetAutoheal(7.0))
+    await ask(cluster.nodes[2], SetAutoclean(None))
+    await asyncio.sleep(1)
+    for number in list(cluster.nodes):
+        cluster.crash(number)
+    await cluster.start()
+    healings = [node.healing for node in cluster.nodes.values()]
+    assert {(healing.autoheal, healing.autoclean) for healing in healings} == {(7.0, None)}
+    await cluster.stop_all()
+
+
+async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(cluster):
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(15)
+    await ask(cluster.nodes[1], SetAutoheal(7.0))
+    await asyncio.sleep(1)
+    await ask(cluster.nodes[3], SetAutoheal(9.0))
+    await asyncio.sleep(1)
+    assert [cluster.nodes[number].healing.autoheal for number in (2, 3)] == [7.0, 9.0]
+    cluster.heal()
+    await cluster.settled()
+    await asyncio.sleep(2)
+    assert {node.healing.autoheal for node in cluster.nodes.values()} == {9.0}
