@@ -132,6 +132,7 @@ class Broker:
             keep_oldest=config.sessions.overflow == "drop_newest",
         )
         self.sessions: dict[str, Session] = self.table.sessions
+        self.hub.wide.store = lambda: self.table.store
         self.delayed = Delayed(
             wheel=self.wheel,
             now=self.hub.now,
@@ -290,6 +291,8 @@ class Broker:
         if trail is not None:
             trail.routed(message, route, peers)
         self.hub.message(route, message)
+        if self.hub.wide.jobs:
+            peers += (self.hub.wide,)
         for group in route.groups:
             chosen = self.router.pick(group, publisher, message.topic.decode())
             if chosen is None:

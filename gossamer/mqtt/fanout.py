@@ -23,7 +23,8 @@ Rejected: a task, a queue or an object per message; a write per message; copying
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.session import Session
+from gossamer.mqtt.wide import SLICE, Wide
 
 if TYPE_CHECKING:
     from gossamer.mqtt.ports import ForwarderLike, RouteLike, TrailLike
@@ -56,6 +58,7 @@ class Plan:
         "alone",
         "facts",
         "groups",
+        "is_wide",
         "peers",
         "pure4",
         "pure5",
@@ -101,6 +104,11 @@ class Plan:
         self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
         # Who must have a message of QoS 1 or 2 before it is acknowledged: other nodes, and the disc.
         self.waits: tuple[ForwarderLike, ...] = self.peers + tuple(stores)
+        # One that is out only after some turns is waited for as well.
+        widest = max((self.q1_4, self.q1_5, self.all4 + self.all5 if len(special) > SLICE else ()), key=len)
+        self.is_wide = len(widest) > SLICE
+        if self.is_wide:
+            self.waits += (widest[0].hub.wide,)
         # Share groups: somebody else for each message, so such topics have no fast path.
         self.groups = route.groups
         other = bool(self.special or self.waits)
@@ -155,6 +163,7 @@ class Fanout:
         "slowed",
         "touched",
         "trail",
+        "wide",
     )
 
     def __init__(
@@ -173,6 +182,7 @@ class Fanout:
         self.trail: TrailLike | None = None
         """Told what happens to messages while that is recorded."""
         self.pressure = Pressure(call_later)
+        self.wide = Wide(self, call_soon)
         self.drops: Counter[str] = Counter()
         self.dropped_connections = 0
         self.received = 0
@@ -230,6 +240,8 @@ class Fanout:
     def run(self, plan: Plan, chunk: bytes, count: int, version: int, publisher: object = None) -> None:
         """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``."""
         self.received += count
+        if self.wide.jobs:
+            self.wide.mind(plan.sessions)
         trail = self.trail
         kept = None if trail is None else trail.run(plan, chunk, count, version, publisher)
         sole = plan.sole4 if version == V4 else plan.sole5
@@ -282,6 +294,8 @@ class Fanout:
         ident: int = NO_IDENT,
     ) -> None:
         """One QoS 1 publish without flags or properties, to the sessions of this node."""
+        if self.wide.jobs:
+            self.wide.mind(plan.sessions)
         trail = self.trail if ident != NO_IDENT else None
         length_end = 2 if head[1] < 0x80 else 3 if head[2] < 0x80 else 4 if head[3] < 0x80 else 5
         topic = head[length_end + 2 :]
@@ -294,6 +308,9 @@ class Fanout:
                 self.sent += len(acked)
                 if trail is not None:
                     trail.hand(acked, *parts, ident)
+                    acked = ()
+                elif len(acked) > SLICE:
+                    self.wide.spread(acked, partial(_give, parts))
                     acked = ()
                 for session in acked:
                     if len(session.inflight) < session.window:
@@ -317,15 +334,22 @@ class Fanout:
     def hand_out(self, plan: Plan, message: Message) -> None:
         """To those that need a message of their own."""
         self.sent += len(plan.special)
-        for delivery in plan.special:
+        self._deliver(plan.special, message)
+
+    def _deliver(self, deliveries: Sequence[Any], message: Message) -> None:
+        if len(deliveries) > SLICE and message.ident == NO_IDENT:
+            self.wide.spread(deliveries, lambda delivery: delivery.subscriber.deliver(message, delivery))
+            return
+        for delivery in deliveries:
             delivery.subscriber.deliver(message, delivery)
 
     def message(self, route: RouteLike, message: Message) -> None:
         """To every subscriber of this node, whatever the message is like."""
         deliveries = route.deliveries
         self.sent += len(deliveries)
-        for delivery in deliveries:
-            delivery.subscriber.deliver(message, delivery)
+        if self.wide.jobs:
+            self.wide.mind(delivery.subscriber for delivery in deliveries)
+        self._deliver(deliveries, message)
         if not (deliveries or route.peers or route.groups):
             self.drops["no_subscribers"] += 1
             if message.ident != NO_IDENT and self.trail is not None:
@@ -334,6 +358,8 @@ class Fanout:
     def member(self, delivery: Any, message: Message, group: str) -> None:
         """To the one member of a share group whose turn it is; nobody else will get it."""
         self.sent += 1
+        if self.wide.jobs:
+            self.wide.mind((delivery.subscriber,))
         trail = self.trail
         if trail is not None:
             trail.share = group
@@ -344,6 +370,13 @@ class Fanout:
             self.origin = origin
             if trail is not None:
                 trail.share = None
+
+
+def _give(parts: tuple[bytes, bytes], session: Session) -> None:
+    if len(session.inflight) < session.window:
+        session.send(*parts)
+    else:
+        session.enqueue(*parts)
 
 
 def _count_qos0(data: bytes) -> int:

@@ -94,8 +94,15 @@ class Ingest:
         broker = self._broker
         hold = broker.hub.pressure.hold
         store = broker.store
+        wide = broker.hub.wide
         if store is None or store.notes == before:
-            return hold
+            if not wide.jobs:
+                return hold
+            out = Hold()
+            wide.append_acked(b"", lambda _: out.release() if hold is None else hold.then(out.release))
+            return out
+        # What the batch did, and that it was taken, is for one commit.
+        wide.finish()
         if broker.away is not None:
             broker.away.arrivals.note(peer)
         kept = Hold()

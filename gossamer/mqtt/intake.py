@@ -108,6 +108,8 @@ def take(channel: Channel, data: bytes) -> int:
                         route = channel.broker.resolve(topic)
                     plan = route.plan or compile_plan(route)
                     fast = not plan.groups
+                    if hub.wide.jobs:
+                        hub.wide.mind(plan.sessions)
                 if fast:
                     plan = cast("Plan", plan)
                     qos = first & 2
@@ -163,7 +165,7 @@ def take(channel: Channel, data: bytes) -> int:
                     pos = stop
                     if not channel.is_up:
                         return end
-                    if hub.sent >= enough:
+                    if hub.sent >= enough or hub.wide.jobs:
                         channel.more = True
                         break
                     continue
@@ -203,6 +205,9 @@ def take(channel: Channel, data: bytes) -> int:
                 plan = cast("Plan", plan)
                 hub.one(plan, prefix, tail, version, session, ident)
                 if plan.waits:
+                    if plan.is_wide:
+                        # It goes on once this one is out.
+                        enough = 0
                     if acks:
                         channel.acknowledge(b"".join(acks), len(acks), ack_idents)
                         acks, ack_idents = [], []

@@ -31,6 +31,7 @@ from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
 from gossamer.mqtt.ports import TrailLike
 from gossamer.mqtt.pressure import FAR_BEHIND, ITEM, Pressure
 from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.wide import Wide
 
 __all__ = ["DeliveryOptions", "Hub", "Item", "Session"]
 
@@ -58,6 +59,8 @@ class Hub(Protocol):
 
     @property
     def pressure(self) -> Pressure: ...
+    @property
+    def wide(self) -> Wide: ...
     def now(self) -> float: ...
     def dropped(self, reason: str, count: int = 1) -> None: ...
 

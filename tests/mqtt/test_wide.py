@@ -1,11 +1,14 @@
 """A fan-out to many subscribers of this node shares the loop with everybody else."""
 
 import asyncio
+import itertools
 
 import pytest
 
-from gossamer.mqtt import fanout, intake
+from gossamer.mqtt import encode as p_encode
+from gossamer.mqtt import fanout, intake, wide
 from gossamer.mqtt import packets as p
+from gossamer.routes import SubscriptionOptions
 
 SUBSCRIBERS = 25
 MESSAGES = 40
@@ -84,3 +87,111 @@ async def test_a_publisher_that_goes_in_between_has_sent_what_was_taken(world, n
     got = [packet.payload for packet in await settled(world, subscribers[0])]
     assert got == [b"%d" % n for n in range(len(got))]
     assert 0 < len(got) < MESSAGES
+
+
+@pytest.fixture
+def sliced(monkeypatch):
+    """A message for more than a few sessions goes out in slices."""
+    monkeypatch.setattr(fanout, "SLICE", 5)
+    monkeypatch.setattr(wide, "SLICE", 5)
+
+
+async def crowd(world, topic_filter, *, count=SUBSCRIBERS, qos=1, version=p.V4, identifier=None):
+    found = [await world.client(f"{topic_filter}{n}", version=version) for n in range(count)]
+    for client in found:
+        await client.subscribe(topic_filter, qos=qos, identifier=identifier)
+    return found
+
+
+def who_has_it(world, clients):
+    return sum(bool(client.channel.session.inflight) for client in clients)
+
+
+@pytest.mark.parametrize("version", [p.V4, p.V5])
+@pytest.mark.parametrize("way", ["plain", "retained", "identifiers"])
+async def test_one_message_for_very_many_takes_several_turns(world, sliced, version, way):
+    subscribers = await crowd(
+        world, "wide", version=version, identifier=7 if way == "identifiers" and version == p.V5 else None
+    )
+    publisher = await world.client("p", version=version)
+    publisher.publish("wide", b"x", qos=1, packet_id=1, retain=way == "retained")
+    seen = [who_has_it(world, subscribers)]
+    assert not publisher.transport.written.endswith(b"\x40\x02\0\1")
+    while seen[-1] < SUBSCRIBERS:
+        await asyncio.sleep(0)
+        seen.append(who_has_it(world, subscribers))
+    assert seen[0] == 5
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= 5
+    assert [packet.packet_id for packet in await settled(world, publisher)] == [1]
+    for subscriber in subscribers:
+        assert [packet.payload for packet in await subscriber.got()] == [b"x"]
+    assert not world.broker.hub.wide.jobs
+
+
+async def test_order_is_kept_for_who_has_not_had_its_turn(world, sliced):
+    """Another topic of the same publisher, another publisher's, and another QoS."""
+    subscribers = await crowd(world, "wide")
+    for client in subscribers[-3:]:
+        await client.subscribe("narrow/+", qos=1)
+    publisher, other = await world.client("p"), await world.client("o")
+    publisher.send(
+        p.Publish(topic=b"wide", payload=b"1", qos=1, packet_id=1),
+        p.Publish(topic=b"narrow/a", payload=b"2", qos=0),
+        p.Publish(topic=b"wide", payload=b"3", qos=1, packet_id=2),
+        p.Publish(topic=b"narrow/a", payload=b"4", qos=1, packet_id=3),
+        p.Publish(topic=b"narrow/b", payload=b"5", qos=2, packet_id=4),
+    )
+    other.publish("narrow/a", b"other", qos=1, packet_id=9)
+    answers = await settled(world, publisher)
+    assert [(type(a), a.packet_id) for a in answers] == [
+        (p.Puback, 1),
+        (p.Puback, 2),
+        (p.Puback, 3),
+        (p.Pubrec, 4),
+    ]
+    for client in subscribers:
+        got = [
+            x.payload
+            for x in await settled(world, client)
+            if isinstance(x, p.Publish) and x.payload != b"other"
+        ]
+        assert got == ([b"1", b"2", b"3", b"4", b"5"] if client in subscribers[-3:] else [b"1", b"3"])
+
+
+async def test_others_are_served_while_a_message_for_very_many_goes_out(world, sliced):
+    subscribers = await crowd(world, "wide")
+    listener = await world.client("listener")
+    await listener.subscribe("narrow", qos=1)
+    publisher, other = await world.client("p"), await world.client("o")
+    publisher.publish("wide", b"x", qos=1, packet_id=1)
+    other.publish("narrow", b"in between", qos=1, packet_id=1)
+    assert who_has_it(world, subscribers) == 5
+    assert listener.channel.session.inflight
+    publisher.transport.close()
+    await settled(world, listener)
+    assert who_has_it(world, subscribers) == SUBSCRIBERS
+
+
+async def test_a_peer_hears_of_a_batch_once_all_have_it(world, sliced):
+    subscribers = await crowd(world, "wide")
+    record = p_encode(p.Publish(topic=b"wide", payload=b"x", qos=1, packet_id=1), 4)
+    hold = world.broker.ingest("peer", record)
+    heard = []
+    hold.then(lambda: heard.append(who_has_it(world, subscribers)))
+    assert heard == []
+    await settled(world, subscribers[0])
+    assert heard == [SUBSCRIBERS]
+
+
+async def test_a_program_that_publishes_when_it_gets_it_disturbs_nobody(world, sliced):
+    subscribers = await crowd(world, "wide", identifier=None)
+
+    class Program:
+        def deliver(self, message, delivery):
+            world.broker.publish("wide", b"again", qos=1) if message.payload == b"x" else None
+
+    world.broker.router.subscribe("wide", Program(), SubscriptionOptions(qos=1))
+    world.broker.publish("wide", b"x", qos=1)
+    for subscriber in subscribers:
+        got = [packet.payload for packet in await settled(world, subscriber)]
+        assert sorted(got) == [b"again", b"x"]
