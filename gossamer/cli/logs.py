@@ -1,16 +1,46 @@
-"""Where a node's log goes and how it looks: standard error, for people on a terminal, JSON otherwise."""
+"""Where a node's log goes and how it looks: standard error, for people on a terminal, JSON otherwise.
+
+Rule: a log that cannot be written costs its lines and nothing else. On a full disc, the process that wants to
+say so must not end of saying it.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
 from gossamer.config import LogConfig
 
-__all__ = ["set_up_logging"]
+__all__ = ["Unfailing", "set_up_logging"]
+
+
+class Unfailing:
+    """A stream that loses what it cannot write, and says how much once it can again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = 0
+
+    def write(self, text: str) -> int:
+        """Write ``text``, or count it as lost."""
+        try:
+            if self.lost:
+                self._stream.write(f"{self.lost} pieces of the log were lost, which could not be written\n")
+                self.lost = 0
+            return self._stream.write(text)
+        except OSError:
+            self.lost += 1
+            return len(text)
+
+    def flush(self) -> None:
+        """Write out what waits, if that can be done."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self.lost += 1
 
 
 def set_up_logging(config: LogConfig) -> None:
@@ -31,7 +61,7 @@ def set_up_logging(config: LogConfig) -> None:
     structlog.configure(
         processors=[*shared, last, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(Unfailing(sys.stderr)),  # type: ignore[arg-type]
         # Not kept by who logs, so that the level can change while the node runs.
         cache_logger_on_first_use=False,
     )
