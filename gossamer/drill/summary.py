@@ -42,7 +42,7 @@ def summarise(records: Mapping[str, DrillRecord], skipped: Mapping[str, str]) ->
     judged = [row for row in rows if row.kept is not None]
     failed = [name for name, record in records.items() if record.failure]
     more = [f"{name} could not be carried out to its end: {records[name].failure}" for name in failed]
-    if untested := [row.promise for row in rows if row.kept is None]:
+    if judged and (untested := [row.promise for row in rows if row.kept is None]):
         more.append(f"Not put to the test: {'; '.join(untested)}.")
     if skipped:
         more.append(f"Not run: {', '.join(f'{name} ({reason})' for name, reason in skipped.items())}.")
