@@ -1,94 +1,21 @@
-"""Enhanced authentication (3.15, 4.12): AUTH, SCRAM-SHA-256 by a client made here, and doing it again."""
+"""Enhanced authentication (3.15, 4.12): AUTH, methods and their exchanges, and authenticating again."""
 
 import asyncio
-import base64
 
 import pytest
 
-from gossamer.mqtt import Challenge, Done, Login, ReasonCode, Scram, Verdict, set_scram_password
+from gossamer.mqtt import Challenge, Done, ReasonCode, Verdict
 from gossamer.mqtt import packets as p
 from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.passwords import PasswordFileError
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import AUTH_REASONS
-from gossamer.mqtt.scram import BadPasswordError, Credential, client_proof, credential_of, saslprep
 
 from .conftest import V5
+from .dancer import METHOD, Dancer, auth, dial, hello, let_in, scram_world
 from .statements import keeps
 from .wire import packet, props, publish, s
 
-METHOD = "SCRAM-SHA-256"
-USERS = {
-    name: credential_of(password, iterations=4096)
-    for name, password in {"ann": "pencil", "bob": "eraser", "c,d=e": "comma"}.items()
-}
-
-
-class Dancer:
-    """SCRAM as a client does it (RFC 5802): three messages, and the server is checked as well."""
-
-    def __init__(self, name, password, *, gs2=b"n,,", nonce=b"rOprNGfwEbeRWgbNEkqO"):
-        self.password = password
-        self.gs2 = gs2
-        escaped = name.replace("=", "=3D").replace(",", "=2C").encode()
-        self.bare = b"n=" + escaped + b",r=" + nonce
-        self.nonce = nonce
-        self.signature = b""
-
-    @property
-    def first(self):
-        return self.gs2 + self.bare
-
-    def final(self, challenge):
-        fields = dict(field.split(b"=", 1) for field in challenge.split(b","))
-        assert fields[b"r"].startswith(self.nonce)
-        assert len(fields[b"r"]) > len(self.nonce) + 20
-        without = b"c=" + base64.b64encode(self.gs2) + b",r=" + fields[b"r"]
-        message = b",".join((self.bare, challenge, without))
-        proof, self.signature = client_proof(
-            self.password, base64.b64decode(fields[b"s"]), int(fields[b"i"]), message
-        )
-        return without + b",p=" + base64.b64encode(proof)
-
-    def check(self, data):
-        assert data == b"v=" + base64.b64encode(self.signature)
-
-
-@pytest.fixture
-async def world(make_world):
-    world = await make_world(anonymous=False)
-    world.broker.access.methods[METHOD] = Scram(USERS)
-    return world
-
-
-def auth(reason, data=None, *, method=METHOD):
-    return p.Auth(
-        reason=reason, properties=Properties(authentication_method=method, authentication_data=data)
-    )
-
-
-def hello(dancer, *, method=METHOD, data=True, **options):
-    properties = Properties(
-        authentication_method=method, authentication_data=dancer.first if data else None, session_expiry=60
-    )
-    return p.Connect(client_id="c", version=V5, properties=properties, **options)
-
-
-def dial(world):
-    client = world.dial()
-    client.version = V5
-    return client
-
-
-async def let_in(world, name="ann", password="pencil", **options):
-    """A client that has danced; and its CONNACK."""
-    client, dancer = dial(world), Dancer(name, password)
-    client.send(hello(dancer, **options))
-    [challenge] = await client.got()
-    assert isinstance(challenge, p.Auth)
-    client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)))
-    connack = (await client.got())[-1]
-    return client, connack, dancer
+__all__ = ["scram_world"]
 
 
 @keeps(v5="4.12.0-2,3,5 3.15.2-1 3.2.0-1")
@@ -133,65 +60,6 @@ async def test_who_does_not_know_the_password_is_refused(world, name, password, 
     assert client.closed
     assert world.broker.sessions == {}
     assert world.broker.access.decisions["connect", METHOD, "deny"] == 1
-
-
-async def test_an_unknown_name_is_asked_like_a_known_one(world):
-    """With a salt that stays the same: nobody learns who is here."""
-    salts = set()
-    for name in ("nobody", "nobody", "ann"):
-        client = dial(world)
-        client.send(hello(Dancer(name, "x")))
-        [challenge] = await client.got()
-        salts.add(challenge.properties.authentication_data.split(b",")[1])
-    assert len(salts) == 2
-
-
-NOT_SCRAM = [
-    b"",
-    b"n,,",
-    b"n,,n=ann",
-    b"n,,r=nonce",
-    b"n,,n=,r=nonce",
-    b"n,,n=ann,r=",
-    b"n,,n=ann,r=a b",
-    b"n,,n=a=XX,r=nonce",
-    b"n,,n=\xff,r=nonce",
-    b"n,,n=a\0b,r=nonce",
-    b"n,a=bob,n=ann,r=nonce",
-    b"n,,m=new,n=ann,r=nonce",
-    b"p=tls-unique,,n=ann,r=nonce",
-    b"x" * 5000,
-]
-
-
-@keeps(v5="4.12.0-4")
-@pytest.mark.parametrize("data", NOT_SCRAM)
-async def test_what_is_no_scram_is_refused(world, data):
-    client, dancer = dial(world), Dancer("ann", "pencil")
-    dancer.gs2, dancer.bare = b"", data
-    client.send(hello(dancer))
-    assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
-    assert client.closed
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda x: b"",
-        lambda x: x[:-4],
-        lambda x: x.replace(b"c=biws", b"c=eSws"),
-        lambda x: x.replace(b"r=", b"r=x"),
-        lambda x: x[: x.index(b",p=")] + b",p=%%%",
-        lambda x: x[: x.index(b",p=")] + b",p=" + base64.b64encode(b"short"),
-        lambda x: x[: x.index(b",p=")],
-    ],
-)
-async def test_a_spoilt_proof_is_refused(world, spoil):
-    client, dancer = dial(world), Dancer("ann", "pencil")
-    client.send(hello(dancer))
-    [challenge] = await client.got()
-    client.send(auth(0x18, spoil(dancer.final(challenge.properties.authentication_data))))
-    assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
 
 
 @keeps(v5="4.12.0-1")
@@ -442,70 +310,3 @@ async def test_what_holds_until_a_time_may_be_renewed_before(world, slow, is_end
     assert not client.closed
     world.later(60)
     await is_ended(client, V5, ReasonCode.NOT_AUTHORIZED)
-
-
-# Credentials.
-
-
-def test_the_example_of_the_rfc():
-    credential = credential_of("pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), iterations=4096)
-    method = Scram({"user": credential}, nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
-    exchange = method.begin(Login(client_id="c"))
-    challenge = exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
-    assert challenge.data.endswith(b"k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
-    done = exchange.step(
-        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
-        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    )
-    assert done.verdict.username == "user"
-    assert done.data == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-
-
-async def test_a_file_of_credentials_is_written_and_read_and_read_again(make_world, tmp_path):
-    file = tmp_path / "scram"
-    assert set_scram_password(file, "ann", "pencil") is False
-    world = await make_world(anonymous=False, auth={"scram_file": file})
-    assert "pencil" not in file.read_text()
-    assert file.stat().st_mode & 0o77 == 0
-    _, connack, _ = await let_in(world)
-    assert connack.reason == 0
-    assert set_scram_password(file, "ann", "eraser") is True
-    await world.runtime.call("mqtt_files", "look")
-    for password, reason in (("pencil", ReasonCode.NOT_AUTHORIZED), ("eraser", 0)):
-        _, connack, _ = await let_in(world, password=password)
-        assert connack.reason == reason
-    set_scram_password(file, "ann", None)
-    assert file.read_text() == ""
-
-
-@pytest.mark.parametrize(
-    "line", ["ann", "ann:x", "ann:$argon2id$x", "ann:SCRAM-SHA-256$0$AA==$AA==$AA==", ":x"]
-)
-def test_a_line_that_is_no_credential_is_named(tmp_path, line):
-    file = tmp_path / "scram"
-    file.write_text(f"# users\n{line}\n")
-    with pytest.raises(PasswordFileError, match=r"scram:2: .*gossamer passwd --scram"):
-        Scram(file)
-
-
-def test_a_credential_hides_itself():
-    credential = credential_of("pencil", iterations=4096)
-    assert Credential.parse(credential.line()) == credential
-    assert base64.b64encode(credential.stored_key).decode() not in repr(credential)
-
-
-@pytest.mark.parametrize(
-    ("given", "same"),
-    [("I\xadX", "IX"), ("user", "user"), ("\xaa", "a"), ("\u2168", "IX"), ("a\u00a0b", "a b")],
-)
-def test_names_that_look_the_same_are_the_same(given, same):
-    """The examples of RFC 4013."""
-    assert saslprep(given) == same
-
-
-@pytest.mark.parametrize("given", ["\x07", "\u06271", "a\ue000"])
-def test_names_that_are_not_allowed(given, tmp_path):
-    with pytest.raises(ValueError):
-        saslprep(given)
-    with pytest.raises(BadPasswordError):
-        set_scram_password(tmp_path / "scram", "ann", given)

@@ -168,6 +168,25 @@ async def test_what_is_not_acknowledged_is_sent_again_in_order(world, version, n
     assert clean.early == []
 
 
+@keeps(v5="4.3.3-7 4.4.0-1 3.3.2-5")
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_was_sent_does_not_expire_but_what_waits_behind_it_does(world, qos):
+    options = {"properties": Properties(session_expiry=600, receive_maximum=1)}
+    sub = await come(world, "s", V5, **options)
+    await sub.subscribe("t", qos=2)
+    for n in range(2):
+        world.broker.publish("t", b"%d" % n, qos=qos, properties=Properties(message_expiry=5))
+    assert [x.payload for x in await sub.got()] == [b"0"]
+    await go(world, sub)
+    world.later(60)
+    back = await come(world, "s", V5, **options)
+    [again] = back.early
+    assert (again.payload, again.dup) == (b"0", True)
+    back.send(p.Puback(again.packet_id) if qos == 1 else p.Pubrec(again.packet_id, 0x80))
+    assert await back.got() == []
+    assert world.broker.stats()["dropped_expired"] == 1
+
+
 @keeps(v4="4.4.0-1 4.3.3-1 4.6.0-4", v5="4.4.0-1 4.3.3-4,5,6 4.6.0-4")
 @BOTH
 async def test_pubrel_is_sent_again_and_publish_is_not(world, version):
