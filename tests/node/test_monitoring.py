@@ -1,0 +1,73 @@
+"""The dashboard and the alert rules ask for numbers that a node really gives."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gossamer.config import Config
+from gossamer.node import Node
+from gossamer.node.metrics import metrics_of
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+# Of Prometheus itself, and of the process.
+FOREIGN = {
+    "up",
+    "process_open_fds",
+    "process_max_fds",
+    "process_resident_memory_bytes",
+    "process_cpu_seconds_total",
+}
+
+
+def expressions():
+    dashboard = json.loads((FOLDER / "grafana.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield f"panel {panel['title']}", target["expr"]
+    for rule in rules():
+        yield f"alert {rule['alert']}", rule["expr"]
+
+
+def rules():
+    (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+    return group["rules"]
+
+
+def metrics_in(expression):
+    return set(
+        re.findall(r"\b(gossamer_\w+|process_\w+|up)(?=[{\s\[]|$)", re.sub(r'"[^"]*"', '""', expression))
+    )
+
+
+@pytest.fixture(scope="module")
+def given():
+    async def names():
+        node = Node(Config(), creation=1, cookie="of a node that never starts")
+        return {metric.name for metric in metrics_of(node)}
+
+    # The event loop is watched only where it is not simulated.
+    return asyncio.run(names()) | {"gossamer_loop_lag_seconds"}
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda value: value[:40])
+def test_every_number_that_is_asked_for_exists(where, expression, given):
+    asked = metrics_in(expression)
+    assert asked, f"{where} asks for nothing that this test knows"
+    assert asked <= given | FOREIGN, f"{where} asks for {sorted(asked - given - FOREIGN)}"
+
+
+def test_every_alert_says_what_to_do():
+    for rule in rules():
+        assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+def test_every_metric_has_the_right_ending_and_help(given):
+    """Names end in their unit; help is a sentence."""
+    own = {name for name in given if name.startswith("gossamer_")}
+    assert len(own) > 30
+    assert all(re.fullmatch(r"gossamer_[a-z]+(_[a-z]+)+", name) for name in own)
