@@ -11,9 +11,10 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gossamer.drill.backend import DrillNode
-from gossamer.errors import UsageError
+from gossamer.errors import UnavailableError, UsageError
 from gossamer.launch import (
     ClusterPlan,
     NodePlan,
@@ -25,9 +26,20 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-__all__ = ["NodeProcesses", "UnknownNodeError"]
+__all__ = ["EndedAtStartError", "NodeProcesses", "UnknownNodeError"]
+
+_LOG_LINES = 12
 
 Ended = Callable[[str, str], None]
+
+
+class EndedAtStartError(UnavailableError):
+    """A node ended before the cluster was whole; its log is quoted, since it goes with the drill."""
+
+    def __init__(self, *, name: str, how: str, tail: str) -> None:
+        self.name = name
+        self.how = how
+        super().__init__(f"{name} ended at start ({how}); its log ends with:\n{tail}")
 
 
 class UnknownNodeError(UsageError):
@@ -58,18 +70,32 @@ class NodeProcesses:
         self._running: dict[str, Pid] = {}
         self._pids: dict[str, int] = {}
         self._workspace: Workspace | None = None
+        self._first_end: asyncio.Future[EndedAtStartError] | None = None
+        """While all are started: set by the first that ends."""
 
     async def start_all(self, *, patience: float) -> None:
         """Start all, and wait until every node is ready and sees every other.
 
         Raises:
+            EndedAtStartError: one of them ended.
             NotReadyError: with what each lacks.
         """
         self._workspace = Workspace(self.plan.directory)
         self._workspace.prepare(self.plan)
+        first_end = self._first_end = asyncio.get_running_loop().create_future()
         for node in self.plan.nodes:
             await self.start(node.name)
-        await self.ready(patience=patience)
+        ready = asyncio.create_task(self.ready(patience=patience), name="ready")
+        either: set[asyncio.Future[Any]] = {ready, first_end}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if first_end.done():
+                raise first_end.result()
+            await ready
+        finally:
+            self._first_end = None
+            ready.cancel()
+            await asyncio.wait({ready})
 
     async def ready(self, *, patience: float) -> None:
         """Wait until every node is ready and sees every other.
@@ -151,5 +177,17 @@ class NodeProcesses:
             pass
 
     def _on_end(self, node: NodePlan, reason: Reason) -> None:
-        if self._running.pop(node.name, None) is not None:
-            self._ended(node.name, describe_end(reason))
+        if self._running.pop(node.name, None) is None:
+            return
+        how = describe_end(reason)
+        if self._first_end is not None and not self._first_end.done():
+            self._first_end.set_result(EndedAtStartError(name=node.name, how=how, tail=_tail(node)))
+        self._ended(node.name, how)
+
+
+def _tail(node: NodePlan) -> str:
+    try:
+        text = node.log_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return "\n".join(f"  {line}" for line in text.splitlines()[-_LOG_LINES:]) or "  (nothing)"

@@ -39,6 +39,13 @@ def test_a_suite_of_one_drill_from_the_command_to_the_page(tmp_path: Path):
     assert not [path for path in processes if directory.encode() in _command(path)]
 
 
+def test_a_node_that_ends_at_the_start_is_told_with_its_log():
+    done = run("drill", "partition", "--nodes", "2", "--set", "mqtt.limits.max_inflight=0")
+    assert done.returncode == 6
+    assert "ended at start (exit code 3); its log ends with:" in done.stderr
+    assert "mqtt.limits.max_inflight" in done.stderr
+
+
 def _command(process: Path) -> bytes:
     try:
         return (process / "cmdline").read_bytes()
