@@ -38,6 +38,7 @@ from gossamer.api.model import (
     TraceEvent,
 )
 from gossamer.api.paging import Listed
+from gossamer.api.recording import RecordingInfo, RecordingSettings, RecordingView
 from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
@@ -82,6 +83,9 @@ __all__ = [
     "Pulse",
     "QuarantinedRow",
     "Readiness",
+    "RecordingInfo",
+    "RecordingSettings",
+    "RecordingView",
     "Relay",
     "Role",
     "RouteFindings",

@@ -45,6 +45,7 @@ from gossamer.api.model import (
     TableInfo,
 )
 from gossamer.api.pages import pages
+from gossamer.api.recording import recording_router
 from gossamer.api.settings import settings_router
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
@@ -98,6 +99,7 @@ def make_app(
     app.include_router(settings_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
+    app.include_router(recording_router(view.recording), prefix="/api/v1")
     app.include_router(
         drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
     )

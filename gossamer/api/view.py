@@ -30,6 +30,7 @@ from gossamer.api.model import (
     TopicMatch,
 )
 from gossamer.api.paging import Listed
+from gossamer.api.recording import RecordingView
 from gossamer.api.relay import Answer, Ask, More
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
@@ -58,6 +59,10 @@ class NodeView(Protocol):
     @property
     def healing(self) -> HealingView:
         """Splits seen and healed."""
+
+    @property
+    def recording(self) -> RecordingView:
+        """The flow recorder."""
 
     @property
     def faults(self) -> FaultTable | None:

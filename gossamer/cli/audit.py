@@ -1,4 +1,4 @@
-"""``gossamer audit``: run the audit jobs, in a process of their own.
+"""``gossamer audit``: what recorders did, how they are set; and the audit jobs, in a process of their own.
 
 Spark brings a virtual machine of another language and its memory; what it is told and what it prints is its
 own command's affair (``python -m gossamer.spark``), which is also what ``spark-submit`` takes.
@@ -8,12 +8,116 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
+from gossamer.cli.options import Api, Json, OnNode
+from gossamer.cli.output import emit_json, note, print_table
+from gossamer.config import format_size, parse_size
+from gossamer.errors import GossamerError, UsageError
+
 __all__ = ["app"]
 
-app = typer.Typer(help="Ask where every message went (Spark).", no_args_is_help=True)
+app = typer.Typer(help="Record where every message went, and ask (Spark).", no_args_is_help=True)
+
+
+@app.command()
+def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+    """Show what the recorder of every node, or of one, did: events, drops, gaps, files, bytes."""
+    with ApiClient(api) as client:
+        _show(_gather(client, node), json=json)
+
+
+@app.command("set")
+def change(
+    on: Annotated[bool | None, typer.Option("--on/--off", help="Switch recording on or off.")] = None,
+    sample: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Share of the messages to record.")
+    ] = None,
+    rotate_after: Annotated[str | None, typer.Option(help="Finish files after, such as 60s.")] = None,
+    keep_for: Annotated[str | None, typer.Option(help="Remove files older than, such as 7d; or off.")] = None,
+    keep_size: Annotated[str | None, typer.Option(help="Remove files beyond, such as 10GiB; or 0.")] = None,
+    buffer: Annotated[int | None, typer.Option(min=1000, help="Rows kept in memory at most.")] = None,
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+) -> None:
+    """Switch or set the recorder of all nodes that are up, or of one, until they are started anew."""
+    body: dict[str, Any] = {"enable": on, "sample": sample, "buffer": buffer}
+    body = {name: value for name, value in body.items() if value is not None}
+    if rotate_after is not None:
+        body["rotate_after"] = rotate_after
+    if keep_for is not None:
+        body["keep_for"] = keep_for
+    if keep_size is not None:
+        body["keep_size"] = parse_size(keep_size)
+    if not body:
+        raise UsageError("nothing to set: give --on, --off, --sample, --keep-for or another option")
+    with ApiClient(api) as client:
+        _show(client.post_all("/api/v1/audit", body, node=node), json=json)
+    note("until the nodes are started anew; their configuration files stay as they are")
+
+
+def _gather(client: ApiClient, node: str | None) -> Gathered:
+    gathered = Gathered()
+    if node is not None:
+        with client.node(node) as peer:
+            gathered.items.append(peer.get("/api/v1/audit"))
+        return gathered
+    for row in client.get("/api/v1/nodes"):
+        if row["status"] == "left":
+            continue
+        if row["status"] == "offline":
+            gathered.missing[row["name"]] = "it is offline"
+            continue
+        try:
+            with client.node(row["name"]) as peer:
+                gathered.items.append(peer.get("/api/v1/audit"))
+        except GossamerError as error:
+            gathered.missing[row["name"]] = str(error)
+    return gathered
+
+
+def _show(gathered: Gathered, *, json: bool) -> None:
+    if json:
+        emit_json({"items": gathered.items, "missing": gathered.missing})
+        return
+    print_table(
+        [
+            "NODE",
+            "RECORDING",
+            "SAMPLE",
+            "MESSAGES",
+            "EVENTS",
+            "DROPPED",
+            "GAPS",
+            "WAITING",
+            "FILES",
+            "SIZE",
+            "CLOCK",
+        ],
+        (
+            [
+                row["node"],
+                "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no",
+                f"{row['sample']:.2%}".replace(".00%", "%"),
+                row["messages"],
+                row["recorded"],
+                row["dropped"],
+                row["gaps"],
+                row["buffered"],
+                row["files"],
+                format_size(row["bytes"]),
+                "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
+            ]
+            for row in gathered.items
+        ),
+        empty="no node answered",
+    )
+    for name, why in gathered.missing.items():
+        note(f"{name}: {why}")
 
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

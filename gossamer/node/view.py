@@ -44,6 +44,7 @@ from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import drain
+from gossamer.node.auditview import Recording
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.loglevel import log_level
@@ -99,6 +100,7 @@ class View:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._healing = Healing(node)
+        self._recording = Recording(node)
         self._commands = ClusterCommands(
             self._ask_gossip,
             node.members,
@@ -110,6 +112,11 @@ class View:
     def healing(self) -> Healing:
         """Splits seen and healed."""
         return self._healing
+
+    @property
+    def recording(self) -> Recording:
+        """The flow recorder."""
+        return self._recording
 
     @property
     def faults(self) -> FaultTable | None:

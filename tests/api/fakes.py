@@ -30,6 +30,7 @@ from gossamer.api import (
     Pulse,
     QuarantinedRow,
     Readiness,
+    RecordingInfo,
     Relay,
     RouteFindings,
     Sample,
@@ -82,6 +83,35 @@ class FakeTable(dict):
     def delete(self, key):
         del self[key]
         return len(self)
+
+
+class FakeRecording:
+    """Counts nothing, and can be set."""
+
+    def __init__(self):
+        self.settings = {"enabled": False, "sample": 1.0, "buffer": 100_000}
+
+    async def status(self):
+        return RecordingInfo(
+            node="node1@127.0.0.1",
+            recording=False,
+            dir="/data/audit",
+            messages=0,
+            recorded=7,
+            dropped=2,
+            gaps=1,
+            buffered=0,
+            files=3,
+            bytes=4096,
+            oldest=None,
+            clock_offset=None,
+            **self.settings,
+        )
+
+    async def configure(self, settings):
+        changed = settings.model_dump(exclude_unset=True)
+        self.settings |= {"enabled" if k == "enable" else k: v for k, v in changed.items()}
+        return await self.status()
 
 
 class FakeHealing:
@@ -189,6 +219,7 @@ class FakeView:
         self.traces_over = 0
         self.trace_over = asyncio.Event()
         self.healing = FakeHealing()
+        self.recording = FakeRecording()
         self.faults: FaultTable | None = None
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]

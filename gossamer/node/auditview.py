@@ -1,0 +1,33 @@
+"""The flow recorder of a node, for the API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gossamer.api import RecordingInfo, RecordingSettings
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["Recording"]
+
+
+class Recording:
+    """Implements :class:`gossamer.api.RecordingView`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def status(self) -> RecordingInfo:
+        """What it did."""
+        # It lists directories.
+        found = await asyncio.to_thread(self._node.auditor.status)
+        return RecordingInfo(node=self._node.name, **found)
+
+    async def configure(self, settings: RecordingSettings) -> RecordingInfo:
+        """Change what ``settings`` names."""
+        auditor = self._node.auditor
+        wanted = {name: getattr(settings, name) for name in settings.model_fields_set}
+        await auditor.change(auditor.config.model_copy(update=wanted))
+        return await self.status()
