@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from gossamer.cli import audit, autoheal, cluster, configuration, drill, inside, look, tokens
+from gossamer.cli.bundle import support_bundle
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.messages import publish, retained
 from gossamer.cli.output import print_error
@@ -42,6 +43,7 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(drill.app, name="drill")
 app.add_typer(tokens.app, name="tokens")
 look.register(app)
+app.command()(support_bundle)
 app.command()(publish)
 app.command()(top)
 app.command()(retained)

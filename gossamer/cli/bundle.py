@@ -1,0 +1,112 @@
+"""``gossamer support-bundle``: what somebody who helps wants to see, in one file.
+
+Rules: 1. It holds what the API tells of each node, as it tells it: no secret, no payload.  2. What a node
+does not answer stands there as its error, and does not stop the rest.  3. Names of clients and topics are in
+it only with ``--clients``, since they may tell of people.
+"""
+
+from __future__ import annotations
+
+import io
+import json as jsonlib
+import tarfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.options import Api, Json
+from gossamer.cli.output import emit_json, note
+from gossamer.cli.version import version_lines
+from gossamer.errors import GossamerError, UsageError
+
+__all__ = ["support_bundle"]
+
+EACH = {
+    "status": "status",
+    "members": "members",
+    "nodes": "nodes",
+    "tables": "tables",
+    "processes": "processes?fold=5",
+    "events": "events?limit=10000",
+    "alarms": "alarms?limit=1000",
+    "autoheal": "autoheal",
+    "heals": "autoheal/history",
+    "config": "config",
+    "pulse": "pulse",
+}
+CLIENTS = {"clients": "clients?scope=node&limit=10000", "topics": "topics?limit=10000"}
+LOG_END = 4 * 1024 * 1024
+"""Bytes of the end of each log file that are taken."""
+
+
+class BundleError(UsageError):
+    """The file cannot be written, or a log not be read."""
+
+    def __init__(self, *, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}; name another file")
+
+
+def support_bundle(
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where to [default: gossamer-DATE.tar.gz]")
+    ] = None,
+    api: Api = DEFAULT_API,
+    clients: Annotated[bool, typer.Option("--clients", help="With names of clients and topics.")] = False,
+    log: Annotated[
+        list[Path] | None, typer.Option("--log", help="The end of this log file as well; may be repeated.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Gather what a bug report needs from every node into one file: no secrets, no payloads."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = out or Path(f"gossamer-{stamp}.tar.gz")
+    with ApiClient(api) as client:
+        found = _gather(client, {**EACH, **(CLIENTS if clients else {})})
+    found["version.txt"] = "\n".join(version_lines()).encode()
+    for file in log or []:
+        found[f"logs/{file.name}"] = _end_of(file)
+    try:
+        with tarfile.open(path, "w:gz") as archive:
+            for name, content in sorted(found.items()):
+                entry = tarfile.TarInfo(f"gossamer-{stamp}/{name}")
+                entry.size = len(content)
+                entry.mtime = int(time.time())
+                archive.addfile(entry, io.BytesIO(content))
+    except OSError as error:
+        raise BundleError(path=path, problem=error.strerror or str(error)) from error
+    if json:
+        emit_json({"file": str(path), "entries": sorted(found)})
+        return
+    typer.echo(str(path))
+    note(f"{len(found)} entries; look through it before you send it")
+
+
+def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    nodes: list[dict[str, Any]] = client.get("/api/v1/nodes")
+    for node in nodes:
+        if node["status"] == "left":
+            continue
+        name = node["name"]
+        for what, path in wanted.items():
+            try:
+                answer = client.get(f"/api/v1/nodes/{name}/{path}")
+            except GossamerError as error:
+                found[f"{name}/{what}.error"] = str(error).encode()
+            else:
+                found[f"{name}/{what}.json"] = jsonlib.dumps(answer, indent=1).encode()
+    return found
+
+
+def _end_of(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, io.SEEK_END)
+            opened.seek(max(0, size - LOG_END))
+            return opened.read()
+    except OSError as error:
+        raise BundleError(path=file, problem=error.strerror or str(error)) from error

@@ -1,0 +1,47 @@
+"""``gossamer support-bundle``: one file for who helps, without secrets."""
+
+import tarfile
+
+import pytest
+from api.linked import NAMES
+
+
+@pytest.fixture
+def bundle(served, run, tmp_path):
+    def bundle(*options):
+        path = tmp_path / "out.tar.gz"
+        outcome = run("support-bundle", path, *options, "--api", served.url)
+        assert outcome.code == 0, outcome.err
+        with tarfile.open(path) as archive:
+            return {
+                name.partition("/")[2]: archive.extractfile(name).read().decode()
+                for name in archive.getnames()
+            }
+
+    return bundle
+
+
+def test_it_holds_what_nodes_tell_and_what_they_do_not(served, bundle):
+    found = bundle()
+    assert "gossamer" in found["version.txt"]
+    # The faked nodes give no answer; that is told, and nothing stops.
+    assert "no answer within" in found[f"{NAMES[1]}/config.error"]
+    assert not any("clients" in name for name in found)
+
+
+def test_names_of_clients_are_in_it_when_they_are_wanted(bundle):
+    assert any(name.startswith(f"{NAMES[1]}/clients") for name in bundle("--clients"))
+
+
+def test_the_end_of_a_log_is_taken(bundle, tmp_path):
+    log = tmp_path / "node.log"
+    log.write_text("old\n" * 2_000_000 + "the end")
+    taken = bundle("--log", log)["logs/node.log"]
+    assert taken.endswith("the end")
+    assert len(taken) == 4 * 1024 * 1024
+
+
+def test_where_it_cannot_be_written_is_said(served, run, tmp_path):
+    refused = run("support-bundle", tmp_path / "none" / "x.tar.gz", "--api", served.url)
+    assert refused.code == 5
+    assert "name another file" in refused.err
