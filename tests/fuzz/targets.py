@@ -260,7 +260,8 @@ async def _broker() -> World:
         return _world[0]
     if _world is not None:
         await _world[0].stop()
-    world = World(max_packet_size="4KiB")
+    # Between two inputs the loop stands still, which is no reason to let nobody in.
+    world = World(max_packet_size="4KiB", max_lag="off")
     _world = world, [0]
     await world.start()
     return world
