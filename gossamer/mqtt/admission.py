@@ -23,6 +23,7 @@ from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.session import Session
+from gossamer.routes import InvalidTopicName, TopicLimits, parse_name
 
 if TYPE_CHECKING:
     from gossamer.mqtt.acl import Gate
@@ -40,6 +41,8 @@ class Admission:
         self._rng = rng
         self.enhanced = Enhanced(broker, decided=self._decided, again=self._again)
         self._response_information = broker.config.response_information
+        limits = broker.config.limits
+        self._topics = TopicLimits(max_bytes=limits.max_topic_bytes, max_levels=limits.max_topic_levels)
         self._bringing: dict[str, Channel] = {}
         """Who waits for a session that is on its way here."""
 
@@ -176,6 +179,11 @@ class Admission:
         self._enter(channel, packet, client_id, username, told)
 
     def _against_will(self, will: Will) -> ReasonCode | None:
+        try:
+            parse_name(will.topic, self._topics)
+        except InvalidTopicName:
+            # Well formed, or CONNECT would have been malformed.
+            return ReasonCode.TOPIC_NAME_INVALID
         if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID
         return self._broker.capabilities.against(will)

@@ -312,6 +312,16 @@ async def test_a_publish_that_breaks_a_rule_ends_the_connection(
     await witness.is_well()
 
 
+@keeps(v4="4.8.0-1", v5="3.14.2-1")
+@BOTH
+@QOS
+async def test_a_name_that_is_well_formed_and_not_taken_here(world, witness, is_ended, version, qos):
+    client = await world.client("bad", version=version)
+    client.raw(publish(version, "/" * 200, flags=qos << 1, packet_id=1 if qos else None))
+    await is_ended(client, version, ReasonCode.TOPIC_NAME_INVALID)
+    await witness.is_well()
+
+
 @keeps(v4="3.3.5-2", v5="3.4.2-1 3.5.2-1 4.3.3-9")
 @BOTH
 @QOS

@@ -158,6 +158,18 @@ async def test_a_will_may_be_empty_and_of_any_qos(world, watcher, version, qos):
     assert len(world.broker.retained) == 0
 
 
+@keeps(v4="3.1.4-1 3.2.2-6", v5="3.1.4-2")
+@BOTH
+async def test_a_will_that_could_not_be_published_is_refused(world, version):
+    """Well formed, but of more levels than this node takes; 3.1.1 has no code for that."""
+    client = world.dial()
+    client.version = version
+    client.send(p.Connect(client_id="c", version=version, will=p.Will(topic=b"/" * 200, payload=b"")))
+    got = [x.reason for x in await client.got()]
+    assert got == ([] if version == V4 else [ReasonCode.TOPIC_NAME_INVALID])
+    assert client.closed
+
+
 @keeps(v5="3.1.4-2")
 async def test_a_will_below_sys_is_refused(world):
     client = world.dial()
