@@ -100,6 +100,7 @@ class Drill:
         self._zero = 0.0
         self._began_at = 0.0
         self._load_before = os.getloadavg()[0]
+        self._spent = 0.0
         self._stage: Stage | None = None
 
     async def run(self, spec: ClusterSpec) -> DrillRecord:
@@ -141,6 +142,7 @@ class Drill:
             await load.connect()
             await stage.learn_routes()
             self._zero, self._began_at = loop.time(), time.time()
+            self._spent = time.process_time()
             failure = await self._phases(script, stage, load, watch)
             self._step("draining")
             await load.stop()
@@ -212,6 +214,9 @@ class Drill:
             "cores": float(os.cpu_count() or 1),
             "load average before": self._load_before,
             "load average after": os.getloadavg()[0],
+            "processor share of the drill": round(
+                (time.process_time() - self._spent) / max(seconds, 1e-3), 3
+            ),
             "longest stall of the drill": round(load.lag, 3),
             "withheld messages": float(load.withheld),
             "foreign messages": float(load.ledger.foreign),
