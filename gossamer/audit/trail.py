@@ -58,9 +58,9 @@ class HubLike(Protocol):
 
 
 class _Facts:
-    """What all rows of one plan have in common."""
+    """What all rows of one plan have in common, and the filters of the last topic it was seen with."""
 
-    __slots__ = ("filters", "names", "nobody", "nodes", "sessions")
+    __slots__ = ("filters", "local", "names", "nobody", "nodes", "sessions", "topic")
 
     def __init__(
         self, sessions: tuple[Any, ...], names: tuple[str, ...], nodes: tuple[str, ...], *, local: bool
@@ -69,7 +69,9 @@ class _Facts:
         self.sessions = sessions
         self.names = names
         self.nodes = nodes
-        self.filters: tuple[str, ...] | None = None if local else ()
+        self.local = local
+        self.topic = b""
+        self.filters: tuple[str, ...] = ()
 
 
 class _Open:
@@ -445,12 +447,12 @@ class Trail(Lives):
         self._note(_PUBLISHED, *_name(ident), count, topic.decode(), qos, False, size, digest, client)
 
     def _routed(self, facts: _Facts, topic: bytes, ident: int, count: int) -> None:
-        filters = facts.filters
-        if filters is None:
-            # A plan that has clients is of one topic.
-            filters = facts.filters = tuple(self._filters_of(topic.decode()))
+        if facts.local and facts.topic != topic:
+            # Topics that the same clients want share a plan, but not always a filter.
+            facts.filters = tuple(self._filters_of(topic.decode()))
+            facts.topic = topic
         name = _name(ident)
-        self._note(_ROUTED, *name, count, topic.decode(), filters, facts.nodes, None, None)
+        self._note(_ROUTED, *name, count, topic.decode(), facts.filters, facts.nodes, None, None)
         for peer in facts.nodes:
             self._note(_FORWARDED, *name, count, peer)
         if facts.nobody:

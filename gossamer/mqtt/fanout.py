@@ -50,12 +50,17 @@ V5_MARK = b"\x05"
 
 
 class Plan:
-    """One route, by what the wire needs; see the module."""
+    """One route, by what the wire needs; see the module.
+
+    It does not know its route: without a cycle a route is gone in the moment in which the last topic that has
+    it leaves the cache, and nobody finds it, with a plan that is void by then.
+    """
 
     __slots__ = (
         "all4",
         "all5",
         "alone",
+        "deliveries",
         "facts",
         "groups",
         "is_wide",
@@ -66,7 +71,6 @@ class Plan:
         "q0_5",
         "q1_4",
         "q1_5",
-        "route",
         "sessions",
         "sole4",
         "sole5",
@@ -74,11 +78,13 @@ class Plan:
         "waits",
     )
 
-    def __init__(self, route: RouteLike) -> None:
+    def __init__(
+        self, deliveries: tuple[Any, ...], peers: tuple[ForwarderLike, ...], groups: tuple[Any, ...]
+    ) -> None:
         lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (4, 5) for q in (False, True)}
         special: list[Any] = []
         stores: set[Any] = set()
-        for delivery in route.deliveries:
+        for delivery in deliveries:
             session = delivery.subscriber
             if delivery.qos and isinstance(session, Session) and session.store is not None:
                 stores.add(session.store)
@@ -90,7 +96,7 @@ class Plan:
                 lists[session.version, delivery.qos > 0].append(session)
             else:
                 special.append(delivery)
-        self.route = route
+        self.deliveries = deliveries
         self.q0_4 = tuple(lists[4, False])
         self.q1_4 = tuple(lists[4, True])
         self.q0_5 = tuple(lists[5, False])
@@ -101,7 +107,7 @@ class Plan:
         # Not every subscriber can be behind: some are plain functions.
         others = tuple(d.subscriber for d in special if hasattr(d.subscriber, "behind"))
         self.sessions = self.all4 + self.all5 + others
-        self.peers: tuple[ForwarderLike, ...] = tuple(route.peers)
+        self.peers = peers
         # Who must have a message of QoS 1 or 2 before it is acknowledged: other nodes, and the disc.
         self.waits: tuple[ForwarderLike, ...] = self.peers + tuple(stores)
         # One that is out only after some turns is waited for as well.
@@ -110,7 +116,7 @@ class Plan:
         if self.is_wide:
             self.waits += (widest[0].hub.wide,)
         # Share groups: somebody else for each message, so such topics have no fast path.
-        self.groups = route.groups
+        self.groups = groups
         other = bool(self.special or self.waits)
         # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
         self.pure4 = not (other or self.q0_4 or self.all5)
@@ -118,10 +124,7 @@ class Plan:
         self.alone: Plan | None = None
         self.facts: Any = None
         """What a recorder knows of it."""
-        self._look()
-
-    def _look(self) -> None:
-        """See whether one session and nobody else takes it, as is so for most topics of most devices."""
+        # One session and nobody else, as it is for most topics of most devices.
         one = not (self.special or self.peers) and len(self.all4) + len(self.all5) == 1
         self.sole4 = self.all4[0] if one and self.all4 else None
         self.sole5 = self.all5[0] if one and self.all5 else None
@@ -131,10 +134,7 @@ class Plan:
         if not self.peers:
             return self
         if self.alone is None:
-            self.alone = alone = Plan(self.route)
-            alone.peers = ()
-            alone.groups = ()
-            alone._look()
+            self.alone = Plan(self.deliveries, (), ())
         return self.alone
 
 
@@ -142,7 +142,7 @@ def compile_plan(route: RouteLike) -> Plan:
     """The route's plan, made now if nobody made it yet."""
     plan = route.plan
     if plan is None:
-        plan = route.plan = Plan(route)
+        plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
     return plan  # type: ignore[no-any-return]
 
 
