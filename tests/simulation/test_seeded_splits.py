@@ -9,7 +9,15 @@ from gossamer.testing.splits import SCENARIOS, World, run_seed, run_seeds
 from gossamer.testing.splits.invariants import violations
 from gossamer.testing.splits.runner import scenario_of
 
-LIVES = ["overlapping", "coordinator killed mid-heal", "random"]
+LIVES = [
+    "overlapping",
+    "coordinator killed mid-heal",
+    "two nodes",
+    "autoclean and autoheal at once",
+    "back with an old disc",
+    "corrupted plan file",
+    "random",
+]
 
 
 @pytest.mark.parametrize("scenario", LIVES)
@@ -39,7 +47,8 @@ async def test_what_does_not_hold_is_said(sim):
     lost.acknowledged[b"never sent"] = 1.0
     found = "\n".join(violations(world))
     assert "table latest rows: nodes 1 / 2 differ in 1 rows" in found
-    assert f"1 lost of {lost.topic}" in found
+    assert f"the client of node 2: 1 lost of {lost.topic}" in found
+    assert f"the session of node 2: 1 lost of {lost.topic}" in found
     await world.end()
 
 

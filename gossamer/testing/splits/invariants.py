@@ -20,6 +20,7 @@ def violations(world: World) -> Iterator[str]:
     yield from _rows_came_back(world)
     yield from _sides(world)
     yield from _restarts(world)
+    yield from _raised_once(world)
     yield from _messages(world)
     yield from _kept(world)
 
@@ -89,6 +90,15 @@ def _restarts(world: World) -> Iterator[str]:
     for number, listener in sorted(world.listeners.items()):
         if not listener.connected:
             yield f"the client of node {number} was dropped"
+
+
+def _raised_once(world: World) -> Iterator[str]:
+    """A split is an event once at each of a pair."""
+    for number, node in sorted(world.cluster.nodes.items()):
+        seen = Counter((raised.peer, raised.down_at) for raised in node.healing.raised)
+        for (peer, at), count in sorted(seen.items()):
+            if count > 1:
+                yield f"node {number} raised its split from {peer} at {at:.3f} {count} times"
 
 
 def _messages(world: World) -> Iterator[str]:
