@@ -68,15 +68,18 @@ def record_of(message: Message, now: float, hlc: int = 0) -> bytes:
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
-    __slots__ = ("_broker",)
+    __slots__ = ("_broker", "messages")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.messages = 0
+        """Messages of peers so far; the broker counts them as received, too."""
 
     def __call__(self, peer: str, data: bytes) -> Hold | None:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
         self._broker.hub.origin = peer
         before = self._broker.notes
+        received = self._broker.hub.received
         trail = self._broker.hub.trail
         if trail is not None and trail.marks:
             trail.marks.clear()
@@ -87,6 +90,7 @@ class Ingest:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             self._broker.hub.origin = ""
+            self.messages += self._broker.hub.received - received
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
@@ -190,6 +194,7 @@ class Ingest:
             while pos < len(data):
                 message, pos = read_record(data, pos, len(data), broker.hub.now())
                 broker.hub.received += 1
+                self.messages += 1
                 if broker.hub.trail is not None:
                     broker.hub.trail.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())

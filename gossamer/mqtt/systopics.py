@@ -61,7 +61,7 @@ class SysTopics(GenServer):
         yield "connections/open", len(broker.channels)
         yield "subscriptions/count", sum(len(session.subscriptions) for session in broker.sessions.values())
         yield "retained messages/count", len(broker.retained)
-        yield "publish/messages/received", hub.received
+        yield "publish/messages/received", hub.received - broker.ingest.messages
         yield "publish/messages/sent", hub.sent
         yield "publish/messages/dropped", sum(hub.drops.values())
         yield "bytes/sent", hub.bytes_sent

@@ -41,6 +41,12 @@ def _broker(node: Node) -> Iterator[Metric]:
         stats["messages_received"],
     )
     yield _one(
+        "gossamer_mqtt_messages_from_peers_total",
+        "Messages that other nodes forwarded here.",
+        "counter",
+        stats["messages_from_peers"],
+    )
+    yield _one(
         "gossamer_mqtt_messages_sent_total", "Messages delivered here.", "counter", stats["messages_sent"]
     )
     yield _one("gossamer_mqtt_sent_bytes_total", "Bytes written to clients.", "counter", stats["bytes_sent"])

@@ -45,6 +45,11 @@ async def test_a_message_crosses_nodes(two, pub_version, sub_version, qos):
     assert [(x.topic, x.payload, x.qos) for x in await sub.got()] == [(x.topic, x.payload, qos) for x in sent]
     there_forwarder = next(iter(there.router.remote.values()))
     assert there_forwarder.records == [], "what a peer sent is not forwarded again"
+    counts = [
+        (w.broker.stats()["messages_received"], w.broker.stats()["messages_from_peers"])
+        for w in (here, there)
+    ]
+    assert counts == [(12, 0), (0, 12)]
 
 
 async def test_mixed_traffic_keeps_its_order_across_nodes(two):
