@@ -18,8 +18,10 @@ function places(SIZE: { width: number; height: number }): Map<string, [number, n
     group.forEach((name, turn) => {
       const angle = (turn / group.length) * 2 * Math.PI - Math.PI / 2;
       const wide = group.length === 2 ? 1.6 : 1.35;
+      const x = centre + Math.cos(angle + (group.length === 2 ? Math.PI / 2 : 0)) * Math.min(radius * wide, reach * 1.5);
+      // What stands below a node needs its room.
       found.set(name, [
-        centre + Math.cos(angle + (group.length === 2 ? Math.PI / 2 : 0)) * Math.min(radius * wide, reach * 1.5),
+        Math.min(SIZE.width - 66, Math.max(66, x)),
         SIZE.height / 2 + Math.sin(angle + (group.length === 2 ? Math.PI / 2 : 0)) * radius,
       ]);
     });

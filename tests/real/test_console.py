@@ -52,7 +52,8 @@ def page(browser, cluster):
     yield page
     page.close()
     # That a node was killed, or a token revoked, is said by the browser, too.
-    assert [line for line in wrong if not any(word in line for word in ("ERR_", "503", "401", "403", "429"))] == []
+    expected = ("ERR_", "503", "401", "403", "429")
+    assert [line for line in wrong if not any(word in line for word in expected)] == []
 
 
 @pytest.fixture
