@@ -23,7 +23,6 @@ __all__ = ["Rates", "frame"]
 _STEPS = ("starting", "connecting", "warm-up", "split", "heal", "after", "draining")
 _SEEN = {"up": ("●", "green"), "suspect": ("◐", "yellow"), "down": ("✕", "red")}
 _BAD = {
-    "suspected",
     "declared down",
     "link lost",
     "partition raised",
@@ -34,7 +33,9 @@ _BAD = {
     "fault applied",
     "disk full",
 }
+_DOUBTFUL = {"suspected"}
 _GOOD = {"saw the return", "healed", "routes equal", "fault lifted", "client back", "link back", "ready"}
+_STYLES = ((_BAD, "red"), (_DOUBTFUL, "yellow"), (_GOOD, "green"))
 _WINDOW = 2.0
 """Seconds over which rates are taken."""
 _CROWD = 16
@@ -117,7 +118,7 @@ def _steps(progress: Progress) -> Text:
 
 def _matrix(progress: Progress) -> Table:
     nodes = progress.plan.nodes
-    table = Table(box=None, pad_edge=False, title="who sees whom", title_justify="left")
+    table = Table(box=None, pad_edge=False, title="who sees whom", title_justify="left", min_width=13)
     table.add_column("")
     for number in range(1, len(nodes) + 1):
         table.add_column(str(number), justify="center")
@@ -158,14 +159,14 @@ def _traffic(progress: Progress, rates: Rates) -> Table:
     dropped = sum(not drop.excused for drop in progress.drops)
     table.add_row()
     table.add_row("clients dropped", "", "", Text(str(dropped), style="red" if dropped else "green"))
-    table.add_row("acknowledged, not there", "", "", str(max(0, load.ledger.owed)))
+    table.add_row("not delivered yet", "", "", str(max(0, load.ledger.owed)))
     return table
 
 
 def _marks(progress: Progress, lines: int) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for mark in sorted(progress.marks, key=lambda mark: mark.at)[-lines:]:
-        style = "red" if mark.kind in _BAD else "green" if mark.kind in _GOOD else ""
+        style = next((style for kinds, style in _STYLES if mark.kind in kinds), "")
         node, peer = mark.node.partition("@")[0], mark.peer.partition("@")[0]
         words = f"{peer} {mark.detail}".strip()
         table.add_row(
