@@ -40,7 +40,10 @@ __all__ = ["Arrivals"]
 log = structlog.get_logger(__name__)
 
 SETTLE = 3.0
-"""Seconds after which a node that came back has said that it keeps something."""
+"""Seconds after the return of a node in which others may return as well."""
+HEARD = 30.0
+"""Seconds within which a node that came back says whether it keeps something; one that keeps nothing for
+anybody never does."""
 
 
 class _Keeper:
@@ -64,7 +67,8 @@ class Arrivals:
         self._before: dict[str, dict[int, int]] = {}
         """How far the streams of nodes were taken, as the disc had it."""
         self._returned = float("-inf")
-        self._unheard: set[str] = set()
+        self._unheard: dict[str, float] = {}
+        """Nodes that are up and have not said yet whether they keep something, and since when."""
         self.generation = generation
         self.born = life
         self.late: Callable[[Message, int, Mapping[str, int]], None] = _nobody
@@ -84,19 +88,18 @@ class Arrivals:
 
     def node_up(self, peer: str) -> None:
         """A node is there; it may have kept something."""
-        self._returned = self._broker.hub.now()
-        self._unheard.add(peer)
+        self._returned = self._unheard[peer] = self._broker.hub.now()
 
     def node_down(self, peer: str) -> None:
         """A node is gone, with what it had kept."""
-        self._unheard.discard(peer)
+        self._unheard.pop(peer, None)
         keeper = self._keepers.get(peer)
         if keeper is not None:
             keeper.waiting = False
 
     def asked(self, peer: str, identity: str, waiting: int, moved: dict[str, int]) -> list[Any]:
         """What other nodes call: what of theirs is here, and what of mine is there."""
-        self._unheard.discard(peer)
+        self._unheard.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
         if keeper.identity != identity:
             keeper.identity, keeper.taken = identity, 0
@@ -110,8 +113,8 @@ class Arrivals:
         """Whether something that was kept may still be on its way here."""
         if any(keeper.waiting for keeper in self._keepers.values()):
             return True
-        settling = self._broker.hub.now() - self._returned < SETTLE
-        return settling or bool(self._unheard)
+        now = self._broker.hub.now()
+        return now - self._returned < SETTLE or any(now - up < HEARD for up in self._unheard.values())
 
     # -- entries
 

@@ -64,7 +64,8 @@ class Away:
             session=distribution.session_at,
             ask=self._ask,
         )
-        broker.router.keep_with(self.keeping)
+        if sessions.away_messages:
+            broker.router.keep_with(self.keeping)
 
     def begin(self, sessions: OwnedTable, functions: dict[str, Callable[..., Any]]) -> None:
         """From now on nodes may ask, and whose session is where is known; again after a restart."""

@@ -332,3 +332,23 @@ async def test_nothing_is_kept_where_nobody_lasting_wants_it(sim, made):
     await speaker.publish("only/passing", b"x", qos=1)
     await speaker.publish("t/x", b"qos 0")
     assert nothing_left(made)
+
+
+@seeds(1)
+@pytest.mark.parametrize("made", [{"sessions": {"away_messages": 0}}], indirect=True)
+async def test_where_nothing_is_to_be_kept_nothing_waits_for_it(sim, made):
+    await begin(made)
+    speaker = await made.client(1)
+    made.partition([1, 2], [3])
+    await asyncio.sleep(10)
+    await speaker.publish("t/x", b"x", qos=1)
+    moved = await made.client(2, "away", **SESSION)
+    await moved.subscribe("t/#", qos=1)
+    await speaker.publish("t/x", b"y", qos=1)
+    made.heal()
+    await made.settled(timeout=90)
+    await asyncio.sleep(60)
+    assert moved.payloads() == [b"y"]
+    assert "away" not in made.nodes[3].broker.sessions
+    assert nothing_left(made)
+    assert not list(kept(made).alarms())
