@@ -1,4 +1,4 @@
-"""``gossamer drill``: what people type and what they are shown. The drills themselves are tested elsewhere."""
+"""``gossamer drill``: what people type and what they are shown. Drills themselves are tested elsewhere."""
 
 import io
 import json
