@@ -46,6 +46,8 @@ EVERY = 0.1
 BEAT = 1.0
 _WEIGHT = 2_000
 """Rows encoded in one turn of the loop, about a millisecond; twenty clients of a row count like another."""
+_FINISH = 30.0
+"""Seconds for the writer to finish its last file."""
 _ROOM = 4 * 2**20
 """Bytes that the kernel is asked to hold between the two; it may give less."""
 
@@ -90,7 +92,7 @@ class Recorder(GenServer):
         ours.setblocking(False)
         self.process.on_release(lambda _entry: self._release())
         with theirs:
-            await OsProcess.start_link(
+            self._writer = await OsProcess.start_link(
                 [
                     *(sys.executable, "-m", "gossamer.audit", str(theirs.fileno())),
                     *(str(root), node, str(creation), *map(str, limits)),
@@ -132,6 +134,15 @@ class Recorder(GenServer):
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:
             log.warning("recording_cut_off", error=str(error), rows=len(self._tape))
+            return
+        try:
+            async with asyncio.timeout(_FINISH):
+                # Whoever ends the node would end it too, in the middle of its last file.
+                await asyncio.shield(self.process.runtime.join(self._writer))
+        except TimeoutError:
+            log.warning(
+                "recording_unfinished", advice="the next start of the node finishes what is journalled"
+            )
 
     def _turn(self) -> None:
         self._silent = 0.0 if len(self._tape) else self._silent + self._every

@@ -1,0 +1,269 @@
+"""What recording costs, side by side: off, one message of a hundred, all; on the same node, run by run.
+
+    python bench/audit.py                      every pattern, what it must reach, and a disc that stalls
+    python bench/audit.py --rows pair0,cross1 --repeat 5 --seconds 2
+
+Rules: 1. The node is started once and told over HTTP what to record before each run, so that nothing but
+recording differs; the order turns from round to round.  2. Figures are medians. ``of 1 core`` is messages for
+a second of the node's own processor time, which other programs on the machine disturb least; what recording
+costs is told by that. The writer is another process, pinned to the load's core.  3. A run of all messages
+that dropped events is no run of all messages: drops are shown.  4. Bytes are those of finished files.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import load
+import psutil
+
+PATTERNS: dict[str, dict[str, object]] = {
+    "pair0": {"pattern": "pair", "qos": 0, "pubs": 10, "subs": 10, "lag": 50},
+    "pair1": {"pattern": "pair", "qos": 1, "pubs": 10, "subs": 10, "window": 20},
+    "fanout0": {"pattern": "fanout", "qos": 0, "pubs": 1, "subs": 50, "lag": 50},
+    "fanin1": {"pattern": "fanin", "qos": 1, "pubs": 50, "subs": 1, "window": 20, "lag": 20},
+    "wildcard0": {"pattern": "wildcard", "qos": 0, "pubs": 10, "subs": 4, "lag": 50},
+    "cross0": {"pattern": "pair", "qos": 0, "pubs": 10, "subs": 10, "lag": 50},
+    "cross1": {"pattern": "pair", "qos": 1, "pubs": 10, "subs": 10, "window": 20},
+}
+MODES = {"off": None, "1%": 0.01, "all": 1.0}
+SUSTAIN = {"pair0": 150_000, "pair1": 80_000}
+COST = 0.03
+EVENT_BYTES = 40
+TURN_MS = 5.0
+
+
+class Cluster:
+    """Nodes that may record, pinned to one core, and asked over HTTP."""
+
+    def __init__(self, count: int, core: int, writer_core: int) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="audit-bench-")
+        self.writer_core = writer_core
+        environ = {
+            **os.environ,
+            "GOSSAMER_MQTT__AUTH__ALLOW_ANONYMOUS": "true",
+            "GOSSAMER_AUDIT__ROTATE_AFTER": "1s",
+            "GOSSAMER_LOG__LEVEL": "error",
+        }
+        ports = ("--mqtt-port", "0", "--api-port", "0", "--gossip-port", "0", "--distribution-port", "0")
+        command = ["taskset", "-c", str(core), sys.executable, "-m", "gossamer.cli", "up", "--json"]
+        command += ["--nodes", str(count), "--data-dir", self._directory.name, *ports]
+        self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
+        assert self._up.stdout is not None
+        self.nodes = json.loads(self._up.stdout.readline())["nodes"]
+        self.processes = [psutil.Process(node["pid"]) for node in self.nodes]
+
+    def ask(self, number: int, body: dict[str, object] | None = None) -> dict[str, object]:
+        url = f"http://127.0.0.1:{self.nodes[number]['ports']['api']}/api/v1/audit"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def record(self, share: float | None) -> None:
+        """Have all nodes record so much."""
+        for number in range(len(self.nodes)):
+            self.ask(number, {"enable": False} if share is None else {"enable": True, "sample": share})
+            for writer in self.writers(number):
+                writer.cpu_affinity([self.writer_core])
+
+    def writers(self, number: int) -> list[psutil.Process]:
+        children = self.processes[number].children(recursive=True)
+        return [child for child in children if "gossamer.audit" in child.cmdline()]
+
+    def totals(self) -> dict[str, float]:
+        told = [self.ask(number) for number in range(len(self.nodes))]
+        return {key: sum(float(one[key]) for one in told) for key in ("recorded", "dropped", "bytes")}
+
+    def stop(self) -> None:
+        self._up.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._up.wait(60)
+        self._directory.cleanup()
+
+
+def cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def measure(cluster: Cluster, row: str, options: argparse.Namespace) -> dict[str, float]:
+    before, spent = cluster.totals(), sum(map(cpu, cluster.processes))
+    ports = [node["ports"]["mqtt"] for node in cluster.nodes]
+    found = load.run(
+        core=options.load_core,
+        **PATTERNS[row],
+        pub_ports=ports[0],
+        sub_ports=ports[-1],
+        seconds=options.seconds,
+        payload=options.payload,
+    )
+    spent = sum(map(cpu, cluster.processes)) - spent
+    after = cluster.totals()
+    return {
+        "rate": float(str(found["per_second"])),
+        "of_core": int(str(found["received"])) / spent,
+        "lost": float(str(found["lost"])),
+        "recorded": after["recorded"] - before["recorded"],
+        "dropped": after["dropped"] - before["dropped"],
+    }
+
+
+def patterns(options: argparse.Namespace) -> None:
+    print(
+        f"{'row':<10} {'recorded':<8} {'rate /s':>10} {'of 1 core':>11} {'cost':>7} {'events':>9}"
+        f" {'dropped':>8}"
+    )
+    for count in (1, 2):
+        rows = [row for row in options.rows if row.startswith("cross") == (count == 2)]
+        if not rows:
+            continue
+        cluster = Cluster(count, options.core, options.load_core)
+        try:
+            for row in rows:
+                compare(cluster, row, options)
+            cluster.record(None)
+            time.sleep(2)
+            totals = cluster.totals()
+            each = totals["bytes"] / max(1.0, totals["recorded"])
+            print(f"on disc {each:.1f} bytes an event, must be < {EVENT_BYTES}: {good(each < EVENT_BYTES)}")
+            if count == 1:
+                stall(cluster, options)
+        finally:
+            cluster.stop()
+
+
+def compare(cluster: Cluster, row: str, options: argparse.Namespace) -> None:
+    found: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
+    names = list(MODES)
+    for number in range(options.repeat):
+        # Each mode is first, second and third as often as the others.
+        for mode in names[number % 3 :] + names[: number % 3]:
+            cluster.record(MODES[mode])
+            found[mode].append(measure(cluster, row, options))
+
+    def median(mode: str, key: str) -> float:
+        return statistics.median(one[key] for one in found[mode])
+
+    for mode in names:
+        cost = 1 - median(mode, "of_core") / median("off", "of_core")
+        print(
+            f"{row:<10} {mode:<8} {median(mode, 'rate'):>10,.0f} {median(mode, 'of_core'):>11,.0f}"
+            f" {cost:>7.1%} {median(mode, 'recorded'):>9,.0f}"
+            f" {sum(one['dropped'] for one in found[mode]):>8,.0f}",
+            flush=True,
+        )
+    sampled = 1 - median("1%", "of_core") / median("off", "of_core")
+    print(f"{row:<10} 1% costs {sampled:.1%}, must be <= {COST:.0%}: {good(sampled <= COST)}")
+    if row in SUSTAIN:
+        whole = median("all", "of_core")
+        kept = not sum(one["dropped"] for one in found["all"])
+        print(
+            f"{row:<10} all of {whole:,.0f}/s a core, must be >= {SUSTAIN[row]:,} without a drop:"
+            f" {good(whole >= SUSTAIN[row] and kept)}"
+        )
+
+
+def stall(cluster: Cluster, options: argparse.Namespace) -> None:
+    """The writer is stopped under load: as if the disc took nothing."""
+    cluster.record(1.0)
+    cluster.ask(0, {"buffer": 1000})
+    [writer] = cluster.writers(0)
+    before = cluster.processes[0].memory_info().rss
+    writer.suspend()
+    try:
+        # The socket between the two has room for some seconds of it.
+        found = [measure(cluster, "fanin1", options) for _ in range(8)]
+        stalled = cluster.ask(0)
+        grown = (cluster.processes[0].memory_info().rss - before) / 2**20
+    finally:
+        writer.resume()
+    time.sleep(3)
+    after = cluster.ask(0)
+    bounded = int(str(stalled["buffered"])) <= int(str(stalled["buffer"])) + 1
+    print(
+        f"disc stalls: {statistics.median(one['rate'] for one in found):,.0f} msg/s go on,"
+        f" {stalled['buffered']:,} rows wait of {stalled['buffer']:,}, {stalled['dropped']:,} dropped,"
+        f" {grown:+.0f} MiB; then {after['gaps']} gap(s) recorded:"
+        f" {good(bounded and bool(stalled['dropped']) and bool(after['gaps']))}"
+    )
+
+
+def turn() -> None:
+    """The longest the recorder has the loop: one batch taken off the tape and encoded."""
+    from gossamer.audit import KINDS, Tape
+    from gossamer.audit.journal import Batch, frame
+    from gossamer.audit.recorder import _WEIGHT
+    from gossamer.clock import HybridLogicalClock
+
+    def longest(note) -> float:
+        tape = Tape(limit=100_000, wall=time.time, clock=HybridLogicalClock())
+        for number in range(20_000):
+            note(tape, number)
+        worst = 0.0
+        while len(tape):
+            began = time.process_time()
+            frame(Batch(0, tape.take(_WEIGHT)))
+            worst = max(worst, time.process_time() - began)
+        return worst * 1000
+
+    published = longest(
+        lambda tape, n: tape.note(
+            KINDS["published"], "node1@127.0.0.1", 1, n, 20, "bench/topic/7", 1, False, 2000, None, "client-7"
+        )
+    )
+    names = tuple(f"client-{n}" for n in range(1000))
+    wide = longest(
+        lambda tape, n: tape.note_many(
+            *(KINDS["delivered"], 1000, "node1@127.0.0.1", 1, n, 20, names, 0, False, None, None, None)
+        )
+    )
+    worst = max(published, wide)
+    print(
+        f"loop: a batch takes {published:.1f} ms, of fan-outs to 1,000 clients {wide:.1f} ms,"
+        f" must be <= {TURN_MS:g} ms: {good(worst <= TURN_MS)}"
+    )
+
+
+def good(reached: bool) -> str:
+    return "reached" if reached else "NOT reached"
+
+
+def main() -> None:
+    def names(text: str) -> list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=names, default=list(PATTERNS), help=f"of {', '.join(PATTERNS)}")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--payload", type=int, default=100)
+    parser.add_argument("--core", type=int, default=0, help="of the nodes")
+    parser.add_argument("--load-core", type=int, default=1, help="of the load and the writers")
+    options = parser.parse_args()
+    if unknown := [row for row in options.rows if row not in PATTERNS]:
+        parser.error(f"--rows: unknown {', '.join(unknown)}; expected of {', '.join(PATTERNS)}")
+    load.build()
+    print(
+        f"nodes on core {options.core}, load and writers on {options.load_core}, payload {options.payload} B,"
+        f" {options.seconds:g} s, median of {options.repeat}; load average {os.getloadavg()[0]:.1f}"
+    )
+    turn()
+    patterns(options)
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    main()
