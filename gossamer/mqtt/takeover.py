@@ -13,12 +13,11 @@ session that another node may have committed claims it, when the client comes, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
-from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.handover import (
     FROZEN,
@@ -27,6 +26,7 @@ from gossamer.mqtt.handover import (
     rightful,
 )
 from gossamer.mqtt.ingest import MOVE_MARK
+from gossamer.mqtt.kick import KICK, kick_everywhere
 from gossamer.mqtt.moves import (
     Asked,
     Done,
@@ -51,22 +51,11 @@ from gossamer.mqtt.transfer import describe, in_parts, items_of
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
-__all__ = ["KickError", "Takeovers"]
+__all__ = ["Takeovers"]
 
 CALL_WITHIN = 5.0
 CLAIMED_WITHIN = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
-
-
-class KickError(UnavailableError):
-    """A client is on none of the nodes that answered."""
-
-    def __init__(self, *, client_id: str, silent: Sequence[str]) -> None:
-        self.client_id = client_id
-        self.silent = tuple(silent)
-        super().__init__(
-            f"client {client_id!r}: not found, and {', '.join(silent)} did not answer; try again once they do"
-        )
 
 
 class _Giving:
@@ -106,7 +95,7 @@ class Takeovers:
         functions["mqtt.release"] = self._release
         functions["mqtt.mark"] = self.mark
         functions["mqtt.end"] = self._end
-        functions["mqtt.kick"] = self.broker.kick
+        functions[KICK] = self.broker.kick
         functions["mqtt.remains"] = self.remains.accept
         functions["mqtt.fetch"] = self._fetch
 
@@ -370,21 +359,8 @@ class Takeovers:
         return True
 
     async def kick(self, client_id: str) -> bool:
-        """End a client's connection and session, on whichever nodes they are.
-
-        Raises:
-            KickError: it was found nowhere, but not every node has answered.
-        """
-        kicked = self.broker.kick(client_id)
-        nodes = self.distribution.nodes()
-        answers = await remote.multicall(nodes, "mqtt.kick", client_id, timeout=CALL_WITHIN)
-        silent = [node for node, answer in answers.items() if not isinstance(answer, remote.Returned)]
-        kicked = kicked or any(
-            isinstance(answer, remote.Returned) and answer.value is True for answer in answers.values()
-        )
-        if silent and not kicked:
-            raise KickError(client_id=client_id, silent=silent)
-        return kicked
+        """End a client's connection and session, wherever they are; see ``kick``."""
+        return await kick_everywhere(self.broker, self.distribution, client_id)
 
     # -- taking
 
