@@ -242,7 +242,10 @@ def _unfair(record: DrillRecord, restarted: set[str]) -> Iterator[str]:
 
 def _quarantine(record: DrillRecord) -> _Found:
     decided = sum(heal.restored + heal.merged for heal in record.heals)
-    kept = sum(heal.quarantined for heal in record.heals)
+    # A heal counts what its coordinator saw lose; a row is kept wherever that was seen, so there are
+    # at least as many kept as the fullest quarantine holds.
+    fullest = max((found.rows for found in record.quarantined), default=0)
+    kept = max(sum(heal.quarantined for heal in record.heals), fullest)
     left = sum(heal.left for heal in record.heals)
     if not (record.conflicts or decided or kept or left):
         return _not_judged("no row was written on more than one side")

@@ -17,6 +17,7 @@ from gossamer.drill.record import (
     Mark,
     NodeEnd,
     Plan,
+    Quarantined,
     Side,
     Tally,
     Verdict,
@@ -203,3 +204,8 @@ def test_what_was_on_its_way_to_a_killed_node_is_not_lost_on_one_side():
     assert found[TOGETHER].kept is None
     found = verdicts(record(traffic=(replace(row, persistent=True), after)))
     assert (found[TOGETHER].kept, found[BETWEEN].kept) == (None, False)
+
+
+def test_a_row_may_be_in_the_quarantine_of_another_node_than_the_coordinator():
+    found = verdicts(record(heals=heal(quarantined=0), quarantined=(Quarantined(NODES[4], "q.bin", 10),)))
+    assert (found[QUARANTINE].kept, found[QUARANTINE].got) == (True, "10 in quarantine")
