@@ -122,6 +122,7 @@ class Trail(Lives):
         self._pushed: list[tuple[Any, int, tuple[Any, ...]]] = []
         self.number = 0
         self.due = NEVER
+        self.busy = False
         self.mixed = False
         self.marks: list[list[int]] = []
         self.failed: dict[Any, str] = {}
@@ -142,15 +143,7 @@ class Trail(Lives):
     def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any) -> list[Span] | None:
         """A run of QoS 0, of a client's or, where it names none, a peer's; what of it is kept."""
         mixed, self.mixed = self.mixed, False
-        if publisher is not None:
-            self.number += count
-            if self.number < self.due:
-                return None
-            spans = self._kept(count)
-        elif self.marks:
-            spans = self._arrived(count)
-        else:
-            return None
+        spans = self._arrived(count) if publisher is None else self._kept(count)
         if not spans:
             return None
         self._begin()
@@ -344,6 +337,7 @@ class Trail(Lives):
 
     def settle(self) -> None:
         """Everything that this turn delivered is at its socket, or has failed."""
+        self.busy = False
         self._close()
         self._deliver()
         self.failed.clear()
@@ -355,12 +349,14 @@ class Trail(Lives):
             self.settle()
 
     def _stir(self) -> None:
+        self.busy = True
         if not self._scheduled:
             self._scheduled = True
             self._soon(self._turn)
 
     def _begin(self) -> None:
         """Something is noted: first what is open."""
+        self.busy = True
         if self._open is not None:
             self._close()
         if not self._scheduled:

@@ -232,7 +232,7 @@ class Fanout:
                 self.bytes_sent += channel.write_out(out)
             except Exception as error:  # noqa: BLE001 - the others must still be flushed
                 channel.crash(error)
-        if trail is not None and not self.touched:
+        if trail is not None and (trail.busy or trail.failed) and not self.touched:
             trail.settle()
 
     # Speed 1.
@@ -243,7 +243,15 @@ class Fanout:
         if self.wide.jobs:
             self.wide.mind(plan.sessions)
         trail = self.trail
-        kept = None if trail is None else trail.run(plan, chunk, count, version, publisher)
+        kept = None
+        if trail is not None:
+            if publisher is None:
+                if trail.marks:
+                    kept = trail.run(plan, chunk, count, version, None)
+            else:
+                trail.number += count
+                if trail.number >= trail.due:
+                    kept = trail.run(plan, chunk, count, version, publisher)
         sole = plan.sole4 if version == V4 else plan.sole5
         if sole is not None:
             out = sole.out

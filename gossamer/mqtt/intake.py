@@ -62,6 +62,8 @@ def take(channel: Channel, data: bytes) -> int:
     trail = hub.trail
     idents = session.idents
     ident = NO_IDENT
+    # Messages of QoS 1 that its trail does not know of yet, and after how many it must.
+    fresh = room = 0
     far_idents: list[int] = []
     ack_idents: list[int] = []
     acked_idents: list[int] = []
@@ -127,6 +129,9 @@ def take(channel: Channel, data: bytes) -> int:
                             run = plan
                             run_start = pos
                             run_count = 0
+                            if trail is not None:
+                                trail.number += fresh
+                                fresh = room = 0
                         elif trail is not None:
                             trail.mixed = True
                         run_count += 1
@@ -161,6 +166,9 @@ def take(channel: Channel, data: bytes) -> int:
                         channel.acknowledge(b"".join(acks), len(acks), ack_idents)
                         acks, ack_idents = [], []
                     total = 0
+                    if trail is not None:
+                        trail.number += fresh
+                        fresh = room = 0
                     handle(channel, first, data[at:stop])
                     pos = stop
                     if not channel.is_up:
@@ -185,12 +193,16 @@ def take(channel: Channel, data: bytes) -> int:
             tail = data[at:stop]
             hub.received += 1
             if trail is not None:
-                trail.number += 1
+                fresh += 1
                 ident = NO_IDENT
-                if trail.number >= trail.due:
-                    ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
+                if fresh >= room:
+                    trail.number += fresh
+                    fresh = 0
+                    if trail.number >= trail.due:
+                        ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
+                    room = trail.due - trail.number
             if pure:
-                if trail is not None and ident != NO_IDENT:
+                if ident != NO_IDENT and trail is not None:
                     trail.hand(sinks, prefix, tail, ident)
                     ack_idents.append(ident)
                 else:
@@ -233,6 +245,8 @@ def take(channel: Channel, data: bytes) -> int:
                 channel.more = True
                 break
     finally:
+        if fresh and trail is not None:
+            trail.number += fresh
         if run_count:
             hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
         if far:

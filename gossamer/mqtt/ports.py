@@ -90,6 +90,8 @@ class TrailLike(Protocol):
     """Of the last message that this node took."""
     due: int
     """The first number from there on that is kept."""
+    busy: bool
+    """Something waits for the end of the turn."""
     mixed: bool
     """Packets of the run under way differ in topic or size."""
     marks: list[list[int]]
