@@ -153,7 +153,8 @@ class Discards:
             merged += wrote and policy != SURVIVORS
         if left:
             log.error("rows_left_to_the_latest_write", plan=plan.id, rows=left)
-        quarantined = await self.settle(plan.id)
+        # Where a loser was let go by its holder in time, some nodes have never seen it.
+        quarantined = max(await self.settle(plan.id), plan.lost)
         return SortedOut(restored, merged, quarantined, left)
 
     async def settle(self, plan: str) -> int:
@@ -169,6 +170,16 @@ class Discards:
                 count += 1
         await self.quarantine.flush()
         return count
+
+    @property
+    def unsettled(self) -> int:
+        """Rows that have lost and that no heal has settled."""
+        tables = {table.name: table for table in self._tables()}
+        return sum(
+            kept.real and (kept.table not in tables or _value(tables[kept.table], kept.key) != kept.value)
+            for kept in self.quarantine
+            if not kept.plan
+        )
 
     async def replay(self, id: str) -> Kept:  # noqa: A002 - the operator's word
         """Write a row of the quarantine again, as a new version, and take it out.

@@ -197,4 +197,5 @@ def make_plan(
         split_at=min((view.split_at for view in views.values() if view.split_at), default=wall),
         missing=tuple(sorted(cluster.known - there)),
         restart=restart,
+        lost=max((view.lost for view in views.values()), default=0),
     )

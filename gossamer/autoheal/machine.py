@@ -113,6 +113,8 @@ class Healer:
         self._report_at = 0.0
         self._reloaded: dict[str, bool] = {}
         self._dirty = False
+        self.lost = 0
+        """Rows that this node saw lose in a merge, and that no heal has settled."""
 
     # -- events
 
@@ -229,6 +231,7 @@ class Healer:
             marks={peer: mark.serial for peer, mark in marks.items()},
             split_at=min((mark.wall for mark in marks.values()), default=0.0),
             busy=self.coordinator.busy,
+            lost=self.lost,
         )
 
     def _ordered(self, plan: HealPlan, source: str) -> list[Action]:

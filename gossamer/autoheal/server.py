@@ -29,6 +29,7 @@ from gossamer.autoheal.status import Cleaned, HealStatus, Partition
 from gossamer.autoheal.storage import Saved, Storage
 from gossamer.autoheal.values import (
     MESSAGES,
+    AskView,
     Confirmed,
     Episode,
     HealPlan,
@@ -200,6 +201,8 @@ class Autoheal(GenServer):
             await super().handle_cast(request)
 
     async def _receive(self, message: Message) -> None:
+        if isinstance(message, AskView):
+            self._healer.lost = self._discards.unsettled
         now, wall = self._clock.monotonic(), self._clock.wall()
         await self._do(self._healer.receive(message, self._cluster(), now, wall))
 

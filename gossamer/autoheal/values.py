@@ -89,6 +89,8 @@ class NodeView(Struct, frozen=True):
     split_at: float = 0.0
     busy: str = ""
     """The plan that this node coordinates at the moment."""
+    lost: int = 0
+    """Rows that it saw lose, and keeps."""
 
 
 class HealPlan(Struct, frozen=True):
@@ -107,12 +109,14 @@ class HealPlan(Struct, frozen=True):
     missing: tuple[str, ...] = ()
     """Members that are away; what they remember is healed once they are back."""
     restart: Restart = "store"
+    lost: int = 0
+    """Rows that lost already, since the sides have met, at the node that saw most of them."""
 
 
 class SortedOut(Struct, frozen=True):
     """What a heal did to rows that both sides wrote: how many were set back to what the survivors held, how
-    many a merge function decided, how many stand in the coordinator's quarantine, and how many were left as
-    they were since the quarantine had no room for them."""
+    many a merge function decided, how many stand in the quarantine of the node that has most, and how many
+    were left as they were since the quarantine had no room for them."""
 
     restored: int = 0
     merged: int = 0

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.autoheal import AUTOHEAL, NotInQuarantineError, Replay, register_merge
+from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
 
 from .test_healing import all_healed
@@ -185,3 +186,21 @@ async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survi
     assert again.connected
     await cluster.settled()
     await cluster.stop_all()
+
+
+@seeds(3)
+async def test_a_heal_tells_of_rows_that_its_coordinator_never_saw_lose(sim, cluster):
+    """Whoever holds a row that loses lets go of it, and then some nodes hear of the winner alone."""
+    tables = await begin(cluster, "lww")
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(20)
+    tables[5].write("both", "minority")
+    await asyncio.sleep(0.5)
+    tables[2].write("both", "majority")
+    await asyncio.sleep(5)
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(2)
+    most = max(len(lost(node)) for node in cluster.nodes.values())
+    assert most >= 1
+    assert cluster.nodes[1].healing.history[0].rows.quarantined == most
