@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.packets import Subscription, Will
 from gossamer.testing import seeds
@@ -308,6 +309,10 @@ async def test_a_kick_reaches_the_node_that_has_the_client(sim, cluster):
     assert client.left == 0x98
     assert "c" not in cluster.nodes[1].broker.sessions
     assert await node.runtime.run(node.broker.takeovers.kick, "nobody") is False
+    # Nobody knows whether it is on a node that says nothing.
+    cluster.cut(1, 2)
+    with pytest.raises(UnavailableError, match="node1.* did not answer"):
+        await node.runtime.run(node.broker.takeovers.kick, "nobody")
 
 
 @seeds(3)
