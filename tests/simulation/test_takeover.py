@@ -311,7 +311,7 @@ async def test_a_kick_reaches_the_node_that_has_the_client(sim, cluster):
     assert await node.runtime.run(node.broker.takeovers.kick, "nobody") is False
     # Nobody knows whether it is on a node that says nothing.
     cluster.cut(1, 2)
-    with pytest.raises(UnavailableError, match="node1.* did not answer"):
+    with pytest.raises(UnavailableError, match=r"node1.* did not answer"):
         await node.runtime.run(node.broker.takeovers.kick, "nobody")
 
 
