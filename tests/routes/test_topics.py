@@ -1,16 +1,19 @@
 """Topic names and filters: the rules of MQTT 5.0 sections 1.5.4 and 4.7."""
 
 import pytest
+from hypothesis import given
 
 from gossamer.routes.topics import (
     InvalidTopicFilter,
     InvalidTopicName,
     TopicLimits,
+    filters_matching,
     matches,
     parse_filter,
     parse_name,
     split_shared,
 )
+from tests.routes.strategies import filters, names
 
 
 @pytest.mark.parametrize(
@@ -116,3 +119,8 @@ def test_a_node_may_set_lower_limits_than_the_protocol():
         parse_filter("a/b/#", limits)
     with pytest.raises(InvalidTopicName, match="1 to 8 bytes"):
         parse_name("a" * 9, limits)
+
+
+@given(names(), filters())
+def test_the_filters_that_may_match_a_name_are_those_that_do(name, topic_filter):
+    assert (topic_filter in set(filters_matching(name))) == matches(topic_filter, name)
