@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from gossamer.api.model import Value
+from gossamer.api.model import Flag, Value
 from gossamer.errors import UnavailableError, UsageError
 
 __all__ = ["OWN", "AlarmInfo", "AlarmOrder", "Alarms"]
@@ -41,7 +41,7 @@ class AlarmOrder(Value):
     """Raise an alarm, or clear it."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")
-    active: bool = True
+    active: Flag = True
     text: str = Field(default="", max_length=2000)
 
 

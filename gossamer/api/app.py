@@ -19,6 +19,7 @@ from gossamer import __version__
 from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.answers import problem
 from gossamer.api.clients import clients_router
+from gossamer.api.contract import allowed_methods, correct
 from gossamer.api.drill import drill_router
 from gossamer.api.elsewhere import elsewhere
 from gossamer.api.guard import Guard
@@ -107,6 +108,7 @@ def make_app(
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.openapi = correct(app)  # type: ignore[method-assign]
     # The last one added is the first to see a request.
     app.add_middleware(Gate, access=Access(tokens, config, clock))
     app.add_middleware(Guard, hosts=hosts)
@@ -233,4 +235,6 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         raise error
     response = problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}")
     response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["allow"] = ", ".join(allowed_methods(request.app.openapi(), request.url.path))
     return response

@@ -33,6 +33,7 @@ __all__ = ["lists"]
 
 MAX_PAGE = 10_000
 NDJSON = "application/x-ndjson"
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
@@ -81,7 +82,7 @@ def lists(view: NodeView) -> APIRouter:
         """Compare this node's routes with its tables and its peers, now, and repair them."""
         return await view.verify_routes(repair=order.repair)
 
-    @router.get("/subscriptions", tags=["clients"], response_model=Page[SubscriptionInfo])
+    @router.get("/subscriptions", tags=["clients"], response_model=Page[SubscriptionInfo], responses=STREAMED)
     async def subscriptions(
         request: Request,
         limit: Limit = 1000,
@@ -102,7 +103,7 @@ def lists(view: NodeView) -> APIRouter:
             options=(limit, after, node, scope, format),
         )
 
-    @router.get("/clients", tags=["clients"], response_model=Page[ClientInfo])
+    @router.get("/clients", tags=["clients"], response_model=Page[ClientInfo], responses=STREAMED)
     async def clients(
         request: Request,
         limit: Limit = 1000,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from gossamer.api.model import Page, Value
+from gossamer.api.model import Flag, Page, Value
 from gossamer.api.paging import page_of
 from gossamer.api.view import NodeView
 from gossamer.errors import UsageError
@@ -39,8 +39,8 @@ class PublishOrder(Value):
     payload: Annotated[str, Field(max_length=MAX_PAYLOAD)] = ""
     encoding: Literal["text", "base64"] = "text"
     """How ``payload`` is written here; clients get the bytes."""
-    qos: Annotated[int, Field(ge=0, le=2)] = 0
-    retain: bool = False
+    qos: Annotated[int, Field(ge=0, le=2, strict=True)] = 0
+    retain: Flag = False
 
 
 class Published(Value):

@@ -7,9 +7,9 @@ counts up, ``*_at`` is since 1970.  3. No value ever holds a secret or a payload
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
 from gossamer.supervisor import ProcessNode
 
@@ -18,6 +18,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterNode",
     "Done",
+    "Flag",
     "FoldedInfo",
     "ForceLeaveRequest",
     "Health",
@@ -46,6 +47,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+Flag = Annotated[bool, Strict()]
+"""True or false in an order; 0, "no" and the like are mistakes."""
 
 
 class Value(BaseModel):
@@ -178,7 +182,7 @@ class TopicMatch(Value):
 class RouteVerification(Value):
     """Order a node to hold its routes against their sources and its peers."""
 
-    repair: bool = True
+    repair: Flag = True
     """Put right what is wrong; otherwise only report it."""
 
 

@@ -1,8 +1,8 @@
 """The web console: files that are built from ``console/`` and ship with the package.
 
 Rules: 1. They are read once and served from memory, so that no request waits for a disc.  2. They load
-nothing from elsewhere, and their policy forbids it.  3. They tell nothing of the cluster, so that anybody may have
-them; what they show they ask of the API, with the rights of who looks.
+nothing from elsewhere, and their policy forbids it.  3. They tell nothing of the cluster, so that anybody may
+have them; what they show they ask of the API, with the rights of who looks.
 """
 
 from __future__ import annotations

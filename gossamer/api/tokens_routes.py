@@ -40,7 +40,7 @@ class NewToken(TokenInfo):
 class TokenOrder(Value):
     """The token to make."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w.@ -]+$")]
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.@ -]+$")]
     """Who or what is to have it; stands in the log of orders."""
     role: Role = Role.VIEWER
     expires: PositiveDuration | None = 90 * 86_400.0

@@ -22,9 +22,9 @@ from gossamer.api.paging import Key, cursor_of
 from gossamer.api.relay import Answer, More, PeerSilentError, ask_of
 from gossamer.api.tokens import Principal
 from gossamer.api.view import NodeView
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, UsageError
 
-__all__ = ["MergedPage", "Wide", "WideList"]
+__all__ = ["MergedPage", "NoSuchNodeError", "Wide", "WideList"]
 
 Row = dict[str, Any]
 Fetch = Callable[[int, str | None], Awaitable[tuple[Sequence[Row], str | None]]]
@@ -55,6 +55,14 @@ class _Source:
         rows, self.cursor = await self.fetch(limit, self.cursor)
         self.rows.extend(rows)
         self.over = self.cursor is None
+
+
+class NoSuchNodeError(UsageError):
+    """No node of the cluster has this name."""
+
+    def __init__(self, *, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        super().__init__(f"node: got {name[:100]!r}, expected one of {', '.join(known)}")
 
 
 @dataclass(slots=True)
@@ -161,8 +169,12 @@ class Wide:
         """The answer of another node to a request.
 
         Raises:
+            NoSuchNodeError: there is no such node.
             PeerSilentError: it gave none.
         """
+        known = [row.name for row in self._view.nodes()]
+        if node not in known:
+            raise NoSuchNodeError(name=node, known=known)
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), patience)
 
     async def rest(self, node: str, cursor: str) -> AsyncGenerator[bytes, None]:

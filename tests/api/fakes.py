@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 
 from gossamer.api import (
     AlarmInfo,
@@ -109,9 +110,23 @@ class FakeRecording:
         )
 
     async def configure(self, settings):
-        changed = settings.model_dump(exclude_unset=True)
-        self.settings |= {"enabled" if k == "enable" else k: v for k, v in changed.items()}
+        for key, value in settings.model_dump(exclude_none=True).items():
+            name = "enabled" if key == "enable" else key
+            if name in self.settings:
+                self.settings[name] = value
         return await self.status()
+
+
+class FakeChronicle:
+    """One thing happened."""
+
+    creation = 7
+
+    def after(self, serial):
+        return [SimpleNamespace(serial=1, at=990.0, kind="down", peer="node2@127.0.0.1", text="")][serial:]
+
+    def age(self, _happening):
+        return 1.5
 
 
 class FakeHealing:
@@ -122,6 +137,8 @@ class FakeHealing:
         self.replayed: list[str] = []
         self.of_others = Alarms()
         self.split = False
+        self.name = "node1@127.0.0.1"
+        self.chronicle = FakeChronicle()
         self.row = QuarantinedRow(
             id="0123456789ab",
             table="config",
