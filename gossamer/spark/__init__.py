@@ -8,7 +8,7 @@ from gossamer.spark.completeness import Terms, verdicts
 from gossamer.spark.errors import JavaMissingError, NoDataError, SparkMissingError, TooLittleMemoryError
 from gossamer.spark.files import FileProblem
 from gossamer.spark.holes import Hole
-from gossamer.spark.session import open_session
+from gossamer.spark.session import fit, open_session
 from gossamer.spark.source import Recording, load
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "SparkMissingError",
     "Terms",
     "TooLittleMemoryError",
+    "fit",
     "load",
     "open_session",
     "verdicts",

@@ -22,6 +22,7 @@ from gossamer.spark.completeness import VERDICTS, Terms
 from gossamer.spark.errors import SparkFailedError, SparkMissingError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.moments import span_of
+from gossamer.spark.plans import page_of_plans
 from gossamer.spark.progress import Progress
 from gossamer.spark.report import render, verdict_in_words
 from gossamer.spark.run import Outcome, broken_promises, run_jobs, write_text
@@ -154,6 +155,20 @@ def stream(
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
+    finally:
+        session.stop()
+
+
+@app.command()
+def plans(
+    directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
+) -> None:
+    """Print how Spark would carry out each job over a recording, as Markdown."""
+    session = open_session(master=master, memory=memory)
+    try:
+        recording = load(session, directory)
+        fit(session, recording.size)
+        typer.echo(page_of_plans(recording), nl=False)
     finally:
         session.stop()
 

@@ -80,7 +80,6 @@ def explain(
     unknown = (f.col("verdict") == MISROUTED) & ~f.coalesce(f.col("known"), f.lit(False))
     row = row.withColumn("hop", hop)
     hidden = _hidden(recording, terms, until)
-    unlike = _unlike(recording)
     fresh = (f.col("verdict") == LOST) & (
         f.greatest("published_at", f.coalesce("can", f.col("published_at"))) + terms.late_after
         > recording.last
@@ -88,14 +87,12 @@ def explain(
     final = (
         f.when(unknown, UNDECIDABLE)
         .when(hidden, UNDECIDABLE)
-        .when(unlike, UNDECIDABLE)
         .when(fresh, UNDECIDABLE)
         .otherwise(f.col("verdict"))
     )
     because = (
         f.when(unknown, f.lit("its publish was not recorded"))
         .when(hidden, f.lit("the recording has a hole there"))
-        .when(unlike, f.lit("the two nodes' recorders keep different samples"))
         .when(fresh, f.lit("the recording ends too soon after it"))
         .otherwise(f.col("hop"))
     )
@@ -123,16 +120,6 @@ def _with_stay(row: Any, few: Any) -> Any:
         .withColumn("next", f.expr("array_min(filter(stays, s -> s.begin > moment))"))
         .drop("stays")
     )
-
-
-def _unlike(recording: Recording) -> Any:
-    """Whether the node that took a message and the one that was to deliver it keep different samples."""
-    from pyspark.sql import functions as f
-
-    if len(set(recording.shares.values())) < 2:
-        return f.lit(False)
-    share = f.create_map(*(f.lit(x) for pair in recording.shares.items() for x in pair))
-    return f.coalesce(share[f.col("origin")] != share[f.col("node")], f.lit(False))
 
 
 def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:

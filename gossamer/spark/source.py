@@ -66,7 +66,7 @@ class Recording:
 
     @property
     def share(self) -> float:
-        """Of all messages, those that every node kept."""
+        """Of all messages, those that were kept, where nodes keep different shares at least."""
         return min(self.shares.values(), default=1.0)
 
 

@@ -1,11 +1,13 @@
 """Every job over one history in which each finds what was put there, and the page that tells of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import gossamer.audit.schema as schema
 from gossamer.spark.jobs import JOBS
+from gossamer.spark.plans import FORBIDDEN, plans
 from gossamer.spark.report import render, verdict_in_words
 from gossamer.spark.run import broken_promises, run_jobs
 from gossamer.spark.source import load
@@ -155,6 +157,27 @@ def test_summaries_are_json_beside_the_tables(outcome):
         assert list(summary["jobs"]) == [name]
         assert summary["nodes"] == [A, B, C]
         assert list(out.joinpath(name).rglob("*.parquet"))
+
+
+def test_no_plan_multiplies_tables_or_calls_python(outcome, spark):
+    _, out, _ = outcome
+    recording = load(spark, str(out.parent / "in"))
+    seen = {}
+    for job, table, plan in plans(recording):
+        seen.setdefault(job, []).append(table)
+        for word in FORBIDDEN:
+            assert word not in plan, f"{job}/{table}"
+        # One row beside each of a hundred is the one loop that there is.
+        assert "BroadcastNestedLoopJoin" not in plan or job == "hotspots", f"{job}/{table}"
+    assert list(seen) == list(JOBS)
+
+
+def test_the_page_of_plans_in_the_documentation_is_of_these_jobs():
+    """Made anew by ``python -m gossamer.spark plans`` when a job gets another table."""
+    text = (Path(__file__).parents[2] / "docs/design/audit-plans.md").read_text()
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(JOBS)
+    for word in FORBIDDEN:
+        assert word not in text
 
 
 def test_the_page_stands_alone_and_says_what_broke(outcome):

@@ -1,0 +1,83 @@
+"""Whatever a recording lacks or holds too much of, the verdict is right, or says what it cannot be."""
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from gossamer.spark.completeness import verdicts
+from gossamer.spark.files import Footer, without_duplicates
+from gossamer.spark.source import load
+from tests.spark.world import SECOND, World, write_rows
+
+DAY = 86_400 * SECOND
+
+
+def counts(recording):
+    return Counter(row.verdict for row in verdicts(recording).select("verdict").collect())
+
+
+@pytest.mark.spark
+def test_a_clock_that_is_a_day_off_and_does_not_know_is_found_by_its_links(spark, tmp_path):
+    """Nothing is lost, late or misrouted for it, and every file of the node says so."""
+    world = World(11, clients=6)
+    world.skew["n2@host"] = DAY
+    world.unaware.add("n2@host")
+    world.play(120).write(tmp_path)
+    recording = load(spark, str(tmp_path))
+    assert {(p.kind, p.path.rsplit("node=", 1)[1].split("/")[0]) for p in recording.problems} == {
+        ("clock", "n2%40host")
+    }
+    assert "about +86400.0 s off, which it did not know" in recording.problems[0].message
+    assert dict(counts(recording)) == {k: v for k, v in world.truth.items() if k != "published" and v}
+
+
+@pytest.mark.spark
+def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(spark, tmp_path):
+    world = World(12, clients=6).play(120)
+    for node, rows in world.rows.items():
+        half = len(rows) // 2
+        # What came late stands hours behind its time, in another file, and the two overlap.
+        write_rows(tmp_path, node, rows[:half][::-1], first=1, closed=False)
+        write_rows(tmp_path, node, rows[half - 10 :][::-1], first=rows[half - 10]["seq"])
+    recording = load(spark, str(tmp_path))
+    assert {problem.kind for problem in recording.problems} == {"overlap"}
+    assert not recording.holes
+    assert dict(counts(recording)) == {k: v for k, v in world.truth.items() if k != "published" and v}
+
+
+@pytest.mark.spark
+def test_a_node_without_files_is_missed_by_name_and_blamed_for_nothing(spark, tmp_path):
+    world = World(13, faults=0).play(120)
+    world.write(tmp_path)
+    shutil.rmtree(next(tmp_path.rglob("node=n3*")))
+    for path in tmp_path.rglob("node=n3*"):
+        shutil.rmtree(path)
+    recording = load(spark, str(tmp_path))
+    (hole,) = recording.holes
+    assert (hole.node, hole.begin, hole.end) == ("n3@host", recording.begin, recording.end)
+    assert "no file of this node" in hole.why
+    found = counts(recording)
+    assert found["undecidable"]
+    assert found["delivered"]
+    assert not found["lost"] + found["misrouted"] + found["doubled"]
+
+
+def test_of_files_that_overlap_each_event_is_read_once():
+    def footer(path, first, last):
+        return Footer(path, "n1", 1, first, last, first, last)
+
+    kept, problems = without_duplicates(
+        [footer("a", 1, 100), footer("b", 90, 150), footer("c", 20, 30), footer("d", 140, 160)]
+    )
+    assert kept == [
+        footer("a", 1, 100),
+        replace(footer("b", 90, 150), only=((101, 150),)),
+        replace(footer("d", 140, 160), only=((151, 160),)),
+    ]
+    assert [(problem.path, problem.kind) for problem in problems] == [
+        ("b", "overlap"),
+        ("d", "overlap"),
+        ("c", "duplicate"),
+    ]
