@@ -162,8 +162,6 @@ def _together(record: DrillRecord) -> _Found:
 
 
 def _between(record: DrillRecord) -> _Found:
-    if record.plan.kind == "rolling":
-        return _not_judged("a node that is stopped in order leaves the cluster: nothing is kept for it")
     torn = _torn(record)
     rows = [
         row

@@ -103,7 +103,8 @@ class MemberAlive:
 
 @dataclass(frozen=True, slots=True)
 class MemberDown:
-    """A member is considered dead. ``reason``: ``unreachable``, ``refused``, ``reported`` or ``replaced``."""
+    """A member is considered dead. ``reason``: ``unreachable``, ``refused``, ``reported``,
+    ``replaced``, or ``stopped`` by its own word."""
 
     member: Member
     reason: str

@@ -24,7 +24,12 @@ class Join(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """Call: tell everybody and be alone. Answered with None when it has spread."""
+    """Call: tell everybody and be alone. Answered with None when it has spread.
+
+    ``returning``: stopped, and expected back: the others hold it for down, not for gone.
+    """
+
+    returning: bool = False
 
 
 class ForceLeave(Struct, frozen=True):

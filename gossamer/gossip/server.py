@@ -134,8 +134,8 @@ class GossipServer(GenServer):
         match request:
             case Join(addresses):
                 self._feed(JoinRequested(self._caller(caller), tuple((h, p) for h, p in addresses)))
-            case Leave():
-                self._feed(LeaveRequested(self._caller(caller)))
+            case Leave(returning):
+                self._feed(LeaveRequested(self._caller(caller), returning))
             case ForceLeave(name, final):
                 self._feed(ForceLeaveRequested(self._caller(caller), name, final))
             case UpdateMetadata(metadata):

@@ -88,9 +88,10 @@ class JoinRequested:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequested:
-    """Answered with None once the leave had time to spread."""
+    """Answered with None once the leave had time to spread; ``returning``: down for the others, not gone."""
 
     token: Token
+    returning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

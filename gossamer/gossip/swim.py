@@ -288,7 +288,7 @@ class Swim:
             return
         me = self.table.me
         self._hints.withdraw()
-        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, True))
+        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
         if self._leaving is None:
             self._leaving = event.token
             self._timers.at(now + self._settings.leave_delay, self._left)

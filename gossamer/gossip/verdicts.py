@@ -138,6 +138,9 @@ class Verdicts:
             return False
         if entry.state == LEFT or (entry.state == DOWN and not said.left):
             return False
+        if said.by == said.name:
+            # It knows best.
+            reason = "stopped"
         if said.removed:
             if entry.state != DOWN:
                 # Whoever removed it did not see it; we do, or shall find out.

@@ -310,7 +310,8 @@ class Node:
                 await self.runtime.run(Supervisor.terminate_child, "node", "mqtt")
                 await self.runtime.run(Supervisor.terminate_child, "node", "discovery")
                 async with asyncio.timeout(LEAVE_WAIT):
-                    await self.runtime.call("gossip", Leave(), timeout=LEAVE_WAIT)
+                    # One that keeps sessions on disc is expected back, and so is what is kept for them.
+                    await self.runtime.call("gossip", Leave(returning=self._on_disc), timeout=LEAVE_WAIT)
             except (GossamerError, TimeoutError) as error:
                 log.warning("leave_failed", node=self.name, error=str(error) or "no answer in time")
         await self._clear()

@@ -112,12 +112,15 @@ async def test_between_the_sides_of_a_split(sim, made, length):
 
 
 @seeds(1)
-@pytest.mark.parametrize("how", ["kill", "silence"])
+@pytest.mark.parametrize("how", ["kill", "silence", "stop"])
 async def test_while_a_node_is_dead_and_starts_anew(sim, made, how):
     here, _ = await begin(made)
     running = await flows(made)
     await asyncio.sleep(3)
-    made.crash(3, how)
+    if how == "stop":
+        await made.stop(3)
+    else:
+        made.crash(3, how)
     await asyncio.sleep(sim.rng("away").uniform(1, 45))
     await made.restart(3)
     again = await made.client(3, "here", **SESSION)
