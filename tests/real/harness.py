@@ -40,6 +40,11 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
 
 
+def _interruptible() -> None:
+    """Ctrl-C counts, also where the tests were started in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Program:
     """A ``gossamer`` command that keeps running; output goes to files, so that nothing blocks."""
 
@@ -54,6 +59,7 @@ class Program:
                 stderr=err,
                 env={**os.environ, **environ},
                 start_new_session=True,
+                preexec_fn=_interruptible,
             )
 
     @property
