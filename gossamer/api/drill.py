@@ -53,6 +53,8 @@ class FaultOrder(Value):
 
     faults: Annotated[tuple[FaultInfo, ...], Field(max_length=1000)]
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    begin_in: Annotated[float, Field(ge=0, le=60)] = 0.0
+    """Seconds until they begin, so that several nodes can be told before the first cut parts them."""
 
 
 class ClockOrder(Value):
@@ -103,7 +105,8 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
     @router.put("/faults")
     async def replace(order: FaultOrder) -> FaultsInfo:
         """Let just these hold; an empty list heals."""
-        table().set((Fault(**fault.model_dump()) for fault in order.faults), seconds=order.seconds)
+        faults = (Fault(**fault.model_dump()) for fault in order.faults)
+        table().set(faults, seconds=order.seconds, begin_in=order.begin_in)
         return info()
 
     def wrong_clock() -> FaultyClock:

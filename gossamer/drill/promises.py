@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gossamer.drill.record import DrillRecord, Mark, MarkKind, Tally, Verdict
-from gossamer.drill.shapes import parse_shape
+from gossamer.faults import parse_shape
 
 __all__ = ["KNOWN_WITHIN", "PROMISES", "ROUTES_WITHIN", "judge", "short"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gossamer.drill.backend import LinkFault
 from gossamer.drill.record import Plan, Side
-from gossamer.drill.shapes import Shape, parse_shape, sides_of
+from gossamer.faults import Shape, parse_shape, sides_of
 from gossamer.errors import UsageError
 
 __all__ = [

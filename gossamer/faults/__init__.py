@@ -2,6 +2,18 @@
 
 from gossamer.faults.clock import FaultyClock
 from gossamer.faults.network import FaultyNetwork
+from gossamer.faults.shapes import Shape, ShapeError, parse_shape, sides_of
 from gossamer.faults.table import Direction, Fault, FaultCounts, FaultTable
 
-__all__ = ["Direction", "Fault", "FaultCounts", "FaultTable", "FaultyClock", "FaultyNetwork"]
+__all__ = [
+    "Direction",
+    "Fault",
+    "FaultCounts",
+    "FaultTable",
+    "FaultyClock",
+    "FaultyNetwork",
+    "Shape",
+    "ShapeError",
+    "parse_shape",
+    "sides_of",
+]

@@ -3,8 +3,9 @@
 Rules: 1. A fault names a peer, or ``*`` for all; the first that fits a peer and a direction counts.  2. Who
 has an address is asked of ``name_of`` at every look, since a node that restarts may come back elsewhere.
 3. ``set`` replaces everything, so that two orders never add up to what nobody meant. With ``seconds`` the
-faults end by themselves: who ordered them may be dead by then.  4. A stream that is cut one way stands still
-both ways, as a real one does whose acknowledgements are lost; datagrams go by direction.
+faults end by themselves: who ordered them may be dead by then. With ``begin_in`` they begin a little later:
+who tells several nodes tells all before the first cut parts them.  4. A stream that is cut one way stands
+still both ways, as a real one does whose acknowledgements are lost; datagrams go by direction.
 """
 
 from __future__ import annotations
@@ -75,13 +76,25 @@ class FaultTable:
         """What holds now."""
         return self._faults
 
-    def set(self, faults: Iterable[Fault], *, seconds: float | None = None) -> None:
-        """Let just these hold, for ``seconds`` or until the next call."""
-        self._faults = tuple(faults)
+    def set(
+        self, faults: Iterable[Fault], *, seconds: float | None = None, begin_in: float = 0.0
+    ) -> None:
+        """Let just these hold, for ``seconds`` or until the next call; ``begin_in`` seconds from now.
+
+        What held until now ends at once, also where the new ones begin later.
+        """
+        wanted = tuple(faults)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if seconds is not None and self._faults:
+        if begin_in > 0 and wanted:
+            self._timer = asyncio.get_running_loop().call_later(begin_in, self._begin, wanted, seconds)
+            wanted = ()
+        self._begin(wanted, seconds)
+
+    def _begin(self, faults: tuple[Fault, ...], seconds: float | None) -> None:
+        self._faults = faults
+        if seconds is not None and faults:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.clear)
         for watcher in list(self._watchers):
             watcher()

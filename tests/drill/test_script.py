@@ -6,7 +6,7 @@ from gossamer.drill import script
 from gossamer.drill.backend import LinkFault
 from gossamer.drill.record import DrillKind, Plan
 from gossamer.drill.script import NodeError, script_of
-from gossamer.drill.shapes import ShapeError
+from gossamer.faults import ShapeError
 
 NODES = ("a", "b", "c")
 

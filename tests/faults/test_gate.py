@@ -222,6 +222,21 @@ async def test_faults_end_by_themselves_when_they_are_told_to(gate):
     assert await talk(near, far) == (1, 1)
 
 
+async def test_faults_begin_when_they_are_told_to_and_what_held_before_ends_at_once(gate):
+    near, far, _ = await gate.datagrams()
+    gate.order({"peer": "b@x", "cut": True})
+    gate.order({"peer": "b@x", "cut": True}, seconds=10, begin_in=5)
+    assert await talk(near, far) == (1, 1)
+    await asyncio.sleep(7)
+    assert await talk(near, far) == (0, 0)
+    await asyncio.sleep(10)
+    assert await talk(near, far) == (1, 1)
+    gate.order({"peer": "b@x", "cut": True}, seconds=10, begin_in=5)
+    gate.order()
+    await asyncio.sleep(7)
+    assert gate.table.faults == ()
+
+
 @pytest.mark.parametrize("wrong", [{"direction": "up"}, {"loss": 1.1}, {"delay": -1}, {"jitter": 10_000}])
 def test_a_fault_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(UsageError, match="expected"):

@@ -30,7 +30,7 @@ class ShapeError(UsageError):
     def __init__(self, *, got: str, nodes: int, expected: str) -> None:
         self.got = got
         self.nodes = nodes
-        super().__init__(f"--split: got {got!r} for {nodes} nodes, expected {expected}")
+        super().__init__(f"split: got {got!r} for {nodes} nodes, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _split(text: str, sizes: list[int], nodes: int) -> frozenset[Cut]:
             got=text,
             nodes=nodes,
             expected=f"sides of 1 node or more that are {nodes} together, not {'+'.join(map(str, sizes))}"
-            f"={sum(sizes)} (or --nodes {sum(sizes)})",
+            f"={sum(sizes)} (or {sum(sizes)} nodes)",
         )
     side = [number for number, size in enumerate(sizes) for _ in range(size)]
     numbers = range(1, nodes + 1)

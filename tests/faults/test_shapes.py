@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.drill.shapes import ShapeError, parse_shape
+from gossamer.faults import ShapeError, parse_shape
 
 
 @pytest.mark.parametrize(
