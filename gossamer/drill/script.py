@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from gossamer.drill.backend import LinkFault
 from gossamer.drill.record import Plan, Side
-from gossamer.faults import Shape, parse_shape, sides_of
 from gossamer.errors import UsageError
+from gossamer.faults import Shape, parse_shape, sides_of
 
 __all__ = [
     "Apply",
