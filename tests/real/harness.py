@@ -48,15 +48,19 @@ def _interruptible() -> None:
 class Program:
     """A ``gossamer`` command that keeps running; output goes to files, so that nothing blocks."""
 
+    command: tuple[str, ...] = GOSSAMER
+    directory: Path | None = None
+
     def __init__(self, directory: Path, *arguments: str | Path, **environ: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.out_file = directory / "out"
         self.err_file = directory / "err"
         with self.out_file.open("w") as out, self.err_file.open("w") as err:
             self.process = subprocess.Popen(
-                [*GOSSAMER, *map(str, arguments)],
+                [*self.command, *map(str, arguments)],
                 stdout=out,
                 stderr=err,
+                cwd=self.directory,
                 env={**os.environ, **environ},
                 start_new_session=True,
                 preexec_fn=_interruptible,
