@@ -106,6 +106,12 @@ def ask_spark(files: Path, cores: int, memory: int) -> dict[str, int]:
 ASK = {"spark": ask_spark, "duckdb": ask_duckdb}
 
 
+def anonymous(process: int) -> int:
+    """Bytes that a process holds itself: not of files it has mapped, which the system takes back at need."""
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Anonymous:"))
+
+
 def measured(who: str, files: Path, cores: int, memory: int) -> dict[str, Any]:
     """Ask in a process of its own, held to so many cores; what it and all its children take is looked at."""
     began = time.monotonic()
@@ -120,8 +126,8 @@ def measured(who: str, files: Path, cores: int, memory: int) -> dict[str, Any]:
             try:
                 times = each.cpu_times()
                 spent[each.pid] = times.user + times.system
-                held += each.memory_info().rss
-            except psutil.Error:
+                held += anonymous(each.pid)
+            except (psutil.Error, OSError):
                 continue
         most = max(most, held)
         time.sleep(0.2)
