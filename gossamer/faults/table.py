@@ -76,9 +76,7 @@ class FaultTable:
         """What holds now."""
         return self._faults
 
-    def set(
-        self, faults: Iterable[Fault], *, seconds: float | None = None, begin_in: float = 0.0
-    ) -> None:
+    def set(self, faults: Iterable[Fault], *, seconds: float | None = None, begin_in: float = 0.0) -> None:
         """Let just these hold, for ``seconds`` or until the next call; ``begin_in`` seconds from now.
 
         What held until now ends at once, also where the new ones begin later.
