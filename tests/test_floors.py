@@ -17,6 +17,8 @@ FLOORS = (
     "autoheal",
     "mqtt",
     "audit",
+    # Spans of what the recorder notes, in an order of its own: knows the tape, and nothing below knows it.
+    "tracing",
     "api",
     "gateway",
     "client",

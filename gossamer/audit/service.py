@@ -28,6 +28,7 @@ from urllib.parse import quote
 import structlog
 
 from gossamer.audit.offsets import ClockOffsets
+from gossamer.audit.parents import Parents
 from gossamer.audit.recorder import Recorder
 from gossamer.audit.tape import Tape
 from gossamer.audit.trail import Trail
@@ -80,15 +81,22 @@ class Auditor:
         clock: Clock,
         key: bytes,
         data_dir: Path | None,
+        tape: Tape | None = None,
     ) -> None:
         self.config = config
-        self._runtime = runtime
+        self.runtime = runtime
         self._hub = hub
         self._sessions = sessions
         self._distribution = distribution
         self._clock = clock
         self.root = config.dir if data_dir is None else data_dir / config.dir
-        self.tape = Tape(limit=config.buffer, wall=clock.wall, clock=HybridLogicalClock())
+        if tape is None:
+            tape = Tape(limit=config.buffer, wall=clock.wall, clock=HybridLogicalClock())
+        self.tape = tape
+        self.recording = False
+        """Whether the tape is for files; it may be noted on for traces alone."""
+        self._traces: Parents | None = None
+        self._traced_share = 0.0
         self.trail = Trail(
             self.tape,
             node=runtime.node,
@@ -103,7 +111,7 @@ class Auditor:
     @property
     def running(self) -> bool:
         """Whether something empties the tape."""
-        return self._runtime.whereis(RECORDER) is not None
+        return self.runtime.whereis(RECORDER) is not None
 
     def check(self) -> None:
         """Whether this node can record.
@@ -143,10 +151,10 @@ class Auditor:
             return
         if on:
             self.check()
-            await self._runtime.run(Supervisor.start_child, "node", self.spec())
+            await self.runtime.run(Supervisor.start_child, "node", self.spec())
             return
-        self._hub.trail = None
-        await self._runtime.run(Supervisor.terminate_child, "node", AUDIT)
+        self._listen(recording=False)
+        await self.runtime.run(Supervisor.terminate_child, "node", AUDIT)
 
     async def change(self, config: AuditConfig) -> None:
         """Be set like this from now on, until the node is started anew.
@@ -156,7 +164,7 @@ class Auditor:
         """
         before, self.config = self.config, config
         self.tape.limit = config.buffer
-        self.trail.sample = config.sample
+        self._listen(recording=self.recording)
         if self.running and config.enable and _limits(before) != _limits(config):
             await self.switch(on=False)
         await self.switch(on=config.enable)
@@ -166,10 +174,10 @@ class Auditor:
         files, size, oldest = self._files()
         return {
             "enabled": self.config.enable,
-            "recording": self.running and self._hub.trail is not None,
+            "recording": self.running and self.recording,
             "sample": self.config.sample,
             "dir": str(self.root.resolve()),
-            "messages": self.trail.number,
+            "messages": self.trail.kept,
             "recorded": self.tape.number - self.tape.lost,
             "dropped": self.tape.lost,
             "gaps": self.tape.gaps,
@@ -183,7 +191,7 @@ class Auditor:
 
     def _files(self) -> tuple[int, int, float | None]:
         files, size, oldest = 0, 0, None
-        for path in self.root.glob(f"day=*/hour=*/node={quote(self._runtime.node, safe='')}/*.parquet"):
+        for path in self.root.glob(f"day=*/hour=*/node={quote(self.runtime.node, safe='')}/*.parquet"):
             try:
                 stat = path.stat()
             except FileNotFoundError:
@@ -194,15 +202,27 @@ class Auditor:
             oldest = stat.st_mtime if oldest is None else min(oldest, stat.st_mtime)
         return files, size, oldest
 
+    def trace(self, parents: Parents | None, *, share: float = 0.0) -> None:
+        """Note messages for traces as well, or no longer: ``share`` of them where nothing is recorded."""
+        self._traces = parents
+        self._traced_share = share
+        self._listen(recording=self.recording)
+
+    def _listen(self, *, recording: bool) -> None:
+        """Let the broker tell what it is to tell now: for files, for traces, or nothing."""
+        self.recording = recording
+        self.trail.parents = self._traces
+        self.trail.sample = self.config.sample if recording else self._traced_share
+        self._hub.trail = self.trail if recording or self._traces is not None else None
+
     async def _start(self) -> Pid:
         config = self.config
-        self.trail.sample = config.sample
         recorder = partial(
             Recorder.start_link,
             self.tape,
             root=self.root,
-            node=self._runtime.node,
-            creation=self._runtime.creation,
+            node=self.runtime.node,
+            creation=self.runtime.creation,
             limits=_limits(config),
             share=config.sample,
             name=RECORDER,
@@ -231,19 +251,19 @@ class Auditor:
             ChildSpec("audit_offsets", offsets),
         ]
         # Told of from now on; what stands already is told by the watch.
-        self._hub.trail = self.trail
+        self._listen(recording=True)
         try:
             pid = await Supervisor.start_link(children, intensity=30, period=60.0, name=AUDIT, label=AUDIT)
         except StartFailed:
-            self._hub.trail = None
+            self._listen(recording=False)
             raise
-        self._runtime.join(pid).add_done_callback(self._over)
+        self.runtime.join(pid).add_done_callback(self._over)
         return pid
 
     def _over(self, joined: asyncio.Future[Reason]) -> None:
-        if self._hub.trail is None:
+        if not self.recording:
             return
-        self._hub.trail = None
+        self._listen(recording=False)
         if joined.result() != "shutdown":
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 

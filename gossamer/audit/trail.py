@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import gossamer.audit.schema as schema
 from gossamer.audit.lives import Lives, split_filter
+from gossamer.audit.parents import Parents
 from gossamer.audit.sampler import NEVER, Sampler
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import (
@@ -127,6 +128,8 @@ class Trail(Lives):
         self.marks: list[list[int]] = []
         self.failed: dict[Any, str] = {}
         self.share: str | None = None
+        self.parents: Parents | None = None
+        """Who traces messages besides."""
 
     @property
     def sample(self) -> float:

@@ -42,6 +42,7 @@ from gossamer.config.model import (
     TlsHostConfig,
 )
 from gossamer.config.schema import json_schema, to_plain, to_yaml
+from gossamer.config.tracing import TracingConfig
 from gossamer.config.units import (
     OptionalDuration,
     PositiveDuration,
@@ -88,6 +89,7 @@ __all__ = [
     "StaticDiscovery",
     "TlsConfig",
     "TlsHostConfig",
+    "TracingConfig",
     "config_from",
     "cookie_of",
     "etcd_name",

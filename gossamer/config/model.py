@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.section import Blank, Fraction, Positive, Section
+from gossamer.config.tracing import TracingConfig
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, Networks, NodeName, Port
 
@@ -471,5 +472,6 @@ class Config(Section):
     mqtt: Annotated[MqttConfig, Blank] = MqttConfig()
     api: Annotated[ApiConfig, Blank] = ApiConfig()
     audit: Annotated[AuditConfig, Blank] = AuditConfig()
+    tracing: Annotated[TracingConfig, Blank] = TracingConfig()
     drill: Annotated[DrillConfig, Blank] = DrillConfig()
     log: Annotated[LogConfig, Blank] = LogConfig()

@@ -13,6 +13,7 @@ from gossamer.mqtt.enhanced import Challenge, Done, Exchange, Method
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import compile_plan
 from gossamer.mqtt.idents import (
+    ASIDE,
     NO_IDENT,
     Tracked,
     base_of,
@@ -35,6 +36,7 @@ from gossamer.mqtt.runs import Span, pieces_of, topic_in
 from gossamer.mqtt.scram import Scram, set_scram_password
 
 __all__ = [
+    "ASIDE",
     "NO_IDENT",
     "V5",
     "Authenticator",

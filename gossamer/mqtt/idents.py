@@ -23,6 +23,7 @@ from typing import NamedTuple
 from gossamer.mqtt.errors import malformed
 
 __all__ = [
+    "ASIDE",
     "MARK",
     "NO_IDENT",
     "Mark",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 NO_IDENT = -1
+ASIDE = 1 << 47
+"""In the number of a message that is not of the recorder's sample: its publisher wants it traced."""
 MARK = b"\x07"
 """The first byte of a mark."""
 

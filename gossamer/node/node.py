@@ -96,6 +96,7 @@ from gossamer.supervisor import (
     Supervisor,
     describe,
 )
+from gossamer.tracing import Tracing, traced_tape
 
 __all__ = ["Node", "NodeFailedError", "State"]
 
@@ -229,6 +230,7 @@ class Node:
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
         self.functions[CLOCK] = self.clock.wall
+        tape = traced_tape(config, wall=self.clock.wall, recording=lambda: self.auditor.recording)
         self.auditor = Auditor(
             config.audit,
             runtime=self.runtime,
@@ -239,7 +241,9 @@ class Node:
             clock=self.clock,
             key=key_of(config.audit, cookie),
             data_dir=data_dir,
+            tape=tape,
         )
+        self.tracing = None if tape is None else Tracing(config.tracing, auditor=self.auditor, tape=tape)
         self._user_children = tuple(children)
         self.api_port = 0
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
@@ -282,6 +286,8 @@ class Node:
         try:
             if self.config.audit.enable:
                 self.auditor.check()
+            if self.tracing is not None:
+                self.tracing.check()
             self._root = await self.runtime.start(
                 Supervisor, self._children(), intensity=20, period=10.0, name="node", label="node"
             )
@@ -379,6 +385,7 @@ class Node:
             ChildSpec("routes", self._start_routes),
             ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
             *([self.auditor.spec()] if config.audit.enable else ()),
+            *([self.tracing.spec()] if self.tracing is not None else ()),
             # Before membership, so that it hears of every session from the first on.
             healing_spec(
                 config.cluster,

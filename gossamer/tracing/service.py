@@ -1,0 +1,161 @@
+"""Traces, as a node has them: what is told of messages goes to a thread that sends spans to a collector.
+
+Rules: 1. Off, nothing is there: no thread, no list, no question asked of any message.  2. Tracing never ends
+its node: when its thread cannot be kept alive, tracing is over, logged and seen in the metrics, and messages
+go on.  3. While messages are recorded too, the recorder's sample says which may be traced; else this one's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gossamer.audit import Auditor
+from gossamer.clock import HybridLogicalClock
+from gossamer.config import Config, TracingConfig
+from gossamer.errors import UnavailableError
+from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Supervisor, describe
+from gossamer.tracing.shipper import FAREWELL, Send, Shipper
+from gossamer.tracing.spans import Span, Weaver
+from gossamer.tracing.tape import TracedTape
+
+__all__ = ["TRACING", "Tracing", "TracingUnavailableError", "traced_tape"]
+
+log = structlog.get_logger(__name__)
+
+TRACING = "tracing"
+
+
+class TracingUnavailableError(UnavailableError):
+    """This node cannot send traces."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "tracing.enable: got true, but the OpenTelemetry SDK is not installed; "
+            "pip install 'gossamer[otel]', or switch it off"
+        )
+
+
+class Tracing:
+    """See the module. ``tape`` is the recorder's."""
+
+    def __init__(self, config: TracingConfig, *, auditor: Auditor, tape: TracedTape) -> None:
+        self.config = config
+        self._tape = tape
+        self._auditor = auditor
+        self.connect: Callable[[], Send] = partial(_Otlp, config, auditor.runtime.node)
+        """Makes what sends spans, in the thread that does."""
+        self.weaver = Weaver(auditor.runtime.node, deliveries=config.deliveries)
+        self.counts: Counter[str] = Counter()
+
+    def check(self) -> None:
+        """Whether this node can trace.
+
+        Raises:
+            TracingUnavailableError: it cannot.
+        """
+        if importlib.util.find_spec("opentelemetry") is None or not importlib.util.find_spec(
+            "opentelemetry.exporter"
+        ):
+            raise TracingUnavailableError
+
+    def spec(self) -> ChildSpec:
+        """What traces, for the node's supervisor."""
+        return ChildSpec(
+            TRACING, self._start, restart="temporary", shutdown=FAREWELL + 5.0, type="supervisor"
+        )
+
+    def share(self) -> float:
+        """Which share of the messages that are noted is traced."""
+        recorded = self._auditor.config.sample if self._auditor.recording else self.config.sample
+        return min(1.0, self.config.sample / recorded) if recorded else 0.0
+
+    def numbers(self) -> dict[str, int]:
+        """Spans by what became of them, and rows and messages that came to nothing."""
+        return {
+            "exported": 0,
+            "failed": 0,
+            "overflow": 0,
+            **self.counts,
+            "rows_lost": self._tape.rows_lost,
+            "crowded": self.weaver.crowded,
+            "forgotten": self.weaver.forgotten,
+        }
+
+    async def _start(self) -> Pid:
+        child = ChildSpec(
+            "tracing_shipper",
+            partial(_Server.start_link, self._shipper, name="tracing_shipper", label="tracing_shipper"),
+            shutdown=FAREWELL + 2.0,
+        )
+        pid = await Supervisor.start_link([child], intensity=5, period=60.0, name=TRACING, label=TRACING)
+        self._auditor.trace(self._tape, share=self.config.sample)
+        self._auditor.runtime.join(pid).add_done_callback(self._ended)
+        return pid
+
+    def _ended(self, joined: Any) -> None:
+        self._auditor.trace(None)
+        reason: Reason = joined.result()
+        if reason != "shutdown":
+            log.error("tracing_ended", reason=describe(reason), advice="restart the node to trace again")
+
+    def _shipper(self, failed: Callable[[BaseException], None]) -> Shipper:
+        return Shipper(
+            self._tape,
+            self.weaver,
+            connect=self.connect,
+            share=self.share,
+            counts=self.counts,
+            failed=failed,
+            endpoint=self.config.endpoint,
+        )
+
+
+def traced_tape(
+    config: Config, *, wall: Callable[[], float], recording: Callable[[], bool]
+) -> TracedTape | None:
+    """The tape of a node that traces; None: it does not."""
+    if not config.tracing.enable:
+        return None
+    return TracedTape(limit=config.audit.buffer, wall=wall, clock=HybridLogicalClock(), recording=recording)
+
+
+class _Server(GenServer):
+    """Owns the thread: crashes when it does, ends it when the node stops."""
+
+    kind = "tracing"
+
+    async def init(self, make: Callable[[Callable[[BaseException], None]], Shipper]) -> None:
+        loop, runtime, me = self.process.loop, self.process.runtime, self.process.pid
+
+        def failed(error: BaseException) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(runtime.exit, me, ("tracing", repr(error)))
+
+        self._shipper = make(failed)
+        self._shipper.thread.start()
+
+    async def terminate(self, reason: Reason) -> None:
+        await self.process.loop.run_in_executor(None, self._shipper.end)
+
+
+class _Otlp:
+    """Sends over HTTP; made in the thread that uses it."""
+
+    def __init__(self, config: TracingConfig, node: str) -> None:
+        from gossamer.tracing import otlp
+
+        self._otlp = otlp
+        self._resource = otlp.resource_of(node, config.service_name)
+        self._exporter = otlp.make_exporter(config)
+
+    def __call__(self, spans: list[Span]) -> bool:
+        return self._exporter.export(self._otlp.readable(spans, self._resource)).name == "SUCCESS"
+
+    def close(self) -> None:
+        self._exporter.shutdown()
