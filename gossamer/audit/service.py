@@ -177,7 +177,7 @@ class Auditor:
             "recording": self.running and self.recording,
             "sample": self.config.sample,
             "dir": str(self.root.resolve()),
-            "messages": self.trail.kept,
+            "messages": self.trail.number,
             "recorded": self.tape.number - self.tape.lost,
             "dropped": self.tape.lost,
             "gaps": self.tape.gaps,
