@@ -61,6 +61,6 @@ def readable(spans: Iterable[Span], resource: Resource) -> list[ReadableSpan]:
 def make_exporter(config: TracingConfig) -> SpanExporter:
     """OTLP over HTTP with protobuf, as ``config`` has it; certificates as ``OTEL_EXPORTER_OTLP_…`` say."""
     # It says of every try that it failed; what came of all of them is counted, and logged once.
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
     headers: Mapping[str, str] = {name: value.get_secret_value() for name, value in config.headers.items()}
     return OTLPSpanExporter(endpoint=config.endpoint, headers=dict(headers), timeout=config.timeout)
