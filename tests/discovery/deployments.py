@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ class Manifests:
     def of(self, kind: str, name: str | None = None) -> dict[str, Any]:
         (one,) = [d for d in self._all if d["kind"] == kind and name in (None, d["metadata"]["name"])]
         return one
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._all)
 
     def kinds(self) -> set[str]:
         return {document["kind"] for document in self._all}

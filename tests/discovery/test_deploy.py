@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -191,6 +194,37 @@ def test_the_image_runs_a_node_as_a_user_of_its_own() -> None:
     assert exposed
     assert {int(port.partition("/")[0]) for port in exposed[1].split()} == set(PORTS.values())
     assert "/ready" in paths()
+    # What is installed is the wheel that was built, not the sources.
+    assert re.search(r"pip wheel .*--wheel-dir /wheels \.", text)
+    assert not re.search(r"pip install [^\n]*(-e|\.$)", text, re.M)
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_check_asks_whether_the_node_is_ready_and_no_proxy(status: int, code: int) -> None:
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", "")
+    found = re.search(r"^HEALTHCHECK .*?CMD (\[.*\])$", text, re.M)
+    assert found
+    asked = []
+
+    class Probed(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Probed) as server:
+        Thread(target=server.handle_request).start()
+        python, *rest = json.loads(found[1])
+        rest = [word.replace("8091", str(server.server_port)) for word in rest]
+        nowhere = {"http_proxy": "http://127.0.0.1:9", "PATH": "/usr/bin"}
+        assert python == "python"
+        assert (
+            subprocess.run([sys.executable, *rest], env=nowhere, check=False, timeout=60).returncode == code
+        )
+    assert asked == ["/ready"]
 
 
 def test_the_entry_point_names_the_node_after_its_container(tmp_path: Path) -> None:
@@ -223,9 +257,38 @@ def paths() -> set[str]:
     )
 
 
+VERSIONS = {
+    "ConfigMap": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "Service": "v1",
+    "ServiceAccount": "v1",
+    "StatefulSet": "apps/v1",
+}
+
+
 @pytest.fixture(params=["k8s", "dns"])
 def manifests(request: pytest.FixtureRequest) -> Manifests:
     return Manifests(request.param)
+
+
+def test_every_object_is_of_a_version_that_kubernetes_serves(manifests: Manifests) -> None:
+    for document in manifests:
+        assert document["apiVersion"] == VERSIONS[document["kind"]]
+        # A name is a DNS label, and the namespace is the operator's.
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", document["metadata"]["name"])
+        assert "namespace" not in document["metadata"]
+        assert set(document) <= {
+            "apiVersion",
+            "kind",
+            "metadata",
+            "spec",
+            "data",
+            "rules",
+            "roleRef",
+            "subjects",
+        }
 
 
 def test_the_headless_service_finds_pods_before_they_are_ready(manifests: Manifests) -> None:
@@ -344,6 +407,15 @@ def test_what_the_unit_starts_is_a_configuration_of_that_strategy(name: str) -> 
     assert str(config.node.data_dir) == f"/var/lib/{state[1]}"
     host = config.node.name.partition("@")[2]
     assert {config.cluster.host, config.distribution.host, config.mqtt.server.listeners[0].host} == {host}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_the_unit_gives_up_what_a_node_does_not_need() -> None:
+    # 0 is nothing at all, 10 everything; the network and files of its own it needs.
+    unit = DEPLOY / "systemd" / "gossamer.service"
+    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", unit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
