@@ -50,6 +50,10 @@ _ADVICE = {
         "restore it from a backup, or have `python -m gossamer.mnesia_like set-aside` rename it (or start "
         "with on_corrupt='rebuild'): the tables then load from the peers"
     ),
+    "format": (
+        "start the release that wrote it, or restore the data directory as it was before the upgrade; "
+        "set aside, it takes this node's sessions with it"
+    ),
     "other": "look at the machine's log for errors of the disc",
 }
 
@@ -239,8 +243,12 @@ class DiscFile:
                 {"name": str, "shape": str, "rows": int, "total": int}, pk="name"
             )
         version = conn.execute("SELECT version FROM _format").fetchone()
-        if version is None or version[0] != _FORMAT:
-            self._corrupt(f"format {version}, expected {_FORMAT}")
+        if version is None:
+            self._corrupt("no format stands in it")
+        if version[0] != _FORMAT:
+            # Sound, for all that can be known: another release reads it.
+            problem = f"format {version[0]}, expected {_FORMAT}"
+            raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["format"])
         for (table,) in conn.execute("SELECT name FROM _tables ORDER BY name").fetchall():
             for _ in self._checked(table):
                 pass

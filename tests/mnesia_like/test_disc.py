@@ -6,8 +6,10 @@ import asyncio
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +299,18 @@ async def test_a_damaged_file_keeps_a_store_from_starting(tmp_path: Path) -> Non
     with pytest.raises(StartFailed, match="on_corrupt"):
         async with host("a", disc=Disc(path)):
             pass
+
+
+def test_a_file_of_another_release_is_refused_as_such(tmp_path: Path) -> None:
+    """Who went back to an older release is told so, and not to throw the file away."""
+    path = tmp_path / "tables.db"
+    fill(path, 3)
+    with closing(sqlite3.connect(path)) as later:
+        later.execute("UPDATE _format SET version = '2'")
+        later.commit()
+    with pytest.raises(CorruptTablesError, match="format 2, expected 1; start the release that wrote it"):
+        Disc(path).open()
+    assert path.is_file()
 
 
 async def test_a_full_disc_refuses_writes_and_recovers(tmp_path: Path) -> None:
