@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 import structlog
 
+from gossamer.cli.logfields import add_trace, name_node, redact
 from gossamer.config import LogConfig
+from gossamer.supervisor import log_process
 
 __all__ = ["Unfailing", "set_up_logging"]
 
@@ -43,23 +46,31 @@ class Unfailing:
             self.lost += 1
 
 
-def set_up_logging(config: LogConfig) -> None:
-    """Point structlog, and libraries that use the standard library's logging, at standard error."""
+def set_up_logging(config: LogConfig, *, node: str | None = None, secrets: Iterable[str] = ()) -> None:
+    """Point structlog, and libraries that use the standard library's logging, at standard error.
+
+    ``node`` stands in every line, and none of ``secrets`` in any.
+    """
     level = getattr(logging, config.level.upper())
     for_people = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        *([name_node(node)] if node is not None else ()),
+        log_process,
+        add_trace,
     ]
     renderer: Any = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
         if for_people
         else structlog.processors.JSONRenderer()
     )
-    last: Any = _lay_out if for_people else structlog.processors.format_exc_info
+    last: list[Any] = [structlog.processors.format_exc_info, redact(secrets)]
+    if for_people:
+        last.append(_lay_out)
     structlog.configure(
-        processors=[*shared, last, renderer],
+        processors=[*shared, *last, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(Unfailing(sys.stderr)),  # type: ignore[arg-type]
         # Not kept by who logs, so that the level can change while the node runs.
@@ -69,7 +80,7 @@ def set_up_logging(config: LogConfig) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer],
         )
     )
     root = logging.getLogger()

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.logs import set_up_logging
 from gossamer.cli.options import ConfigFile, Json
 from gossamer.cli.output import note, ports_text, print_error
 from gossamer.config import Config, cookie_of, load_config
@@ -47,18 +46,22 @@ def start(
     """Run one node in the foreground."""
     if log_file is not None:
         _print_to(log_file)
+    # Here, so that the rest of the command starts without loading what a node is made of.
+    from gossamer.cli.logfields import secrets_in
+    from gossamer.cli.logs import set_up_logging
+
     loaded = load_config(config, environ=os.environ)
-    set_up_logging(loaded.log)
+    cookie = cookie_of(loaded.node).get_secret_value()
+    set_up_logging(loaded.log, node=loaded.node.name, secrets=[cookie, *secrets_in(loaded)])
     _remark(loaded)
-    raise typer.Exit(_run_to_its_end(loaded, as_json=json))
+    raise typer.Exit(_run_to_its_end(loaded, cookie, as_json=json))
 
 
-def _run_to_its_end(config: Config, *, as_json: bool) -> ExitCode:
+def _run_to_its_end(config: Config, cookie: str, *, as_json: bool) -> ExitCode:
     # Here, so that the rest of the command starts without loading a broker.
     from gossamer.node import DataDir, Node
     from gossamer.supervisor import tune_collector
 
-    cookie = cookie_of(config.node).get_secret_value()
     directory = DataDir(config.node.data_dir, wall=time.time())
 
     tune_collector()

@@ -57,11 +57,12 @@ from gossamer.supervisor.functions import (
     whereis,
 )
 from gossamer.supervisor.genserver import Continue, GenServer, NoReply, Reply, Stop, reply
+from gossamer.supervisor.logging import log_process
 from gossamer.supervisor.os_process import OsProcess
 from gossamer.supervisor.port import Port, guarded
 from gossamer.supervisor.registry import Registry
 from gossamer.supervisor.runtime import Runtime
-from gossamer.supervisor.shown import Told, shown
+from gossamer.supervisor.shown import Told, is_secret, shown
 from gossamer.supervisor.signals import RemoteRouter
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec
 from gossamer.supervisor.statem import (
@@ -182,8 +183,10 @@ __all__ = [
     "get_state",
     "guarded",
     "is_clean",
+    "is_secret",
     "link",
     "locate",
+    "log_process",
     "monitor",
     "receive",
     "register",
