@@ -1,6 +1,6 @@
 """The HTTP API of a node: ``ApiServer`` serves whatever implements ``NodeView``."""
 
-from gossamer.api.alarms import AlarmInfo, AlarmOrder, Alarms
+from gossamer.api.alarms import OWN_ALARMS, AlarmInfo, AlarmOrder, Alarms
 from gossamer.api.app import make_app
 from gossamer.api.healing import (
     HealEpisode,
@@ -13,6 +13,7 @@ from gossamer.api.healing import (
     QuarantinedRow,
 )
 from gossamer.api.live import Pulse, Seen
+from gossamer.api.metrics import Exposition
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -45,6 +46,7 @@ from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Princip
 from gossamer.api.view import NodeView, TopicRow
 
 __all__ = [
+    "OWN_ALARMS",
     "REQUEST",
     "TOKENS",
     "AlarmInfo",
@@ -57,6 +59,7 @@ __all__ = [
     "ClientInfo",
     "ClusterInfo",
     "ClusterNode",
+    "Exposition",
     "FoldedInfo",
     "HealEpisode",
     "HealPlanInfo",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import structlog
@@ -26,7 +27,7 @@ from gossamer.config import ApiConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Bucket
 
-__all__ = ["Access", "Gate", "RoleTooLowError", "needs", "principal_of"]
+__all__ = ["Access", "Gate", "RoleTooLowError", "needs", "principal_of", "role_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -47,16 +48,31 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
+class _Needs:
+    """Lets a request through whose principal has the role."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __call__(self, request: Request) -> None:
+        principal = principal_of(request)
+        if not principal.role.includes(self.role):
+            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=self.role)
+
+
 def needs(role: Role) -> Dependency:
     """A dependency of a route that takes more than its method does."""
-
-    def check(request: Request) -> None:
-        principal = principal_of(request)
-        if not principal.role.includes(role):
-            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=role)
-
-    dependency: Dependency = Depends(check)
+    dependency: Dependency = Depends(_Needs(role))
     return dependency
+
+
+def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str, path: str) -> str:
+    """The role that a route takes, from the functions it depends on; nobody is a role, too."""
+    if _is_public(method, path):
+        return "nobody"
+    roles = [Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR]
+    roles += [needed.role for needed in dependencies if isinstance(needed, _Needs)]
+    return next(role for role in roles if all(role.includes(other) for other in roles)).value
 
 
 class RoleTooLowError(UsageError):
@@ -179,7 +195,7 @@ class Gate:
 
 def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
     safe = scope["method"] in SAFE_METHODS
-    if safe and (scope["path"] in PUBLIC or scope["path"].startswith(PUBLIC_BELOW)):
+    if _is_public(scope["method"], scope["path"]):
         return None
     if principal is None:
         text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
@@ -189,6 +205,10 @@ def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
         too_low = RoleTooLowError(name=principal.name, role=principal.role, wanted=wanted)
         return 403, "Forbidden", str(too_low)
     return None
+
+
+def _is_public(method: str, path: str) -> bool:
+    return method in SAFE_METHODS and (path in PUBLIC or path.startswith(PUBLIC_BELOW))
 
 
 def caller_of(scope: Scope) -> tuple[str, bool]:

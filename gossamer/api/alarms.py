@@ -17,10 +17,14 @@ from pydantic import Field
 from gossamer.api.model import Flag, Value
 from gossamer.errors import UnavailableError, UsageError
 
-__all__ = ["OWN", "AlarmInfo", "AlarmOrder", "Alarms"]
+__all__ = ["OWN_ALARMS", "AlarmInfo", "AlarmOrder", "Alarms"]
 
-OWN = frozenset({"partition", "healed", "kept_overflow"})
-"""Names that a node raises by itself."""
+OWN_ALARMS: Mapping[str, str] = {
+    "partition": "This node and another one held each other for dead and have met again; until it is healed.",
+    "healed": "A split was healed: who survived, who reloaded, what was set back or aside. Over when told.",
+    "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
+}
+"""Alarms that a node raises by itself, and what each means."""
 MOST = 100
 
 
@@ -73,7 +77,7 @@ class Alarms:
             NotYourAlarmError: the name is the node's own.
             TooManyAlarmsError: there is no place for another one.
         """
-        if order.name in OWN:
+        if order.name in OWN_ALARMS:
             raise NotYourAlarmError(name=order.name)
         known = self._known.get(order.name)
         lasts = known is not None and known.active

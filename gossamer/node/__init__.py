@@ -1,10 +1,12 @@
 """One node of a cluster: everything below, put together into one supervision tree."""
 
 from gossamer.node.applications import ApplicationError
+from gossamer.node.chronicle import HAPPENINGS
 from gossamer.node.datadir import DataDir, DataDirError, DataDirInUseError, next_creation
 from gossamer.node.node import Node, NodeFailedError, State
 
 __all__ = [
+    "HAPPENINGS",
     "ApplicationError",
     "DataDir",
     "DataDirError",

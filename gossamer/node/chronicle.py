@@ -9,12 +9,13 @@ the monotonic clock, so that ages hold while the wall clock jumps.  3. Noting is
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from gossamer.clock import Clock
 
-__all__ = ["Chronicle", "Happening", "HappeningKind"]
+__all__ = ["HAPPENINGS", "Chronicle", "Happening", "HappeningKind"]
 
 _KEPT = 2000
 
@@ -34,6 +35,24 @@ HappeningKind = Literal[
     "healed",
     "removed",
 ]
+
+HAPPENINGS: Final[Mapping[HappeningKind, str]] = {
+    "up": "``peer`` became a member, or one again",
+    "suspected": "``peer`` did not answer probes, and has the time of a suspicion to refute it",
+    "refuted": "``peer`` was suspected and showed that it lives",
+    "down": "``peer`` is held for dead; ``text`` says why",
+    "left": "``peer`` left the cluster in order",
+    "link_up": "the link to ``peer`` stands",
+    "link_down": "the link to ``peer`` is gone; ``text`` says why",
+    "partition": "this node and ``peer`` held each other for dead and met again; ``text``: in which context",
+    "confirmed": "the same, and it still held after the time to confirm",
+    "plan": "this node leads a heal and made its plan ``text``, with ``peer`` as coordinator",
+    "coordinates": "this node carries out the plan ``text``",
+    "reloaded": "this node reloaded its store for the plan ``text``, from ``peer``",
+    "healed": "the plan ``text``, coordinated by ``peer``, is done",
+    "removed": "autoclean removed ``peer``, which had been down for too long",
+}
+"""What each kind means; the fields are those of :class:`Happening`."""
 
 
 @dataclass(frozen=True, slots=True)
