@@ -26,7 +26,7 @@ class RecordingInfo(Value):
     """Share of the messages that are recorded."""
     dir: str
     messages: int
-    """Messages that this node took from publishers while it recorded."""
+    """Messages of its publishers that this node recorded."""
     recorded: int
     """Events."""
     dropped: int

@@ -177,7 +177,7 @@ class Auditor:
             "recording": self.running and self.recording,
             "sample": self.config.sample,
             "dir": str(self.root.resolve()),
-            "messages": self.trail.number,
+            "messages": self.trail.kept,
             "recorded": self.tape.number - self.tape.lost,
             "dropped": self.tape.lost,
             "gaps": self.tape.gaps,

@@ -1,8 +1,9 @@
 """What a broker tells of messages and clients, made rows of: where each message came from and went.
 
-Messages that the sampler keeps get an identifier when they are taken, and keep it (``mqtt.idents``); about
-all others a run of them costs one comparison. Neighbours are told together: what one publisher sent to one
-topic in a turn of the loop is one row a kind of event, however many messages it was.
+Messages of reads that the sampler keeps get an identifier when they are taken, and keep it (``mqtt.idents``);
+about all others a whole read costs one subtraction. The number of a message is its place among all that its
+node took. Neighbours are told together: what one publisher sent to one topic in a turn of the loop is one row
+a kind of event, however many messages it was.
 
 Rules: 1. What happened first is noted first: whatever is gathered is closed before anything else is noted,
 and before it leaves for another node.  2. QoS 0 is delivered when it has come to the socket, at the end of
@@ -55,6 +56,7 @@ class HubLike(Protocol):
     """The fan-out whose messages these are."""
 
     origin: str | None
+    received: int
     touched: list[Any]
 
 
@@ -114,15 +116,17 @@ class Trail(Lives):
         self._soon = soon
         self._base = base_of(node, creation)
         self._sampler = Sampler(0.0)
-        self._until = NEVER
+        self._place = self._until = NEVER
         self._scheduled = False
         self._open: _Open | None = None
         self._pending: list[tuple[_Facts, int, int]] = []
         self._sent: dict[Any, list[int]] = {}
         self._told: list[tuple[Any, int, tuple[Any, ...]]] = []
         self._pushed: list[tuple[Any, int, tuple[Any, ...]]] = []
-        self.number = 0
-        self.due = NEVER
+        self.kept = 0
+        """Messages of this node's publishers that were recorded."""
+        self.skip = NEVER
+        self.live = False
         self.busy = False
         self.mixed = False
         self.marks: list[list[int]] = []
@@ -139,16 +143,46 @@ class Trail(Lives):
     @sample.setter
     def sample(self, share: float) -> None:
         self._sampler = Sampler(share)
-        self.due, self._until = self._sampler.next(self.number + 1)
+        self._place, self._until = self._sampler.next(0)
+        self.skip = self._place + 1
+
+    # Which messages.
+
+    def begin(self) -> None:
+        """What comes now is kept, until ``live`` is taken back; say what is next."""
+        self.live = True
+        place = self._place
+        if place < self._until:
+            self._place = place + 1
+            self.skip = 1
+        else:
+            self._draw()
+
+    def chance(self) -> bool:
+        """A message comes by itself; whether it is kept."""
+        self.skip -= 1
+        if self.skip:
+            return False
+        self._draw()
+        return True
+
+    def _draw(self) -> None:
+        place = self._place
+        self._place, self._until = self._sampler.next(place + 1)
+        self.skip = self._place - place
 
     # Messages come.
 
     def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any) -> list[Span] | None:
         """A run of QoS 0, of a client's or, where it names none, a peer's; what of it is kept."""
         mixed, self.mixed = self.mixed, False
-        spans = self._arrived(count) if publisher is None else self._kept(count)
-        if not spans:
-            return None
+        if publisher is None:
+            spans = self._arrived(count)
+            if not spans:
+                return None
+        else:
+            self.kept += count
+            spans = [(0, self._base + self._hub.received - count + 1, count)]
         self._begin()
         facts = self._facts(plan)
         for topic, size, ident, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
@@ -163,8 +197,8 @@ class Trail(Lives):
     def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: Any) -> int:
         """One message of QoS 1 that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
-            ident = self._base + self.number
-            self._pass(self.number)
+            self.kept += 1
+            ident = self._base + self._hub.received
         else:
             spans = self._arrived(1)
             if not spans:
@@ -189,12 +223,9 @@ class Trail(Lives):
         return ident
 
     def take(self, message: Any, client_id: str | None) -> None:
-        """A message off the fast path was taken; it learns its identifier if it is kept."""
-        self.number += 1
-        if self.number < self.due:
-            return
-        ident = message.ident = self._base + self.number
-        self._pass(self.number)
+        """A message off the fast path was taken that is to be kept; it learns its identifier."""
+        self.kept += 1
+        ident = message.ident = self._base + self._hub.received
         self._begin()
         self._note(
             _PUBLISHED,
@@ -274,7 +305,13 @@ class Trail(Lives):
         for session in sessions:
             if len(session.inflight) < session.window:
                 session.send(head, tail)
-                self.sent(session, ident, 1, False, None, False)
+                run = self._sent.get(session)
+                if run is not None and run[0] + run[1] == ident:
+                    # As most do: ``sent`` in short.
+                    run[1] += 1
+                    session.idents[session.last_id] = ident
+                else:
+                    self.sent(session, ident, 1, False, None, False)
             else:
                 if kept is None:
                     kept = Tracked.of(tail, ident)
@@ -469,23 +506,6 @@ class Trail(Lives):
     def _hash(self, payload: bytes) -> int:
         digest = blake2b(payload, key=self._key, digest_size=8).digest()
         return int.from_bytes(digest, signed=True)
-
-    def _kept(self, count: int) -> list[Span]:
-        """What is kept of the last ``count`` numbers."""
-        first = self.number - count + 1
-        spans = []
-        while self.due <= self.number:
-            begin, end = max(self.due, first), min(self._until, self.number)
-            spans.append((begin - first, self._base + begin, end - begin + 1))
-            self._pass(end)
-        return spans
-
-    def _pass(self, number: int) -> None:
-        """``number`` was kept; what is next."""
-        if number < self._until:
-            self.due = number + 1
-        else:
-            self.due, self._until = self._sampler.next(number + 1)
 
     def _arrived(self, count: int) -> list[Span]:
         """What is known of the next ``count`` messages of a peer."""

@@ -240,7 +240,7 @@ class Broker:
         """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self.hub.received += 1
-        if self.hub.trail is not None and route is not UNROUTED:
+        if self.hub.trail is not None and route is not UNROUTED and self.hub.trail.chance():
             self.hub.trail.take(message, publisher or client_id)
         before = self.notes
         peers, kept = self.pass_on(route, message, publisher)

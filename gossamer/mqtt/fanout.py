@@ -244,14 +244,8 @@ class Fanout:
             self.wide.mind(plan.sessions)
         trail = self.trail
         kept = None
-        if trail is not None:
-            if publisher is None:
-                if trail.marks:
-                    kept = trail.run(plan, chunk, count, version, None)
-            else:
-                trail.number += count
-                if trail.number >= trail.due:
-                    kept = trail.run(plan, chunk, count, version, publisher)
+        if trail is not None and (trail.marks if publisher is None else trail.live):
+            kept = trail.run(plan, chunk, count, version, publisher)
         sole = plan.sole4 if version == V4 else plan.sole5
         if sole is not None:
             out = sole.out

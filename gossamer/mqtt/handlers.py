@@ -96,7 +96,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     trail = channel.hub.trail
-    if trail is not None and route is not UNROUTED:
+    if trail is not None and trail.live and route is not UNROUTED:
         trail.take(message, session.client_id)
     before = channel.broker.notes
     targets, kept = channel.broker.pass_on(route, message, session.client_id)

@@ -33,6 +33,7 @@ from gossamer.mqtt.wire import MAX_VARINT
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.ports import TrailLike
 
 __all__ = ["MOVE_MARK", "Ingest", "read_record", "record_of"]
 
@@ -127,6 +128,8 @@ class Ingest:
         prefix = b""
         total = 0
         qos = 0
+        # While it has something to say of the messages that come next.
+        told: TrailLike | None = None
         plan: Plan | None = None
         run: Plan | None = None
         run_start = 0
@@ -147,6 +150,7 @@ class Ingest:
                             run_count = 0
                         total = 0
                         pos = self._other(data, pos, end)
+                        told = trail if trail is not None and trail.marks else None
                         continue
                     at, stop = frame(data, pos, end, _LIMIT)
                     if at == 0 or stop > end:
@@ -164,8 +168,8 @@ class Ingest:
                             run = plan
                             run_start = pos
                             run_count = 0
-                        elif trail is not None:
-                            trail.mixed = True
+                        elif told is not None:
+                            told.mixed = True
                         run_count += 1
                         pos = stop
                         continue
@@ -176,8 +180,8 @@ class Ingest:
                     hub.received += 1
                     tail = data[pos + len(prefix) + 2 : stop]
                     ident = NO_IDENT
-                    if trail is not None and trail.marks:
-                        ident = trail.one(plan, prefix, tail, V4, None)
+                    if told is not None:
+                        ident = told.one(plan, prefix, tail, V4, None)
                     hub.one(plan, prefix, tail, V4, None, ident)
                 pos = stop
         finally:

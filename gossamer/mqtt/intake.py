@@ -58,12 +58,19 @@ def take(channel: Channel, data: bytes) -> int:
     far_plan: Plan | None = None
     acks: list[bytes] = []
     acked = False
-    # While messages are recorded: the identifiers of those that are acknowledged in this read.
+    # Messages of QoS 1 that were taken and are not counted yet.
+    taken = 0
+    # While messages are recorded: whether those of this read are, and the identifiers of those that are
+    # acknowledged in it.
     trail = hub.trail
+    if trail is not None:
+        trail.skip -= 1
+        if trail.skip:
+            trail = None
+        else:
+            trail.begin()
     idents = session.idents
     ident = NO_IDENT
-    # Messages of QoS 1 that its trail does not know of yet, and after how many it must.
-    fresh = room = 0
     far_idents: list[int] = []
     ack_idents: list[int] = []
     acked_idents: list[int] = []
@@ -129,9 +136,6 @@ def take(channel: Channel, data: bytes) -> int:
                             run = plan
                             run_start = pos
                             run_count = 0
-                            if trail is not None:
-                                trail.number += fresh
-                                fresh = room = 0
                         elif trail is not None:
                             trail.mixed = True
                         run_count += 1
@@ -166,9 +170,6 @@ def take(channel: Channel, data: bytes) -> int:
                         channel.acknowledge(b"".join(acks), len(acks), ack_idents)
                         acks, ack_idents = [], []
                     total = 0
-                    if trail is not None:
-                        trail.number += fresh
-                        fresh = room = 0
                     handle(channel, first, data[at:stop])
                     pos = stop
                     if not channel.is_up:
@@ -191,26 +192,21 @@ def take(channel: Channel, data: bytes) -> int:
                 total = 0
                 continue
             tail = data[at:stop]
-            hub.received += 1
-            if trail is not None:
-                fresh += 1
-                ident = NO_IDENT
-                if fresh >= room:
-                    trail.number += fresh
-                    fresh = 0
-                    if trail.number >= trail.due:
-                        ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
-                    room = trail.due - trail.number
+            if trail is None:
+                taken += 1
+            else:
+                hub.received += 1
+                ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
             if pure:
-                if ident != NO_IDENT and trail is not None:
-                    trail.hand(sinks, prefix, tail, ident)
-                    ack_idents.append(ident)
-                else:
+                if trail is None:
                     for sink in sinks:
                         if len(sink.inflight) < sink.window:
                             sink.send(prefix, tail)
                         else:
                             sink.enqueue(prefix, tail)
+                else:
+                    trail.hand(sinks, prefix, tail, ident)
+                    ack_idents.append(ident)
                 hub.sent += len(sinks)
                 acks.append(b"\x40\x02" + identifier)
             else:
@@ -237,7 +233,7 @@ def take(channel: Channel, data: bytes) -> int:
                     if far:
                         _forward(channel, far_plan, far, far_acks, far_idents)
                         far, far_acks, far_idents = [], [], []
-                    if ident != NO_IDENT:
+                    if trail is not None:
                         ack_idents.append(ident)
                     acks.append(b"\x40\x02" + identifier)
             pos = stop
@@ -245,16 +241,17 @@ def take(channel: Channel, data: bytes) -> int:
                 channel.more = True
                 break
     finally:
-        if fresh and trail is not None:
-            trail.number += fresh
+        hub.received += taken
         if run_count:
             hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
         if far:
             _forward(channel, far_plan, far, far_acks, far_idents)
         if acks:
             channel.acknowledge(b"".join(acks), len(acks), ack_idents)
-        if acked_idents and trail is not None:
-            trail.acknowledged(session, acked_idents, "subscriber")
+        if trail is not None:
+            trail.live = False
+        if acked_idents and hub.trail is not None:
+            hub.trail.acknowledged(session, acked_idents, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
     if pos:

@@ -82,14 +82,14 @@ class RouterLike(Protocol):
 class TrailLike(Protocol):
     """What the publish path tells of messages while they are recorded (``gossamer.audit``).
 
-    A message that is kept has an identifier of zero or more (``idents``); about others nothing is told. A run
-    is kept in part, as its ``Span`` say.
+    A message that is kept has an identifier of zero or more (``idents``); about others nothing is told. Of
+    what a client sends whole reads are kept; a run that a peer sends is kept in part, as its ``Span`` say.
     """
 
-    number: int
-    """Of the last message that this node took."""
-    due: int
-    """The first number from there on that is kept."""
+    skip: int
+    """Reads, and messages that come otherwise, up to the next one that is kept: 1, the next one is."""
+    live: bool
+    """What is being taken from a client right now is kept."""
     busy: bool
     """Something waits for the end of the turn."""
     mixed: bool
@@ -102,6 +102,10 @@ class TrailLike(Protocol):
     """The share group for whose member something is delivered right now."""
 
     # Messages come.
+
+    def begin(self) -> None: ...
+
+    def chance(self) -> bool: ...
 
     def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, /) -> Any: ...
 
