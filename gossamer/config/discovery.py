@@ -160,7 +160,9 @@ class EtcdConfig(Section):
     timeout: PositiveDuration = 3.0
     """How long any one request may take."""
     username: str = ""
+    """As whom to ask; blank: as nobody."""
     password: SecretStr | None = None
+    """The user's password."""
     tls: Annotated[EtcdTlsConfig, Blank] = EtcdTlsConfig()
     embedded: bool = False
     """Run an etcd as a child of this node; the keys below are for it."""

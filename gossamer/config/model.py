@@ -151,7 +151,9 @@ class TlsHostConfig(Section):
     """The certificate of one host name that a listener answers for."""
 
     cert_file: Path
+    """The certificate and those between it and its authority, in PEM."""
     key_file: Path
+    """Its private key, in PEM, not encrypted."""
 
 
 class TlsConfig(TlsHostConfig):
@@ -173,9 +175,11 @@ class ListenerConfig(Section):
     """One address that MQTT clients connect to."""
 
     type: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
+    """What carries MQTT: TCP, WebSocket, each also over TLS, or a Unix socket."""
     host: Host = LOOPBACK
-    """Blank: every address of this machine."""
+    """Address it binds; blank: every address of this machine."""
     port: Port = 1883
+    """Port it binds; 0: any that is free."""
     socket: Path | None = None
     """Where the socket of a unix listener is."""
     path: str = "/mqtt"
@@ -220,13 +224,16 @@ class MqttServerConfig(Section):
     """The MQTT server of this node."""
 
     enable: bool = True
+    """Serve MQTT clients; off: a node that only belongs to the cluster."""
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
+    """Where clients connect to."""
 
 
 class JwtConfig(Section):
     """Clients that present a JSON Web Token as their password."""
 
     algorithms: tuple[Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"], ...] = ("HS256",)
+    """How tokens may be signed; all with a secret, or all with a public key."""
     secret: SecretStr | None = None
     """For the HS algorithms, 32 bytes or more."""
     public_key_file: Path | None = None
@@ -234,8 +241,11 @@ class JwtConfig(Section):
     username_claim: str = "sub"
     """The claim that is the user name; a name in CONNECT must be the same."""
     issuer: str | None = None
+    """Who must have issued a token (``iss``)."""
     audience: str | None = None
+    """For whom a token must be (``aud``)."""
     leeway: Duration = 5.0
+    """By how much clocks may differ where a token says from when or until when it holds."""
 
     @model_validator(mode="after")
     def _fits(self) -> JwtConfig:
@@ -253,7 +263,9 @@ class HttpAuthConfig(Section):
     """A service that is asked about every CONNECT."""
 
     url: Annotated[str, Field(pattern=r"^https?://")]
+    """Where it is asked, by POST."""
     timeout: PositiveDuration = 3.0
+    """How long it may take to answer; without an answer the client is told that the server is unavailable."""
     max_concurrent: Positive = 64
     """Questions on the way at once; a few times as many clients wait, more hear that the server is busy."""
     cache: Duration = 10.0
@@ -271,7 +283,9 @@ class MqttAuthConfig(Section):
     """Lines ``user:credential``, written by ``gossamer passwd --scram``: who may authenticate by
     SCRAM-SHA-256, the enhanced authentication of version 5 (method ``SCRAM-SHA-256``)."""
     jwt: JwtConfig | None = None
+    """Tokens as passwords; nothing: they are not understood."""
     http: HttpAuthConfig | None = None
+    """A service that is asked; nothing: none is."""
     acl_file: Path | None = None
     """Who may publish and subscribe to what; without it, whoever is let in may do everything."""
     reload_interval: PositiveDuration = 5.0
@@ -336,9 +350,11 @@ class MqttCapabilitiesConfig(Section):
     retain: bool = True
     """Retained messages and wills. What other nodes or programs retain is delivered all the same."""
     wildcards: bool = True
+    """Filters with ``+`` or ``#``."""
     shared: bool = True
     """``$share/…``."""
     subscription_identifiers: bool = True
+    """Numbers that subscriptions of version 5 give to what they match."""
 
 
 class MqttRetainedConfig(Section):
@@ -403,10 +419,12 @@ class ApiConfig(Section):
     """The HTTP API of this node."""
 
     enable: bool = True
+    """Serve the API, the metrics and the console; off: the node is seen through other nodes only."""
     host: Host = LOOPBACK
     """Address it binds. Who asks from elsewhere needs a token (``gossamer tokens create``); put TLS in
     front of it where others can listen in."""
     port: Port = 8091
+    """Port it binds; 0: any that is free."""
     hosts: tuple[Host, ...] = ()
     """Names, next to addresses and ``localhost``, by which browsers and proxies may call this node."""
     loopback_role: Literal["none", "viewer", "operator", "admin"] = "admin"
@@ -424,6 +442,7 @@ class AuditConfig(Section):
     pyarrow (``pip install 'gossamer[spark]'``). Switch it on when all nodes have this version."""
 
     enable: bool = False
+    """Record; ``gossamer audit set`` switches it while the node runs."""
     dir: Path = Path("audit")
     """Where the files go; relative paths are below the data directory. Nodes may share one."""
     sample: Fraction = 1.0
@@ -459,6 +478,7 @@ class LogConfig(Section):
     """What a node says on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is said; ``PUT /api/v1/log-level`` changes it while the node runs."""
     format: Literal["auto", "console", "json"] = "auto"
     """auto: console on a terminal, json otherwise."""
 

@@ -17,6 +17,7 @@ class TracingConfig(Section):
     ``pip install 'gossamer[otel]'``. Set it alike on all nodes."""
 
     enable: bool = False
+    """Make spans of messages and send them."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] = "http://127.0.0.1:4318/v1/traces"
     """Where spans go: a collector that takes OTLP over HTTP with protobuf, its path included."""
     sample: Fraction = 0.01
