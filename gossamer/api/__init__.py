@@ -2,6 +2,8 @@
 
 from gossamer.api.alarms import OWN_ALARMS, AlarmInfo, AlarmOrder, Alarms
 from gossamer.api.app import make_app
+from gossamer.api.audits import spark_lacks
+from gossamer.api.findings import is_audit
 from gossamer.api.healing import (
     HealEpisode,
     HealingView,
@@ -39,8 +41,10 @@ from gossamer.api.model import (
     TraceEvent,
 )
 from gossamer.api.paging import Listed
+from gossamer.api.programs import Programs, runs_spec
 from gossamer.api.recording import RecordingInfo, RecordingSettings, RecordingView
 from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
+from gossamer.api.runs import Runs
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
 from gossamer.api.view import NodeView, TopicRow
@@ -83,6 +87,7 @@ __all__ = [
     "PortTakenError",
     "Principal",
     "ProcessInfo",
+    "Programs",
     "Pulse",
     "QuarantinedRow",
     "Readiness",
@@ -93,6 +98,7 @@ __all__ = [
     "Role",
     "RouteFindings",
     "RouteInfo",
+    "Runs",
     "Sample",
     "Seen",
     "SubscriptionInfo",
@@ -103,5 +109,8 @@ __all__ = [
     "TopicMatch",
     "TopicRow",
     "TraceEvent",
+    "is_audit",
     "make_app",
+    "runs_spec",
+    "spark_lacks",
 ]

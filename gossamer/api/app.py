@@ -18,9 +18,11 @@ from starlette.exceptions import HTTPException
 from gossamer import __version__
 from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.answers import problem
+from gossamer.api.audits import audits_router
 from gossamer.api.clients import clients_router
 from gossamer.api.contract import allowed_methods, correct
 from gossamer.api.drill import drill_router
+from gossamer.api.drills import drills_router
 from gossamer.api.elsewhere import elsewhere
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
@@ -47,6 +49,7 @@ from gossamer.api.model import (
 )
 from gossamer.api.pages import pages
 from gossamer.api.recording import recording_router
+from gossamer.api.runs import NoReportError, NoSuchRunError, RunBusyError
 from gossamer.api.settings import settings_router
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
@@ -101,6 +104,8 @@ def make_app(
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")
+    app.include_router(audits_router(view), prefix="/api/v1")
+    app.include_router(drills_router(view), prefix="/api/v1")
     app.include_router(
         drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
     )
@@ -216,6 +221,10 @@ def _orders(view: NodeView) -> APIRouter:
 async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RoleTooLowError):
         return problem(403, "Forbidden", str(error))
+    if isinstance(error, (NoSuchRunError, NoReportError)):
+        return problem(404, "Not Found", str(error))
+    if isinstance(error, RunBusyError):
+        return problem(409, "Conflict", str(error))
     if isinstance(error, UsageError):
         return problem(400, "Bad Request", str(error))
     if isinstance(error, (PeerError, TransportError)):

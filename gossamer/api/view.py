@@ -32,6 +32,7 @@ from gossamer.api.model import (
 from gossamer.api.paging import Listed
 from gossamer.api.recording import RecordingView
 from gossamer.api.relay import Answer, Ask, More
+from gossamer.api.runs import Runs
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
@@ -63,6 +64,14 @@ class NodeView(Protocol):
     @property
     def recording(self) -> RecordingView:
         """The flow recorder."""
+
+    @property
+    def drills(self) -> Runs:
+        """Drills that this node had carried out beside itself."""
+
+    @property
+    def audits(self) -> Runs:
+        """Audits that it had run."""
 
     @property
     def faults(self) -> FaultTable | None:

@@ -17,6 +17,7 @@
     ├── discovery        the autocluster loop, and what its strategy needs
     ├── gateway          Python clients: hidden nodes
     ├── applications     what the user runs here
+    ├── runs             drills and audits, as programs beside the node
     ├── api              HTTP
     └── mqtt             listeners and channels; started last, stopped first
 
@@ -44,7 +45,19 @@ import msgspec
 import structlog
 
 from gossamer import __version__
-from gossamer.api import REQUEST, TOKENS, ApiServer, Relay, Tokens, make_app
+from gossamer.api import (
+    REQUEST,
+    TOKENS,
+    ApiServer,
+    Programs,
+    Relay,
+    Runs,
+    Tokens,
+    is_audit,
+    make_app,
+    runs_spec,
+    spark_lacks,
+)
 from gossamer.audit import CLOCK, WATCH, Auditor, key_of
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
@@ -247,6 +260,23 @@ class Node:
         self._user_children = tuple(children)
         self.api_port = 0
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
+        programs = Programs(self.runtime)
+        self.drills = Runs(
+            None if data_dir is None else data_dir / "drills",
+            what="drills",
+            most=20,
+            now=self.clock.wall,
+            start=programs.start,
+        )
+        self.audits = Runs(
+            None if data_dir is None else data_dir / "audit-reports",
+            what="audit",
+            most=10,
+            now=self.clock.wall,
+            start=programs.start,
+            made_at=is_audit,
+            lacks=spark_lacks,
+        )
         self.view = View(self)
         self.relay = Relay(
             partial(make_app, self.view, config=config.api, tokens=self.tokens, clock=self.clock),
@@ -428,6 +458,7 @@ class Node:
             watch = partial(LoopWatch.start_link, tell=self._loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
             children.insert(0, ChildSpec(LOOP_WATCH, watch))
         if config.api.enable:
+            children.append(runs_spec())
             children.append(ChildSpec("api", self._start_api))
         return children
 

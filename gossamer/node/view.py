@@ -28,6 +28,7 @@ from gossamer.api import (
     Pulse,
     Readiness,
     RouteFindings,
+    Runs,
     SubscriptionInfo,
     TableDigest,
     TableInfo,
@@ -117,6 +118,16 @@ class View:
     def recording(self) -> Recording:
         """The flow recorder."""
         return self._recording
+
+    @property
+    def drills(self) -> Runs:
+        """Drills that this node had carried out beside itself."""
+        return self._node.drills
+
+    @property
+    def audits(self) -> Runs:
+        """Audits that it had run."""
+        return self._node.audits
 
     @property
     def faults(self) -> FaultTable | None:

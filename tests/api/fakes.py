@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 from gossamer.api import (
@@ -34,6 +35,7 @@ from gossamer.api import (
     RecordingInfo,
     Relay,
     RouteFindings,
+    Runs,
     Sample,
     Seen,
     SubscriptionInfo,
@@ -42,6 +44,7 @@ from gossamer.api import (
     TopicInfo,
     TopicMatch,
     TopicRow,
+    is_audit,
 )
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
@@ -222,13 +225,38 @@ class FakeHealing:
         return self.status()
 
 
+class FakePrograms:
+    """Starts nothing, and says what it was told to start; ``end`` ends the one that "runs"."""
+
+    def __init__(self):
+        self.told = []
+        self.end = None
+
+    async def start(self, arguments, directory, ended, label):
+        self.told.append((arguments, directory, label))
+        self.end = ended
+        return self
+
+    async def stop(self):
+        self.end("shutdown")
+
+
 class FakeView:
-    """Node 1 of three."""
+    """Node 1 of three. What it runs is kept below ``directory``, nothing without."""
 
     def __init__(
-        self, *, name: str = "node1@127.0.0.1", filters: Sequence[str] = ("a/+", "b", "c/#")
+        self,
+        *,
+        name: str = "node1@127.0.0.1",
+        filters: Sequence[str] = ("a/+", "b", "c/#"),
+        directory: Path | None = None,
     ) -> None:
         self.name = name
+        self.programs = FakePrograms()
+        kept = {"now": lambda: 1_700_000_000.0, "start": self.programs.start}
+        drills, audits = (None, None) if directory is None else (directory / "drills", directory / "audits")
+        self.drills = Runs(drills, what="drills", most=3, **kept)
+        self.audits = Runs(audits, what="audit", most=3, made_at=is_audit, **kept)
         self.peers: dict[str, Relay] = {}
         self.ready = True
         self.level = "info"

@@ -1,5 +1,10 @@
 """The API against its own OpenAPI document: whatever is asked, the answer is one that it promises."""
 
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
@@ -13,7 +18,10 @@ from gossamer.config import ApiConfig
 def application():
     tokens = Tokens(now=SystemClock().wall)
     tokens.attach(FakeTable())
-    app = make_app(FakeView(), config=ApiConfig(hosts=("testserver",)), tokens=tokens)
+    # What it orders is written there, and nothing is run.
+    directory = Path(tempfile.mkdtemp(prefix="gossamer-contract-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    app = make_app(FakeView(directory=directory), config=ApiConfig(hosts=("testserver",)), tokens=tokens)
 
     async def as_administrator(scope, receive, send):
         if scope["type"] == "http":

@@ -1,0 +1,233 @@
+"""Drills over HTTP: what can be ordered, what runs, what came of it.
+
+A drill runs as a program beside the node (``python -m gossamer.drill``), on a cluster of its own on loopback
+and ports of its own, with an environment that names nothing of this cluster; what is read here is what it
+writes into its directory. Pages are served with a policy that lets them do nothing (``sandbox``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+from pydantic import ConfigDict, ValidationError
+
+from gossamer.api.access import RoleTooLowError, principal_of
+from gossamer.api.drill_orders import COMMON, KINDS, DrillKindInfo, DrillOrder, ParameterInfo, plan_json
+from gossamer.api.model import Value
+from gossamer.api.programs import Program
+from gossamer.api.runs import ID, Run, State
+from gossamer.api.tokens import Role
+from gossamer.api.view import NodeView
+
+__all__ = [
+    "SANDBOX",
+    "DrillInfo",
+    "DrillProgress",
+    "DrillVerdict",
+    "DrillsInfo",
+    "drills_router",
+    "page_response",
+]
+
+SANDBOX = {
+    # Whatever stands in it, it is not this origin, runs nothing and loads nothing.
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
+HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
+
+
+class _Told(Value):
+    """What a program wrote; keys of later versions are left out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class DrillVerdict(_Told):
+    """A promise, and whether it was kept; null: this drill does not put it to the test."""
+
+    promise: str
+    kept: bool | None
+    expected: str = ""
+    got: str = ""
+
+
+class DrillPhase(_Told):
+    """A stretch of a drill, in its own seconds."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class DrillSide(_Told):
+    """Nodes that no fault of the drill parts from each other."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class DrillMark(_Told):
+    """Something that happened at a node, or that the drill did."""
+
+    at: float
+    node: str
+    kind: str
+    peer: str = ""
+    detail: str = ""
+
+
+class DrillProgress(_Told):
+    """How far a drill is."""
+
+    step: str
+    """starting, connecting, warm-up, split, heal, after, draining, closing, done."""
+    at: float
+    """Seconds since its load began."""
+    phases: tuple[DrillPhase, ...] = ()
+    sides: tuple[DrillSide, ...] = ()
+    marks: tuple[DrillMark, ...] = ()
+    """The latest."""
+    sees: Mapping[str, Mapping[str, Literal["up", "suspect", "down"]]] = {}
+    sent: int = 0
+    delivered: int = 0
+    owed: int = 0
+    """Acknowledged and not delivered yet."""
+    dropped: int = 0
+    """Clients whose connection ended, and not by the drill."""
+
+
+class DrillInfo(Value):
+    """One run of a drill."""
+
+    id: str
+    node: str
+    """On whose machine."""
+    state: State
+    order: Mapping[str, Any]
+    by: str
+    began_at: float
+    ended_at: float
+    """0 while it runs."""
+    says: str
+    """Why it failed."""
+    words: str = ""
+    """The verdict as a sentence."""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+    """Name, value, remark."""
+    report: bool = False
+    progress: DrillProgress | None = None
+    """While it runs, and where it broke off."""
+
+
+class DrillsInfo(Value):
+    """What can be ordered here, and what was."""
+
+    kinds: tuple[DrillKindInfo, ...]
+    common: tuple[ParameterInfo, ...]
+    here: bool
+    """This cluster can be drilled itself: its nodes have a gate (drill.faults)."""
+    running: str
+    """ID of the one that runs, empty without."""
+    items: tuple[DrillInfo, ...]
+    """The newest first."""
+
+
+class _Result(_Told):
+    words: str = ""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+
+
+def page_response(page: bytes) -> Response:
+    """A page that a program made, harmless wherever it is opened."""
+    return Response(page, media_type="text/html", headers=SANDBOX)
+
+
+def drills_router(view: NodeView) -> APIRouter:
+    """``/drills``."""
+    router = APIRouter(prefix="/drills", tags=["drill"])
+
+    async def info(run: Run, *, whole: bool = False) -> DrillInfo:
+        result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
+        progress = None
+        if whole and not result.verdicts:
+            progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
+        return DrillInfo(
+            id=run.id,
+            node=view.name,
+            state=run.state,
+            order=run.order,
+            by=run.by,
+            began_at=run.began_at,
+            ended_at=run.ended_at,
+            says=run.says,
+            words=result.words,
+            happened=result.happened,
+            verdicts=result.verdicts,
+            figures=result.figures,
+            report=run.state == "elsewhere" or bool(result.words),
+            progress=progress,
+        )
+
+    @router.get("")
+    async def listed() -> DrillsInfo:
+        """The drills that can be ordered, and those that were."""
+        runs = await view.drills.all()
+        return DrillsInfo(
+            kinds=KINDS,
+            common=COMMON,
+            here=view.faults is not None,
+            running=view.drills.running,
+            items=tuple([await info(run) for run in runs]),
+        )
+
+    @router.post("", status_code=201)
+    async def start(order: DrillOrder, request: Request) -> DrillInfo:
+        """Start a drill on a cluster of its own, on this node's machine; one at a time."""
+        principal = principal_of(request)
+        if order.on == "this-cluster" and not principal.role.includes(Role.ADMIN):
+            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=Role.ADMIN)
+        plan = plan_json(order)
+        program = Program(arguments=("-m", "gossamer.drill", "{dir}"), files={"plan.json": plan})
+        told = order.model_dump(mode="json", exclude_none=True)
+        return await info(await view.drills.start(told, by=principal.name, program=program))
+
+    @router.get("/{id}")
+    async def one(id: RunId) -> DrillInfo:  # noqa: A002 - the word of the API
+        """One run: how far it is, or what came of it."""
+        return await info(await view.drills.get(id), whole=True)
+
+    @router.get("/{id}/report", response_class=Response, responses=HTML)
+    async def report(id: RunId) -> Response:  # noqa: A002
+        """Its page, with a policy under which it can do nothing."""
+        return page_response(await view.drills.report(id))
+
+    @router.delete("/{id}")
+    async def remove(id: RunId) -> DrillInfo:  # noqa: A002
+        """Stop the run, and all that it started; or forget one that is over."""
+        return await info(await view.drills.remove(id))
+
+    return router
+
+
+def _told(kind: type[Any], content: bytes | None) -> Any:
+    """What a program wrote, None if it makes no sense: it may be of another version."""
+    if content is None:
+        return None
+    try:
+        return kind.model_validate(msgspec.json.decode(content))
+    except (msgspec.DecodeError, ValidationError):
+        return None
