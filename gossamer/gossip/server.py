@@ -7,6 +7,7 @@ arrive, so nothing queues up behind the mailbox; only requests of other processe
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,12 +21,17 @@ from gossamer.gossip.courier import Courier
 from gossamer.gossip.keyfile import KeyFile
 from gossamer.gossip.keyring import Keyring
 from gossamer.gossip.member import (
+    ForcedOut,
     LinkEvidence,
     LoopLag,
+    MemberAlive,
     MemberDown,
     MemberEvent,
+    MemberLeft,
     MemberMetadata,
+    MemberSuspect,
     MemberUp,
+    MemberUpdated,
     NameConflict,
     PartitionHint,
 )
@@ -70,6 +76,16 @@ from gossamer.supervisor import (
 __all__ = ["GossipServer"]
 
 log = structlog.get_logger(__name__)
+
+_SAID = {
+    MemberUp: ("member_up", logging.INFO),
+    MemberSuspect: ("member_suspect", logging.INFO),
+    MemberAlive: ("member_alive", logging.INFO),
+    MemberLeft: ("member_left", logging.INFO),
+    # New ports or services: of interest to nobody but who looks for a fault.
+    MemberUpdated: ("member_updated", logging.DEBUG),
+}
+"""Events about a member that are logged, and how loud."""
 
 
 class GossipServer(GenServer):
@@ -271,14 +287,15 @@ class GossipServer(GenServer):
         elif isinstance(event, NameConflict):
             log.error("name_conflict", name=event.name, holder=f"{event.holder.address}:{event.holder.port}")
         elif isinstance(event, MemberDown):
-            log.warning("member_down", member=event.member.name, reason=event.reason)
+            # One that said goodbye is no trouble.
+            level = logging.INFO if event.reason == "stopped" else logging.WARNING
+            log.log(level, "member_down", member=event.member.name, reason=event.reason)
+        elif isinstance(event, ForcedOut):
+            log.warning("forced_out_by_gossip")
         else:
-            member = getattr(event, "member", None)
-            name = _snake(type(event).__name__)
-            if member is not None:
-                log.info(name, member=member.name, address=f"{member.address}:{member.port}")
-            else:
-                log.warning(name)
+            name, level = _SAID[type(event)]
+            address = f"{event.member.address}:{event.member.port}"
+            log.log(level, name, member=event.member.name, address=address)
         self._view.counters[_snake(type(event).__name__)] += 1
         for subscriber in list(self._subscribers):
             # A name may be free for the moment its process restarts; a pid that is gone stays gone.

@@ -18,6 +18,7 @@ A killed acceptor comes back on the same port, and the connections it accepted l
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 from collections.abc import Callable
 from functools import partial
@@ -92,7 +93,8 @@ class Ticker(GenServer):
             now = self.process.loop.time()
             late, self._due = now - self._due, now + TICK
             if self._broker.shedding.late(late):
-                log.warning("shedding", on=self._broker.shedding.on, late=round(late, 3))
+                on = self._broker.shedding.on
+                log.log(logging.WARNING if on else logging.INFO, "shedding", on=on, late=round(late, 3))
             send_after(TICK, self_pid(), "tick")
             self._broker.tick()
         else:

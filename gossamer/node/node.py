@@ -312,6 +312,7 @@ class Node:
             NodeFailedError: something could not start; nothing of the node is left running.
         """
         self.state = "starting"
+        log.info("node_starting", node=self.name, version=__version__, creation=self.creation)
         self._ended = self.runtime.loop.create_future()
         try:
             if self.config.audit.enable:
@@ -341,6 +342,7 @@ class Node:
         if self.state in ("stopping", "stopped", "new"):
             return
         self.state = "stopping"
+        log.info("node_stopping", node=self.name, connections=self.broker.stats()["connections"])
         if self._root is not None:
             try:
                 await self.runtime.run(Supervisor.terminate_child, "node", "mqtt")
@@ -351,6 +353,7 @@ class Node:
             except (GossamerError, TimeoutError) as error:
                 log.warning("leave_failed", node=self.name, error=str(error) or "no answer in time")
         await self._clear()
+        log.info("node_stopped", node=self.name)
 
     def crash(self) -> None:
         """End at once and tell nobody, as ``kill -9`` does; for simulations."""
