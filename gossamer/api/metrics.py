@@ -33,11 +33,10 @@ class _NodeCollector(Collector):
 
 
 def _family(metric: Metric) -> Family:
-    labels = list(metric.samples[0].labels) if metric.samples else []
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=labels)
+    family = kind(metric.name, metric.help, labels=metric.labels)
     for sample in metric.samples:
-        family.add_metric([sample.labels[label] for label in labels], sample.value)
+        family.add_metric([sample.labels[label] for label in metric.labels], sample.value)
     return family
 
 

@@ -419,4 +419,6 @@ class Metric(Value):
     name: str
     help: str
     kind: Literal["counter", "gauge"]
+    labels: tuple[str, ...] = ()
+    """Names of the labels that each sample has, also while there is none."""
     samples: tuple[Sample, ...]

@@ -468,6 +468,7 @@ class FakeView:
             name="gossamer_messages_forwarded",
             help="Messages handed to a peer.",
             kind="counter",
+            labels=("peer",),
             samples=(Sample(value=5, labels={"peer": "node2"}), Sample(value=6, labels={"peer": "node3"})),
         )
         yield Metric(

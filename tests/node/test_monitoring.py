@@ -49,8 +49,7 @@ def given():
         node = Node(Config(), creation=1, cookie="of a node that never starts")
         return {metric.name for metric in metrics_of(node)}
 
-    # The event loop is watched only where it is not simulated.
-    return asyncio.run(names()) | {"gossamer_loop_lag_seconds"}
+    return asyncio.run(names())
 
 
 @pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda value: value[:40])
@@ -71,3 +70,15 @@ def test_every_metric_has_the_right_ending_and_help(given):
     own = {name for name in given if name.startswith("gossamer_")}
     assert len(own) > 30
     assert all(re.fullmatch(r"gossamer_[a-z]+(_[a-z]+)+", name) for name in own)
+
+
+def test_samples_have_the_labels_that_their_metric_names():
+    async def metrics():
+        return list(metrics_of(Node(Config(), creation=1, cookie="of a node that never starts")))
+
+    labelled = 0
+    for metric in asyncio.run(metrics()):
+        for sample in metric.samples:
+            assert tuple(sample.labels) == metric.labels, metric.name
+            labelled += bool(metric.labels)
+    assert labelled > 10
