@@ -24,6 +24,7 @@ from gossamer.audit.parents import Parents
 from gossamer.audit.sampler import NEVER, Sampler
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import (
+    ASIDE,
     NO_IDENT,
     V5,
     Span,
@@ -222,11 +223,20 @@ class Trail(Lives):
         self._open = _Open(plan, publisher, head, ident, payload)
         return ident
 
-    def take(self, message: Any, client_id: str | None) -> None:
-        """A message off the fast path was taken that is to be kept; it learns its identifier."""
-        self.kept += 1
-        ident = message.ident = self._base + self._hub.received
+    def take(self, message: Any, client_id: str | None, kept: bool) -> None:
+        """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
+        sample, or if its publisher traces it."""
+        ident = self._base + self._hub.received
+        if kept:
+            self.kept += 1
+        elif self.parents is None or not self.parents.wanted(message):
+            return
+        else:
+            ident |= ASIDE
+        message.ident = ident
         self._begin()
+        if self.parents is not None:
+            self.parents.learn(ident, message)
         self._note(
             _PUBLISHED,
             *(*_name(ident), 1, message.topic.decode(), message.qos, message.retain),
@@ -244,12 +254,20 @@ class Trail(Lives):
             if spans:
                 message.ident = spans[0][1]
         if message.ident != NO_IDENT:
+            if self.parents is not None:
+                self.parents.learn(message.ident, message)
+            elif message.ident & ASIDE:
+                # It is traced, and that is not done here.
+                message.ident = NO_IDENT
+                return
             self._begin()
             self._note(_RECEIVED, *_name(message.ident), 1, message.topic.decode(), peer)
 
     def marked(self, mark: Any) -> None:
         """A peer says who the messages are that come next."""
         self._tape.observe(mark.hlc)
+        if mark.ident & ASIDE and self.parents is None:
+            return
         self.marks.append([mark.skip, mark.ident, mark.many])
 
     # They go.
@@ -354,10 +372,10 @@ class Trail(Lives):
         client = None if session is None else self.alias(session.client_id)
         self._note(_DROPPED, *_name(ident), 1, client, None, reason)
 
-    def refused_by(self, peer: str, idents: Iterable[tuple[int, int]], reason: str) -> None:
-        """The link to a peer did not take (identifier, how many)."""
+    def refused_by(self, peer: str, idents: Iterable[int], reason: str) -> None:
+        """What was forwarded to a peer will not arrive there."""
         self._begin()
-        for ident, many in idents:
+        for ident, many in _runs(idents):
             self._note(_DROPPED, *_name(ident), many, None, peer, reason)
 
     def ended(self, session: Any, reason: str) -> None:

@@ -162,15 +162,10 @@ class Broker:
         router.on_group_forward(self.ingest.group)
         router.on_congestion(self.hub.pressure.link)
         self.redispatch = Redispatch(
-            group=router.group,
-            pick=router.pick,
-            deliver=self.hub.member,
-            dropped=self.hub.dropped,
-            call_soon=lambda callback: runtime.loop.call_soon(callback),
-            now=self.hub.now,
+            router, self.hub, call_soon=lambda callback: runtime.loop.call_soon(callback)
         )
         self.table.redispatch = self.redispatch
-        router.on_group_lost(self.redispatch.lost)
+        tell_undelivered(router, self.hub)
 
     @property
     def store(self) -> SessionStore | None:
@@ -240,8 +235,8 @@ class Broker:
         """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self.hub.received += 1
-        if self.hub.trail is not None and route is not UNROUTED and self.hub.trail.chance():
-            self.hub.trail.take(message, publisher or client_id)
+        if self.hub.trail is not None and route is not UNROUTED:
+            self.hub.trail.take(message, publisher or client_id, self.hub.trail.chance())
         before = self.notes
         peers, kept = self.pass_on(route, message, publisher)
         if kept is not None:

@@ -96,8 +96,8 @@ def _publish(channel: Channel, packet: Publish) -> None:
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     trail = channel.hub.trail
-    if trail is not None and trail.live and route is not UNROUTED:
-        trail.take(message, session.client_id)
+    if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
+        trail.take(message, session.client_id, trail.live)
     before = channel.broker.notes
     targets, kept = channel.broker.pass_on(route, message, session.client_id)
     peers = targets
