@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import audit, autoheal, cluster, configuration, drill, inside, look, tokens
+from gossamer.cli import audit, autoheal, clients, cluster, configuration, drill, inside, look, routes, tokens
 from gossamer.cli.bundle import support_bundle
 from gossamer.cli.exits import ExitCode, exit_code_of
 from gossamer.cli.messages import publish, retained
+from gossamer.cli.noun import Commands
 from gossamer.cli.output import print_error
 from gossamer.cli.passwd import passwd
 from gossamer.cli.start import start
@@ -28,6 +29,7 @@ __all__ = ["ExitCode", "app", "main"]
 app = typer.Typer(
     name="gossamer",
     help="A clustered MQTT message router.",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,12 +44,22 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(configuration.app, name="config")
 app.add_typer(drill.app, name="drill")
 app.add_typer(tokens.app, name="tokens")
-look.register(app)
+for _name, _noun in {
+    "nodes": look.nodes,
+    "topics": look.topics,
+    "tables": look.tables,
+    "clients": clients.clients,
+    "sessions": clients.sessions,
+    "subscriptions": clients.subscriptions,
+    "routes": routes.app,
+    "retained": retained,
+}.items():
+    app.add_typer(_noun, name=_name)
 app.command()(support_bundle)
 app.command()(publish)
 app.command()(top)
-app.command()(retained)
-inside.register(app)
+app.command()(inside.ps)
+app.command()(inside.trace)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,76 +1,47 @@
-"""The command's side of the HTTP API: ask one node, or every node of its cluster.
+"""The command's side of the HTTP API: ask one node, or through it any other, or all of them.
 
 Rules: 1. Every request is bounded in time.  2. An answer that is a problem becomes an error of the one tree,
-with the node's own words.  3. Asking all nodes gives what there is and names who did not answer.
+with the node's own words.  3. Asking all nodes gives what there is and names who did not answer.  4. Another
+node is asked through the one at hand, over the links of the cluster: its own API need not be open to us.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
-from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+from gossamer.cli.refusals import (
+    Answer,
+    BadAnswerError,
+    BadUrlError,
+    BrokeOffError,
+    CertificateFileError,
+    NodeUnreachableError,
+    NotNowError,
+    RefusedError,
+    TokenFileError,
+    UnknownNameError,
+    bad_answer,
+    error_of,
+    reason_of,
+)
+from gossamer.errors import GossamerError
 
-__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "NodeUnreachableError"]
+__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "Rows"]
 
 DEFAULT_API = "http://127.0.0.1:8091"
 _PAGE = 5000
-
-
-class NodeUnreachableError(TransportError):
-    """No node answers at an API address."""
-
-    def __init__(self, *, url: str, reason: str) -> None:
-        self.url = url
-        self.reason = reason
-        super().__init__(
-            f"no node answers at {url}: {reason}; start one with `gossamer up`, or name another with --api"
-        )
-
-
-class RefusedError(UsageError):
-    """The node says that the request is wrong."""
-
-
-class NotNowError(UnavailableError):
-    """The node says that it cannot do this now."""
-
-
-class BadAnswerError(TransportError):
-    """What answers is not a gossamer node, or not a healthy one."""
-
-
-class BrokeOffError(TransportError):
-    """A node stopped in the middle of an answer."""
-
-    def __init__(self, *, url: str, reason: str) -> None:
-        self.url = url
-        self.reason = reason
-        super().__init__(f"the node at {url} broke off: {reason}; see its log, and `gossamer nodes`")
-
-
-class TokenFileError(UsageError):
-    """The token of the environment cannot be read."""
-
-    def __init__(self, *, path: str, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {problem}; expected what `gossamer tokens create` printed")
-
-
-class UnknownNodeError(UsageError):
-    """No member has this name."""
-
-    def __init__(self, *, name: str, known: list[str]) -> None:
-        self.name = name
-        self.known = known
-        super().__init__(f"node: got {name}, expected one of {', '.join(known) or 'none'}")
+_BELOW = "/api/v1/"
 
 
 @dataclass(slots=True)
@@ -81,13 +52,38 @@ class Gathered:
     missing: dict[str, str] = field(default_factory=dict)
 
 
+class Rows:
+    """A long list as it comes; who did not answer is known once it is through."""
+
+    def __init__(self, lines: Iterator[dict[str, Any]], limit: int | None) -> None:
+        self._lines = lines
+        self._limit = limit
+        self.missing: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return islice(self._all(), self._limit)
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        for line in self._lines:
+            if "missing" in line and len(line) == 1:
+                self.missing = line["missing"]
+            else:
+                yield line
+
+
 class ApiClient:
-    """One node's API."""
+    """One node's API; with ``node`` that of another node, through the one at ``url``."""
 
     def __init__(
-        self, url: str, *, timeout: float = 10.0, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        *,
+        node: str | None = None,
+        timeout: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = url if "://" in url else f"http://{url}"
+        self.url = _whole(url)
+        self.asked = node
         self._timeout = timeout
         self._transport = transport
         try:
@@ -99,9 +95,10 @@ class ApiClient:
                 transport=transport,
                 trust_env=False,
                 follow_redirects=False,
+                verify=_trusted(self.url),
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise NodeUnreachableError(url=url, reason=f"not a URL ({error})") from error
+            raise BadUrlError(got=url, problem=str(error)) from error
 
     def __enter__(self) -> Self:
         return self
@@ -115,39 +112,52 @@ class ApiClient:
         """The answer to a GET, decoded."""
         return self._request("GET", path, params=dict(params or {}))
 
+    def document(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> dict[str, Any]:
+        """The answer to a GET that is one object."""
+        found = self.get(path, params)
+        if not isinstance(found, dict):
+            raise self._odd(path, found, "an object")
+        return found
+
+    def rows(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> list[dict[str, Any]]:
+        """The answer to a GET that is a list."""
+        found = self.get(path, params)
+        if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+            raise self._odd(path, found, "a list of objects")
+        return found
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer to a POST, decoded."""
         return self._request("POST", path, json=dict(body or {}))
 
-    def delete(self, path: str) -> Any:
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer to a PUT, decoded."""
+        return self._request("PUT", path, json=dict(body))
+
+    def delete(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """The answer to a DELETE, decoded."""
-        return self._request("DELETE", path)
+        return self._request("DELETE", path, params=dict(params or {}))
 
     def pages(
-        self, path: str, params: Mapping[str, str | int | bool] | None = None
+        self, path: str, params: Mapping[str, str | int | bool] | None = None, *, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Every item of a long list."""
-        wanted: dict[str, str | int | bool] = {"limit": _PAGE, **(params or {})}
+        """Every item of a long list, or the first ``limit``."""
+        return islice(self._pages(path, {"limit": min(limit or _PAGE, _PAGE), **(params or {})}), limit)
+
+    def _pages(self, path: str, wanted: dict[str, str | int | bool]) -> Iterator[dict[str, Any]]:
         while True:
-            page = self.get(path, wanted)
+            page = self.document(path, wanted)
             yield from page["items"]
             if page["next"] is None:
                 return
             wanted["after"] = page["next"]
 
     def listed(
-        self, path: str, params: Mapping[str, str | int | bool], *, limit: int | None = None
-    ) -> Gathered:
-        """A long list of all nodes, ``limit`` items of it at most, and who did not answer."""
-        gathered = Gathered()
-        for line in self.stream(path, {**params, "format": "ndjson"}, patience=self._timeout):
-            if "missing" in line and len(line) == 1:
-                gathered.missing = line["missing"]
-            elif limit is None or len(gathered.items) < limit:
-                gathered.items.append(line)
-            else:
-                break
-        return gathered
+        self, path: str, params: Mapping[str, str | int | bool] | None = None, *, limit: int | None = None
+    ) -> Rows:
+        """A long list of all nodes, or of the one that is meant, ``limit`` items of it at most."""
+        wanted = {**(params or {}), "format": "ndjson", **({"scope": "node"} if self.asked else {})}
+        return Rows(self.stream(path, wanted, patience=self._timeout), limit)
 
     def stream(
         self, path: str, params: Mapping[str, str | float | bool], *, patience: float
@@ -155,81 +165,71 @@ class ApiClient:
         """The lines of an answer as they come, ``patience`` seconds between two at most, empty ones too."""
         for line in self._lines(path, params, patience):
             if line:
-                yield json.loads(line)
+                yield self._object(path, line)
 
     def events(self, path: str, *, patience: float) -> Iterator[dict[str, Any]]:
         """The data of server-sent events as they come."""
         for line in self._lines(path, {}, patience):
             if line.startswith("data: "):
-                yield json.loads(line.removeprefix("data: "))
-
-    def _lines(self, path: str, params: Mapping[str, str | float | bool], patience: float) -> Iterator[str]:
-        begun = False
-        try:
-            timeout = httpx.Timeout(self._timeout, read=patience)
-            with self._http.stream("GET", path, params=dict(params), timeout=timeout) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    self._decoded(answer)
-                begun = True
-                yield from answer.iter_lines()
-        except httpx.TransportError as error:
-            if begun:
-                raise BrokeOffError(url=self.url, reason=_reason(error)) from error
-            raise NodeUnreachableError(url=self.url, reason=_reason(error)) from error
+                yield self._object(path, line.removeprefix("data: "))
 
     def node(self, name: str) -> ApiClient:
-        """The API of the node called ``name``, as this node knows it."""
-        nodes = self.get("/api/v1/nodes")
+        """The API of the node called ``name``, asked through this one."""
+        return ApiClient(self.url, node=name, timeout=self._timeout, transport=self._transport)
+
+    def direct(self, name: str) -> ApiClient:
+        """The API of the node called ``name`` at its own address, as this node knows it."""
+        nodes = self.rows("/api/v1/nodes")
         for row in nodes:
             if row["name"] == name:
                 return self._of(row)
-        raise UnknownNodeError(name=name, known=[row["name"] for row in nodes])
+        raise _no_such_node(name, nodes)
 
     def gather(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> Gathered:
         """Every item of a long list on every node that is not gone, each with the ``node`` it came from."""
+
+        def items(peer: ApiClient, name: str) -> list[dict[str, Any]]:
+            return [Answer(item, node=name) for item in peer.pages(path, params)]
+
+        return self._each(items)
+
+    def rows_all(self, path: str) -> Gathered:
+        """The list that each node that is not gone answers with, each row with the ``node`` it came from."""
+        return self._each(lambda peer, name: [Answer(row, node=name) for row in peer.rows(path)])
+
+    def get_all(self, path: str, *, node: str | None = None) -> Gathered:
+        """The answer of every node that is not gone to the same GET, or of ``node`` alone."""
+        return self._each(lambda peer, _: [peer.document(path)], node=node)
+
+    def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
+        """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
+        return self._each(lambda peer, _: [peer.post(path, body)], node=node)
+
+    def _each(
+        self, ask: Callable[[ApiClient, str], list[dict[str, Any]]], *, node: str | None = None
+    ) -> Gathered:
         gathered = Gathered()
-        for row in self.get("/api/v1/nodes"):
-            if row["status"] == "left":
-                continue
+        rows = self.rows("/api/v1/nodes")
+        if node is not None and node not in [row["name"] for row in rows]:
+            raise _no_such_node(node, rows)
+        for row in rows:
             name = row["name"]
+            if node not in (None, name) or row["status"] == "left":
+                continue
             if row["status"] == "offline":
                 gathered.missing[name] = "it is offline"
                 continue
             try:
                 if row["link"] == "self":
-                    items = list(self.pages(path, params))
+                    gathered.items += ask(self, name)
                 else:
-                    with self._of(row) as peer:
-                        items = list(peer.pages(path, params))
+                    with self.node(name) as peer:
+                        gathered.items += ask(peer, name)
             except GossamerError as error:
+                # What the node at hand refuses is refused; what another one does leaves a gap.
+                if row["link"] == "self" or isinstance(error, NodeUnreachableError):
+                    raise
                 gathered.missing[name] = str(error)
-            else:
-                gathered.items += [{**item, "node": name} for item in items]
-        return gathered
-
-    def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
-        """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
-        gathered = Gathered()
-        rows = self.get("/api/v1/nodes")
-        if node is not None:
-            rows = [row for row in rows if row["name"] == node]
-            if not rows:
-                raise UnknownNodeError(name=node, known=[row["name"] for row in self.get("/api/v1/nodes")])
-        for row in rows:
-            if row["status"] == "left":
-                continue
-            if row["status"] == "offline":
-                gathered.missing[row["name"]] = "it is offline"
-                continue
-            try:
-                if row["link"] == "self":
-                    gathered.items.append(self.post(path, body))
-                else:
-                    with self._of(row) as peer:
-                        gathered.items.append(peer.post(path, body))
-            except GossamerError as error:
-                gathered.missing[row["name"]] = str(error)
         return gathered
 
     def _of(self, row: Mapping[str, Any]) -> ApiClient:
@@ -240,37 +240,95 @@ class ApiClient:
         host = f"[{host}]" if ":" in host else host
         return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
+    def _path(self, path: str) -> str:
+        if self.asked is None or not path.startswith(_BELOW):
+            return path
+        return f"{_BELOW}nodes/{quote(self.asked, safe='@')}/{path.removeprefix(_BELOW)}"
+
+    def _lines(self, path: str, params: Mapping[str, str | float | bool], patience: float) -> Iterator[str]:
+        begun = False
+        try:
+            timeout = httpx.Timeout(self._timeout, read=patience)
+            with self._http.stream("GET", self._path(path), params=dict(params), timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._decoded(answer)
+                begun = True
+                yield from answer.iter_lines()
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            if begun:
+                raise BrokeOffError(url=self.url, reason=reason_of(error)) from error
+            raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
+
     def _request(self, method: str, path: str, **options: Any) -> Any:
         try:
-            answer = self._http.request(method, path, **options)
+            answer = self._http.request(method, self._path(path), **options)
+        except httpx.UnsupportedProtocol as error:
+            raise BadUrlError(got=self.url, problem=str(error)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise NodeUnreachableError(url=self.url, reason=_reason(error)) from error
+            raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
         return self._decoded(answer)
 
     def _decoded(self, answer: httpx.Response) -> Any:
         try:
-            body = answer.json()
+            body = json.loads(answer.content, object_hook=Answer)
         except ValueError:
-            raise self._bad_answer(answer) from None
+            raise bad_answer(answer, self.url) from None
         if answer.is_success:
             return body
-        if not isinstance(body, dict) or "detail" not in body:
-            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and isinstance(body, dict):
-                # /ready answers with what is missing.
-                return body
-            raise self._bad_answer(answer)
-        detail = str(body["detail"])
-        if answer.is_client_error:
-            raise RefusedError(detail)
-        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
-            raise BadAnswerError(f"{self.url}: {detail}")
-        raise NotNowError(detail)
+        if (
+            answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            and isinstance(body, dict)
+            and "ready" in body
+        ):
+            # /ready answers with what is missing.
+            return body
+        error = error_of(answer, body, self.url)
+        if self.asked is not None and isinstance(error, RefusedError) and "node: got" in str(error):
+            with ApiClient(self.url, timeout=self._timeout, transport=self._transport) as here:
+                raise _no_such_node(self.asked, here.rows("/api/v1/nodes"))
+        raise error
 
-    def _bad_answer(self, answer: httpx.Response) -> BadAnswerError:
+    def _object(self, path: str, line: str) -> dict[str, Any]:
+        try:
+            found = json.loads(line, object_hook=Answer)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._odd(path, found, "an object a line")
+        return found
+
+    def _odd(self, path: str, found: object, expected: str) -> BadAnswerError:
         return BadAnswerError(
-            f"{self.url}{answer.request.url.path}: got HTTP {answer.status_code}, expected JSON of a "
-            "gossamer node; check --api, and the node's log"
+            f"{self.url}{path}: got {type(found).__name__}, expected {expected} of a gossamer node; "
+            "check --api"
         )
+
+
+def _no_such_node(name: str, rows: list[dict[str, Any]]) -> UnknownNameError:
+    known = sorted(str(row["name"]) for row in rows)
+    return UnknownNameError(kind="node", name=name, known=known, see="gossamer nodes")
+
+
+def _whole(url: str) -> str:
+    """``:8091`` and ``host:8091`` are addresses, too."""
+    if "://" in url:
+        return url
+    if url.strip(":").isdecimal():
+        return f"http://127.0.0.1:{url.strip(':')}"
+    return f"http://{url}"
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Whose certificates count: GOSSAMER_CACERT's, or those of this system."""
+    # Reading them takes longer than the rest of the command.
+    if not url.startswith("https://"):
+        return False
+    path = os.environ.get("GOSSAMER_CACERT")
+    try:
+        return ssl.create_default_context(cafile=path or None)
+    except OSError as error:
+        raise CertificateFileError(path=path or "", problem=str(error)) from error
 
 
 def _credentials() -> dict[str, str]:
@@ -282,14 +340,6 @@ def _credentials() -> dict[str, str]:
             token = Path(path).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise TokenFileError(path=path, problem=str(error)) from error
-    if not token.isascii():
+    if not token.isascii() or not token.isprintable():
         raise TokenFileError(path="GOSSAMER_TOKEN", problem="holds what is no token")
     return {"authorization": f"Bearer {token}"} if token else {}
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
-        return "no answer in time"
-    if isinstance(error, httpx.ConnectError):
-        return "nothing listens there" if "refused" in str(error).lower() else str(error)
-    return str(error) or type(error).__name__

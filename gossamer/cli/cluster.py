@@ -1,21 +1,27 @@
-"""``gossamer cluster``: status, join, leave, force-leave, keys."""
+"""``gossamer cluster``: status, members and the evidence for what is said of them; join, leave; keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.keys import app as keys
-from gossamer.cli.options import Api, Json
-from gossamer.cli.output import ago, emit_json, ports_text, print_lines, print_table
+from gossamer.cli.members import members
+from gossamer.cli.options import Api, Json, OnNode, Watch
+from gossamer.cli.output import ago, emit_json, ports_text, print_lines
+from gossamer.cli.show import Part, Report, ask, show, show_part
+from gossamer.cli.table import Grid
 from gossamer.config import format_duration
 
-__all__ = ["app"]
+__all__ = ["app", "print_status", "status_parts"]
 
 app = typer.Typer(help="Who is in the cluster; join and leave.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
+app.command()(members)
 
 # Joining waits for tables, leaving for the news to spread, draining for clients and sessions to move.
 _PATIENT = 60.0
@@ -23,33 +29,39 @@ _PATIENT_DRAIN = 600.0
 
 
 @app.command()
-def status(api: Api = DEFAULT_API, json: Json = False) -> None:
+def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
     """Show a node's state and every member as that node sees it."""
-    with ApiClient(api) as client:
-        answer = client.get("/api/v1/status")
-    if json:
-        emit_json(answer)
-    else:
-        print_status(answer)
+    with ask(api, node) as client:
+        show(lambda _: _report(client.document("/api/v1/status")), json=json, watch=watch)
+
+
+def _report(answer: dict[str, Any]) -> Report:
+    return Report(answer, lambda: status_parts(answer))
 
 
 def print_status(answer: dict[str, Any]) -> None:
+    """Print what ``GET /api/v1/status`` answers, for people."""
+    for part in status_parts(answer):
+        show_part(part)
+
+
+def status_parts(answer: dict[str, Any]) -> Iterable[Part]:
     """What ``GET /api/v1/status`` answers, for people."""
-    print_lines(
+    yield (
         f"{answer['name']} is {answer['state']} in cluster {answer['env']}, "
         f"up {format_duration(int(answer['uptime']))}, {answer['connections']} connections\n"
     )
-    _print_members(answer["members"])
+    yield _members(answer["members"])
     if answer["hints"]:
-        print_lines("\nSigns of a network fault, the latest first:")
+        yield "\nSigns of a network fault, the latest first:"
         # A fault that lasts is hinted at again and again, in the same words.
         folded: dict[tuple[str, str], list[float]] = {}
         for hint in answer["hints"]:
             folded.setdefault((hint["kind"], hint["text"]), []).append(hint["at"])
-        print_table(
+        yield Grid(
             ["AGO", "TIMES", "KIND", "WHAT IT MEANS"],
-            ([ago(seen[0]), len(seen), kind, text] for (kind, text), seen in folded.items()),
-            empty="none",
+            [[ago(seen[0]), len(seen), kind, text] for (kind, text), seen in folded.items()],
+            restless=frozenset({"AGO"}),
         )
 
 
@@ -82,7 +94,9 @@ def leave(
 
 @app.command("force-leave")
 def force_leave(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as node3@10.0.0.4.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Such as node3@10.0.0.4.", autocompletion=values.nodes)
+    ],
     api: Api = DEFAULT_API,
     json: Json = False,
 ) -> None:
@@ -97,13 +111,13 @@ def _order(api: str, order: str, body: dict[str, Any], *, as_json: bool) -> None
         emit_json(answer)
         return
     print_lines(f"{answer['done']}\n")
-    _print_members(answer["members"])
+    show_part(_members(answer["members"]))
 
 
-def _print_members(members: list[dict[str, Any]]) -> None:
-    print_table(
+def _members(members: Sequence[dict[str, Any]]) -> Grid:
+    return Grid(
         ["MEMBER", "STATUS", "ADDRESS", "INCARNATION", "UP", "PID", "PORTS"],
-        (
+        [
             [
                 f"{row['name']}{' (asked)' if row['local'] else ''}",
                 row["status"],
@@ -114,6 +128,7 @@ def _print_members(members: list[dict[str, Any]]) -> None:
                 ports_text(row["ports"]),
             ]
             for row in sorted(members, key=lambda row: str(row["name"]))
-        ),
-        empty="no members",
+        ],
+        "no members",
+        restless=frozenset({"UP"}),
     )

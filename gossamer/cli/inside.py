@@ -1,13 +1,12 @@
 """Commands that look inside a node: its supervision tree, and what one process does as it happens.
 
 Rules: 1. The tree stands in the last column, so that the numbers stay in line however deep it is.  2. A
-process is asked of the node that its pid names.  3. A trace ends by itself, or with Ctrl-C, which is not an
-error.
+process is asked of the node that its pid names, through the one at hand.  3. A trace ends by itself, or with
+Ctrl-C, which is not an error.
 """
 
 from __future__ import annotations
 
-import json as json_format
 import re
 import sys
 import time
@@ -17,12 +16,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from gossamer.cli.client import DEFAULT_API, ApiClient, NodeUnreachableError
-from gossamer.cli.options import Api, Json, OnNode
-from gossamer.cli.output import emit_json, note, print_tree, printable, size_text
-from gossamer.errors import TransportError
+from gossamer.cli import values
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.options import Api, Json, OnNode, Watch
+from gossamer.cli.output import json_text, note, size_text
+from gossamer.cli.show import Report, show
+from gossamer.cli.table import Cell, Grid, printable
 
-__all__ = ["register"]
+__all__ = ["ps", "trace"]
 
 PATIENCE = 20.0
 """Seconds without a sign of life after which a node that is traced is given up."""
@@ -30,33 +31,24 @@ PATIENCE = 20.0
 ARROWS = {"in": "<-", "out": "->", "": "  "}
 
 
-class TracedElsewhereError(TransportError):
-    """The node that a pid names cannot be asked from here."""
-
-    def __init__(self, *, pid: str, node: str, reason: str) -> None:
-        self.pid = pid
-        self.node = node
-        self.reason = reason
-        super().__init__(
-            f"{pid} is a process of {node}, whose API cannot be asked from here ({reason}); "
-            "run the command on that machine, or name its API with --api"
-        )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (ps, trace):
-        app.command()(command)
-
-
 Pid = Annotated[
-    str, typer.Argument(metavar="PID", help="node1@host.31, 31 of the node asked, or a registered name.")
+    str,
+    typer.Argument(
+        metavar="PID",
+        help="node1@host.31, 31 of the node asked, or a registered name.",
+        autocompletion=values.processes,
+    ),
 ]
 
 
 def ps(
     root: Annotated[
-        str | None, typer.Argument(metavar="[PID]", help="Only this process and those below it.")
+        str | None,
+        typer.Argument(
+            metavar="[PID]",
+            help="Only this process and those below it.",
+            autocompletion=values.processes,
+        ),
     ] = None,
     api: Api = DEFAULT_API,
     node: OnNode = None,
@@ -64,25 +56,34 @@ def ps(
     fold: Annotated[
         int, typer.Option("--fold", min=0, max=5000, help="List so many children of one kind.")
     ] = 20,
+    watch: Watch = None,
 ) -> None:
     """Draw a node's supervision tree: processes, their state, mailboxes, work done, restarts, memory."""
     with _of(api, node, root) as client:
         params: dict[str, str | int | bool] = {"fold": fold}
         if root is not None:
             params["root"] = root
-        items = client.get("/api/v1/processes", params)
-        name = client.get("/health")["name"]
-    if json:
-        emit_json({"node": name, "items": items})
-        return
-    rows = [row for item in items for row in _rows(item)]
-    number = sum(row.get("number", 1) for row in rows)
-    memory = size_text(sum(row["memory"] for row in rows))
-    print_tree(
-        f"{name}: {number} processes, {memory}",
-        ["PID", "STATE", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY", "PROCESS"],
-        ((_numbers(row), row["line"]) for row in rows),
-    )
+        show(lambda _: _tree(client, params), json=json, watch=watch)
+
+
+def _tree(client: ApiClient, params: Mapping[str, str | int | bool]) -> Report:
+    items = client.rows("/api/v1/processes", params)
+    name = client.asked or client.document("/health")["name"]
+
+    def parts() -> list[Grid]:
+        rows = [row for item in items for row in _rows(item)]
+        number = sum(row.get("number", 1) for row in rows)
+        memory = size_text(sum(row["memory"] for row in rows))
+        grid = Grid(
+            ["PID", "STATE", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY", "PROCESS"],
+            [_cells(row) for row in rows],
+            title=f"{name}: {number} processes, {memory}",
+            numbers=frozenset({"PID", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY"}),
+            tree=True,
+        )
+        return [grid]
+
+    return Report({"node": name, "items": items}, parts)
 
 
 def _rows(item: Mapping[str, Any], lead: str = "", under: str = "") -> Iterator[dict[str, Any]]:
@@ -108,12 +109,13 @@ def _rows(item: Mapping[str, Any], lead: str = "", under: str = "") -> Iterator[
             yield {**child, "pid": "", "status": "", "line": more}
 
 
-def _numbers(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any]) -> list[Cell]:
     return [
         row["pid"].strip("<>").rpartition(".")[2],
         row["status"],
         *(str(row[key]) for key in ("mailbox", "reductions", "restarts")),
         size_text(row["memory"]),
+        row["line"],
     ]
 
 
@@ -130,7 +132,7 @@ def trace(
         with _of(api, node, pid) as client:
             params: dict[str, str | float] = {"pid": pid, "seconds": seconds, "limit": limit}
             for line in client.stream("/api/v1/trace", params, patience=PATIENCE):
-                sys.stdout.write(json_format.dumps(line, ensure_ascii=False) if json else _told(line))
+                sys.stdout.write(json_text(line) if json else _told(line))
                 sys.stdout.write("\n")
                 sys.stdout.flush()
     except KeyboardInterrupt:
@@ -147,17 +149,4 @@ def _told(line: Mapping[str, Any]) -> str:
 def _of(api: str, node: str | None, pid: str | None) -> ApiClient:
     """The API of ``node``, or of the node that ``pid`` names, or the one at ``api``."""
     found = re.fullmatch(r"<?(.+@.+)\.\d+>?", pid or "")
-    if node is None and found is None:
-        return ApiClient(api)
-    with ApiClient(api) as client:
-        if node is not None:
-            return client.node(node)
-        named = str(found[1]) if found is not None else ""
-        if client.get("/health")["name"] == named:
-            return ApiClient(api)
-        peer = client.node(named)
-    try:
-        peer.get("/health")
-    except NodeUnreachableError as error:
-        raise TracedElsewhereError(pid=str(pid), node=named, reason=error.reason) from error
-    return peer
+    return ApiClient(api, node=node or (str(found[1]) if found is not None else None))

@@ -18,7 +18,9 @@ from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note, print_table
 from gossamer.errors import GossamerError, UnavailableError, UsageError
@@ -28,7 +30,9 @@ __all__ = ["app"]
 app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)
 
 All = Annotated[bool, typer.Option("--all", help="On every node of the cluster that runs on this machine.")]
-KeyName = Annotated[str, typer.Argument(metavar="NAME", help="As `keys list` shows it.")]
+KeyName = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `keys list` shows it.", autocompletion=values.key_names)
+]
 
 
 class KeyFileError(UsageError):
@@ -104,7 +108,7 @@ def _run(api: str, order: dict[str, Any] | None, *, as_json: bool, everywhere: b
     for name, why in missing.items():
         note(f"not on {name}: {why}")
     if missing:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNAVAILABLE)
 
 
 def _members(client: ApiClient) -> tuple[dict[str, bool], dict[str, str]]:
@@ -131,7 +135,7 @@ def _ask_each(
             if asked:
                 rows.append(_ask(client, order))
             else:
-                with client.node(name) as peer:
+                with client.direct(name) as peer:
                     rows.append(_ask(peer, order))
         except GossamerError as error:
             failed[name] = str(error)

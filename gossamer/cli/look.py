@@ -1,176 +1,182 @@
-"""Commands that look: nodes, topics, subscriptions, tables.
+"""Nouns of the cluster as every node knows it: nodes, topics, tables.
 
-Rules: 1. What is replicated is asked of one node; what each node keeps for itself (clients, subscriptions) is
-asked of all, and who does not answer is named.  2. ``--json`` prints ``{"items": […]}`` with the API's keys.
+Rule: what is replicated is asked of one node; with ``--node`` another one is asked, through the one at hand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
-from gossamer.cli.exits import ExitCode
-from gossamer.cli.options import Api, Json, Limit, OnNode
-from gossamer.cli.output import ago, emit_json, note, ports_text, print_table
+from gossamer.cli import values
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.cluster import status_parts
+from gossamer.cli.noun import noun
+from gossamer.cli.options import Api, Json, Limit, OnNode, Watch
+from gossamer.cli.output import ago, ports_text, size_text
+from gossamer.cli.show import Listing, Part, Report, ask, show
+from gossamer.cli.table import Grid
+from gossamer.config import format_duration
 
-__all__ = ["ask", "emit_gathered", "gather", "given", "register", "tell_missing"]
+__all__ = ["nodes", "tables", "topics"]
 
-Items = Iterable[dict[str, Any]]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    # They stand on this module.
-    from gossamer.cli import clients, routes
-
-    app.add_typer(routes.app, name="routes")
-    app.add_typer(clients.app, name="clients")
-    for command in (nodes, topics, subscriptions, tables):
-        app.command()(command)
+nodes = noun("The nodes of the cluster, as one of them sees them.")
+topics = noun("Filters that have subscribers, and where a message would go.")
+tables = noun("The tables that a node holds.")
 
 
-def nodes(api: Api = DEFAULT_API, json: Json = False) -> None:
-    """List the nodes of the cluster and this node's links to them."""
-    with ApiClient(api) as client:
-        items = sorted(client.get("/api/v1/nodes"), key=lambda row: str(row["name"]))
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["NAME", "STATUS", "LINK", "ROUTES", "UP", "PID", "PORTS"],
-        (
-            [
-                row["name"],
-                row["status"],
-                row["link"],
-                row["routes"],
-                ago(row["started_at"]),
-                row["pid"] or "",
-                ports_text(row["ports"]),
-            ]
-            for row in items
-        ),
-        empty="no nodes",
-    )
+@nodes.command("list")
+def list_nodes(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
+    """List the nodes of the cluster, and the links of the one that is asked."""
+    with ask(api, node) as client:
+        show(
+            lambda _: Listing(
+                sorted(client.rows("/api/v1/nodes"), key=lambda row: str(row["name"])),
+                ["NAME", "STATUS", "LINK", "ROUTES", "UP", "PID", "PORTS"],
+                lambda row: [
+                    row["name"],
+                    row["status"],
+                    row["link"],
+                    row["routes"],
+                    ago(row["started_at"]),
+                    row["pid"] or "",
+                    ports_text(row["ports"]),
+                ],
+                empty="no nodes",
+                restless=frozenset({"UP"}),
+            ),
+            json=json,
+            watch=watch,
+        )
 
 
-def topics(
+@nodes.command("show")
+def show_node(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As `nodes` shows it.", autocompletion=values.nodes)
+    ],
+    api: Api = DEFAULT_API,
+    json: Json = False,
+    watch: Watch = None,
+) -> None:
+    """Show one node: its state, what it counts, and the members as it sees them."""
+    with ask(api, name) as client:
+        show(lambda _: _node_report(client), json=json, watch=watch)
+
+
+def _node_report(client: ApiClient) -> Report:
+    status = client.document("/api/v1/status")
+    pulse = client.document("/api/v1/pulse")
+
+    def parts() -> Iterable[Part]:
+        rows = [
+            ("version", status["version"]),
+            ("connections, sessions", f"{pulse['connections']}, {pulse['sessions']}"),
+            ("filters, retained", f"{pulse['filters']}, {pulse['retained']}"),
+            ("received, sent, dropped", f"{pulse['received']}, {pulse['sent']}, {pulse['dropped']}"),
+            ("queued", size_text(pulse["queued_bytes"])),
+            ("to peers", _sizes(pulse["forwarded_bytes"])),
+            ("memory", size_text(pulse["memory"])),
+            ("late at worst", format_duration(round(pulse["loop_lag"], 3))),
+            ("autoheal", pulse["phase"]),
+        ]
+        yield from status_parts(status)
+        yield ""
+        yield Grid(["WHAT", "NOW"], rows)
+
+    return Report({"status": status, "pulse": pulse}, parts)
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={size_text(size)}" for name, size in sizes.items()) or "nothing"
+
+
+Topic = Annotated[str, typer.Argument(help="A topic name, without wildcards.")]
+
+
+@topics.command("list")
+def list_topics(
     topic: Annotated[str | None, typer.Argument(help="Tell where a message to this topic would go.")] = None,
     api: Api = DEFAULT_API,
     node: OnNode = None,
     json: Json = False,
     limit: Limit = None,
+    watch: Watch = None,
 ) -> None:
     """List the filters that have subscribers, or tell where a message to TOPIC would go, and why."""
+    if topic is not None:
+        match(topic, api=api, node=node, json=json, watch=watch)
+        return
     with ask(api, node) as client:
-        if topic is not None:
-            _print_match(client.get("/api/v1/topics/match", {"topic": topic}), as_json=json)
-            return
-        items = list(islice(client.pages("/api/v1/topics"), limit))
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["FILTER", "NODES"],
-        ([row["filter"], " ".join(row["nodes"])] for row in items),
-        empty="no topics: nobody subscribes",
-    )
+        show(
+            lambda most: Listing(
+                client.pages("/api/v1/topics", limit=most),
+                ["FILTER", "NODES"],
+                lambda row: [row["filter"], " ".join(row["nodes"])],
+                empty="no topics: nobody subscribes",
+            ),
+            json=json,
+            watch=watch,
+            limit=limit,
+        )
 
 
-def _print_match(match: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        emit_json(match)
-        return
-    print_table(
-        ["MATCHING FILTER", "NODES"],
-        ([row["filter"], " ".join(row["nodes"])] for row in match["matches"]),
-        empty=f"no filter matches {match['topic']}: a message to it is dropped",
-    )
-
-
-def subscriptions(
-    api: Api = DEFAULT_API,
-    node: OnNode = None,
-    json: Json = False,
-    limit: Limit = None,
-    client: Annotated[str | None, typer.Option("--client", help="Only those of this client.")] = None,
-    filter: Annotated[str | None, typer.Option("--filter", help="Only those to this filter.")] = None,
+@topics.command("match")
+def match(
+    topic: Topic, api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None
 ) -> None:
-    """List subscriptions on all nodes."""
-    gathered = gather(api, node, "/api/v1/subscriptions", given(client=client, filter=filter), limit)
-    if json:
-        emit_gathered(gathered)
-        return
-    print_table(
-        ["CLIENT", "FILTER", "QOS", "NODE"],
-        ([row["client"], row["filter"], row["qos"], row["node"]] for row in gathered.items),
-        empty="no subscriptions",
-    )
-    tell_missing(gathered)
-
-
-def tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
-    """List the tables a node holds, and who owns the rows."""
+    """Tell where a message to TOPIC would go from a node, and why."""
     with ask(api, node) as client:
-        items = client.get("/api/v1/tables")
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["TABLE", "TYPE", "STORAGE", "REPLICATION", "LOADED", "ROWS", "OWNERS"],
-        (
-            [
-                row["name"],
-                row["type"],
-                row["storage"],
-                row["replication"],
-                "yes" if row["loaded"] else "no",
-                row["rows"],
-                " ".join(f"{owner}={rows}" for owner, rows in row["owners"].items()),
-            ]
-            for row in items
-        ),
-        empty="no tables",
+        show(lambda _: _match_report(client, topic), json=json, watch=watch)
+
+
+def _match_report(client: ApiClient, topic: str) -> Report:
+    found = client.document("/api/v1/topics/match", {"topic": topic})
+    grid = Grid(
+        ["MATCHING FILTER", "NODES"],
+        [[row["filter"], " ".join(row["nodes"])] for row in found["matches"]],
+        f"no filter matches {topic}: a message to it is dropped",
     )
+    return Report(found, lambda: [grid])
 
 
-def ask(api: str, node: str | None) -> ApiClient:
-    """The API of ``node``, or that at ``api``."""
-    if node is None:
-        return ApiClient(api)
-    with ApiClient(api) as client:
-        return client.node(node)
-
-
-def given(**params: str | bool | None) -> dict[str, str | int | bool]:
-    """The parameters that have a value."""
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def gather(
-    api: str, node: str | None, path: str, params: Mapping[str, str | int | bool], limit: int | None
-) -> Gathered:
-    """The items of all nodes, or of ``node``."""
+@tables.command("list")
+def list_tables(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
+    """List the tables that a node holds, and who owns the rows."""
     with ask(api, node) as client:
-        if node is None:
-            return client.listed(path, params, limit=limit)
-        return client.listed(path, {**params, "scope": "node"}, limit=limit)
+        show(
+            lambda _: Listing(
+                client.rows("/api/v1/tables"),
+                ["TABLE", "TYPE", "STORAGE", "REPLICATION", "LOADED", "ROWS", "OWNERS"],
+                lambda row: [
+                    row["name"],
+                    row["type"],
+                    row["storage"],
+                    row["replication"],
+                    "yes" if row["loaded"] else "no",
+                    row["rows"],
+                    " ".join(f"{owner}={rows}" for owner, rows in row["owners"].items()),
+                ],
+                empty="no tables",
+            ),
+            json=json,
+            watch=watch,
+        )
 
 
-def emit_gathered(gathered: Gathered) -> None:
-    """Print them for scripts; ends the command where some are missing."""
-    emit_json({"items": gathered.items, "missing": gathered.missing})
-    if gathered.missing:
-        raise typer.Exit(ExitCode.UNAVAILABLE)
+@tables.command("show")
+def show_table(
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="As `tables` shows it.", autocompletion=values.tables)
+    ],
+    api: Api = DEFAULT_API,
+    json: Json = False,
+    watch: Watch = None,
+) -> None:
+    """Hold one table against itself on all nodes: rows and checksum of each owner, wherever they differ."""
+    from gossamer.cli.digests import digest_report
 
-
-def tell_missing(gathered: Gathered) -> None:
-    """Say who did not answer, and end the command if somebody did not."""
-    for name, reason in gathered.missing.items():
-        note(f"incomplete: {name} did not answer: {reason}")
-    if gathered.missing:
-        raise typer.Exit(ExitCode.UNAVAILABLE)
+    with ask(api) as client:
+        show(lambda _: digest_report(client, name), json=json, watch=watch)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from gossamer.cli.client import DEFAULT_API
+from gossamer.cli.values import clients, nodes
 
-__all__ = ["Api", "ConfigFile", "Json", "Limit", "OnNode"]
+__all__ = ["AllNodes", "Api", "ClientId", "ConfigFile", "Json", "Limit", "OnNode", "Watch"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Api = Annotated[
@@ -23,9 +24,30 @@ Api = Annotated[
     ),
 ]
 OnNode = Annotated[
-    str | None, typer.Option("--node", metavar="NAME", help="Ask this node rather than the one at --api.")
+    str | None,
+    typer.Option(
+        "--node",
+        metavar="NAME",
+        help="Ask this node, through the one at --api, rather than that one or all.",
+        autocompletion=nodes,
+    ),
+]
+AllNodes = Annotated[bool, typer.Option("--all", help="Every node that is up.")]
+ClientId = Annotated[
+    str, typer.Argument(metavar="ID", help="A client identifier, of any node.", autocompletion=clients)
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print so many at most.")]
+Watch = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        "-w",
+        min=0.1,
+        metavar="[SECONDS]",
+        help="Again every so many seconds, 2 unless told, until Ctrl-C; what changed is marked.",
+        show_default=False,
+    ),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

@@ -1,61 +1,67 @@
 """``gossamer routes``: the route table, and whether it is right.
 
-Rules: 1. Without a command it lists, as it always did.  2. ``verify`` asks every node, for each holds what it
-verified against its own memory; who does not answer is named.
+Rule: ``verify`` asks every node, for each holds what it verified against its own memory; who does not answer
+is named.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.look import ask, given
-from gossamer.cli.options import Api, Json, Limit, OnNode
+from gossamer.cli.noun import noun
+from gossamer.cli.options import Api, Json, Limit, OnNode, Watch
 from gossamer.cli.output import emit_json, note, print_table
+from gossamer.cli.show import Listing, ask, given, show
 
 __all__ = ["app"]
 
-app = typer.Typer(help="List the route table, or verify it.", invoke_without_command=True)
+app = noun("The route table: which node has subscribers to which filter; verify it.")
 
 # A million routes take seconds, and peers are looked at twice.
 _PATIENT = 150.0
 
 
-@app.callback()
-def routes(
-    context: typer.Context,
+@app.command("list")
+def list_routes(
     api: Api = DEFAULT_API,
     node: OnNode = None,
     json: Json = False,
     limit: Limit = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="Only routes to this node.")] = None,
-    filter: Annotated[str | None, typer.Option("--filter", help="Only routes of this filter.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="NAME", help="Only routes to this node.", autocompletion=values.nodes),
+    ] = None,
+    filter: Annotated[
+        str | None,
+        typer.Option("--filter", help="Only routes of this filter.", autocompletion=values.filters),
+    ] = None,
+    watch: Watch = None,
 ) -> None:
     """List the route table: which node has subscribers to which filter."""
-    if context.invoked_subcommand is not None:
-        return
     with ask(api, node) as client:
-        items = list(islice(client.pages("/api/v1/routes", given(node=to, filter=filter)), limit))
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["FILTER", "NODE"],
-        ([row["filter"], row["node"]] for row in items),
-        empty="no routes: nobody subscribes",
-    )
+        show(
+            lambda most: Listing(
+                client.pages("/api/v1/routes", given(node=to, filter=filter), limit=most),
+                ["FILTER", "NODE"],
+                lambda row: [row["filter"], row["node"]],
+                empty="no routes: nobody subscribes",
+                key=2,
+            ),
+            json=json,
+            watch=watch,
+            limit=limit,
+        )
 
 
 @app.command()
 def verify(
     api: Api = DEFAULT_API,
-    node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Verify this node rather than all.")
-    ] = None,
+    node: OnNode = None,
     check: Annotated[bool, typer.Option("--check", help="Only report; repair nothing.")] = False,
     json: Json = False,
 ) -> None:

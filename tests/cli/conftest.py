@@ -9,7 +9,7 @@ import pytest
 import structlog
 from api.fakes import FakeTable, FakeView
 
-from gossamer.api import ApiServer, Tokens
+from gossamer.api import ApiServer, Relay, Tokens, make_app
 from gossamer.cli import main
 from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
@@ -49,6 +49,14 @@ class Served:
     view: FakeView
     url: str = ""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    runtime: Runtime | None = None
+
+    def answers(self, name):
+        """From now on this node of the cluster answers the one that is asked."""
+        view = self.view if name == self.view.name else FakeView(name=name)
+        view.known = [row.model_copy(update={"local": row.name == name}) for row in view.known]
+        self.view.peers[name] = Relay(lambda: make_app(view), self.runtime)
+        return view
 
 
 @pytest.fixture
@@ -58,7 +66,8 @@ def served():
     started = threading.Event()
 
     async def serve():
-        runtime = Runtime(node=served.view.name)
+        runtime = served.runtime = Runtime(node=served.view.name)
+        served.answers(served.view.name)
         tokens = Tokens(now=SystemClock().wall)
         tokens.attach(FakeTable())
         pid = await runtime.start(

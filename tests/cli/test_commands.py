@@ -87,14 +87,22 @@ def test_what_every_node_keeps_names_who_did_not_answer(ask, served):
     assert "node2@127.0.0.1 did not answer" in people.err
 
 
-def test_one_node_can_be_asked(ask, served):
-    outcome = ask("clients", "--node", "node1@127.0.0.1", "--disconnected", "--json")
-    # The faked node 1 says that its API is at 8091, where nobody listens.
-    assert outcome.code == ExitCode.UNREACHABLE
-    port = int(served.url.rpartition(":")[2])
-    served.view.known = [row.model_copy(update={"ports": {"api": port}}) for row in served.view.known]
-    outcome = ask("clients", "--node", "node1@127.0.0.1", "--disconnected", "--json")
-    assert [row["client"] for row in outcome.json["items"]] == ["board"]
+def test_any_node_is_asked_through_the_one_at_hand(ask, served):
+    served.answers("node2@127.0.0.1").sessions[1:] = []
+    for name, clients in (("node1@127.0.0.1", ["board", "sensor-1"]), ("node2@127.0.0.1", ["sensor-1"])):
+        outcome = ask("clients", "--node", name, "--json")
+        assert [row["client"] for row in outcome.json["items"]] == clients
+        assert {row["node"] for row in outcome.json["items"]} == {name}
+        assert (outcome.code, outcome.json["missing"]) == (0, {})
+    silent = ask("clients", "--node", "node3@127.0.0.1", "--json")
+    assert (silent.code, silent.out) == (ExitCode.UNAVAILABLE, "")
+    assert "node3@127.0.0.1 did not answer" in silent.err
+
+
+def test_a_node_that_is_not_there_is_refused_with_names_like_it(ask):
+    outcome = ask("tables", "--node", "nod2@127.0.0.1")
+    assert outcome.code == ExitCode.REFUSED
+    assert "did you mean node2@127.0.0.1" in outcome.err
     assert ask("clients", "--node", "who", "--json").code == ExitCode.REFUSED
 
 
@@ -105,7 +113,7 @@ def test_a_client_is_kicked(ask, served):
     assert served.view.orders == [("kick", "a/b"), ("kick", "c1")]
     nobody = ask("clients", "kick", "nobody")
     assert nobody.code == ExitCode.REFUSED
-    assert "got 'nobody', expected one of gossamer clients" in nobody.err
+    assert "client: got 'nobody', expected one of board, sensor-1" in nobody.err
 
 
 def test_tables(ask):
@@ -161,18 +169,12 @@ def test_trace_of_nobody_is_refused(ask):
 
 
 def test_a_process_is_asked_of_the_node_that_its_pid_names(ask, served):
-    port = int(served.url.rpartition(":")[2])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()[1]
-    served.view.known = [
-        row.model_copy(update={"ports": {"api": port if index == 0 else nobody}})
-        for index, row in enumerate(served.view.known)
-    ]
     # Here: the node itself says that there is no such process.
     assert "no process node1@127.0.0.1.3 on" in ask("trace", "node1@127.0.0.1.3").err
-    lost = ask("trace", "<node2@127.0.0.1.3>")
-    assert lost.code == ExitCode.UNREACHABLE
-    assert "is a process of node2@127.0.0.1, whose API cannot be asked from here" in lost.err
+    served.answers("node2@127.0.0.1")
+    assert "no process <node2@127.0.0.1.3> on node2" in ask("trace", "<node2@127.0.0.1.3>").err
+    assert ask("trace", "gossip", "--node", "node2@127.0.0.1").code == 0
+    assert ask("trace", "<node3@127.0.0.1.3>").code == ExitCode.UNAVAILABLE
     unknown = ask("trace", "<node9@127.0.0.1.3>")
     assert unknown.code == ExitCode.REFUSED
     assert "expected one of node1@127.0.0.1" in unknown.err

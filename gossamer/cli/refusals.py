@@ -1,0 +1,190 @@
+"""What can go wrong between the command and a node's API, as errors that say what to do.
+
+Rules: 1. The node's own words are kept.  2. Whoever answers is doubted: what is no gossamer node, speaks TLS
+where none was expected, or is of another version, is named as such.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import httpx
+
+from gossamer import __version__
+from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+
+__all__ = [
+    "Answer",
+    "BadAnswerError",
+    "BadUrlError",
+    "BrokeOffError",
+    "CertificateFileError",
+    "NodeUnreachableError",
+    "NotNowError",
+    "RefusedError",
+    "TokenFileError",
+    "UnknownNameError",
+    "bad_answer",
+    "did_you_mean",
+    "error_of",
+    "reason_of",
+]
+
+
+class NodeUnreachableError(TransportError):
+    """No node answers at an API address."""
+
+    def __init__(self, *, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(
+            f"no node answers at {url}: {reason}; start one with `gossamer up`, or name another with --api"
+        )
+
+
+class BadUrlError(UsageError):
+    """What stands behind --api is no address of an API."""
+
+    def __init__(self, *, got: str, problem: str) -> None:
+        self.got = got
+        super().__init__(f"--api: got {got!r} ({problem}), expected a URL such as http://10.0.0.1:8091")
+
+
+class RefusedError(UsageError):
+    """The node says that the request is wrong."""
+
+
+class NotNowError(UnavailableError):
+    """The node says that it cannot do this now."""
+
+
+class BadAnswerError(TransportError):
+    """What answers is not a gossamer node, or not a healthy one."""
+
+
+class OtherVersionError(TransportError):
+    """The node is of a version that this command does not know."""
+
+    def __init__(self, *, problem: str) -> None:
+        super().__init__(
+            f"{problem}; it may be of another version than this command ({__version__}): "
+            "`gossamer nodes --json` tells, and --json prints whatever it answers"
+        )
+
+
+class BrokeOffError(TransportError):
+    """A node stopped in the middle of an answer."""
+
+    def __init__(self, *, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"the node at {url} broke off: {reason}; see its log, and `gossamer nodes`")
+
+
+class TokenFileError(UsageError):
+    """The token of the environment cannot be read."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}; expected what `gossamer tokens create` printed")
+
+
+class CertificateFileError(UsageError):
+    """The certificates that are to be trusted cannot be read."""
+
+    def __init__(self, *, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"GOSSAMER_CACERT: {path}: {problem}; expected a file of certificates (PEM)")
+
+
+class UnknownNameError(UsageError):
+    """Nobody has this name."""
+
+    def __init__(self, *, kind: str, name: str, known: Sequence[str], see: str) -> None:
+        self.name = name
+        self.known = tuple(known)
+        close = did_you_mean(name, known)
+        others = f", expected one of {', '.join(known)}" if 0 < len(known) <= 16 else f"; see `{see}`"
+        super().__init__(f"{kind}: got {name!r}{others}{close}")
+
+
+class Answer(dict[str, Any]):
+    """An object of an answer; a key that is not there tells of another version, not of a mistake here."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> Any:
+        raise OtherVersionError(problem=f"a node's answer has no {key!r}")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """``; did you mean …?`` with the names most like ``name``, or nothing."""
+    folded = {one.lower(): one for one in known}
+    close = [folded[one] for one in get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
+    # A part of a name is not like it, but may well be meant.
+    close += [one for one in known if name and name.lower() in one.lower() and one not in close]
+    return f"; did you mean {' or '.join(close[:3])}?" if close else ""
+
+
+def reason_of(error: Exception) -> str:
+    """Why there was no answer, in few words."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
+        return "no answer in time"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            problem = cause.verify_message or text
+            return (
+                f"its certificate is not trusted ({problem}): GOSSAMER_CACERT names the file of who signed it"
+            )
+        if isinstance(cause, ssl.SSLError):
+            return "it does not speak TLS there: try http:// rather than https://"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx.RemoteProtocolError):
+        return f"it does not speak HTTP there ({text}); where TLS is in front of it, try https://"
+    if isinstance(error, httpx.ConnectError):
+        return "nothing listens there" if "refused" in text.lower() else text
+    return text
+
+
+def error_of(answer: httpx.Response, body: object, url: str) -> GossamerError:
+    """What an answer that is no success says."""
+    if not isinstance(body, dict) or "detail" not in body or "title" not in body:
+        return bad_answer(answer, url)
+    detail = str(body["detail"])
+    request = answer.request
+    if answer.status_code == httpx.codes.NOT_FOUND and detail == f"{request.method} {request.url.path}":
+        return OtherVersionError(problem=f"the node at {url} does not know {detail}")
+    if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and "extra" in detail.lower():
+        return OtherVersionError(problem=f"the node at {url} does not take this: {detail}")
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        return RefusedError(f"{detail}; this command sends what GOSSAMER_TOKEN or GOSSAMER_TOKEN_FILE holds")
+    if answer.status_code == httpx.codes.FORBIDDEN and "role" in detail:
+        return RefusedError(f"{detail}; give a token of that role in GOSSAMER_TOKEN")
+    if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        return NotNowError(detail)
+    if answer.is_client_error:
+        return RefusedError(detail)
+    if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+        return BadAnswerError(f"{url}: {detail}")
+    return NotNowError(detail)
+
+
+def bad_answer(answer: httpx.Response, url: str) -> BadAnswerError:
+    """For what no node would answer."""
+    hint = "; where TLS is in front of it, try https://" if _wants_tls(answer) else ""
+    return BadAnswerError(
+        f"{url}{answer.request.url.path}: got HTTP {answer.status_code}, expected JSON of a "
+        f"gossamer node; check --api, and the node's log{hint}"
+    )
+
+
+def _wants_tls(answer: httpx.Response) -> bool:
+    return answer.request.url.scheme == "http" and (
+        answer.status_code in (301, 302, 307, 308, 400)
+        and ("https" in answer.headers.get("location", "") or b"https" in answer.content[:2000].lower())
+    )

@@ -1,0 +1,199 @@
+"""Tables: what they hold, and how they are drawn, on a terminal or piped.
+
+Rules: 1. Piped, every character of every cell is there and each row is one line, which cut and awk read well.
+2. However long a table, what is held is the rows that decide its widths; a later cell that is longer pushes
+the rest of its row aside.  3. What a cell holds is shown, never obeyed, neither by rich nor by the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "Cell",
+    "Grid",
+    "draw",
+    "make_console",
+    "marked",
+    "plain_lines",
+    "printable",
+    "tree_lines",
+    "write",
+]
+
+Cell = object
+"""Text, or whatever has some."""
+UNLIMITED = 10_000
+SAMPLE = 1000
+"""Rows that decide how wide columns are."""
+CHANGED = "bold yellow"
+NEW = "green"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns and rows; ``empty`` is what is said when there are none."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
+    empty: str = ""
+    key: int = 1
+    """So many first columns tell which row it is, where it is watched."""
+    restless: frozenset[str] = frozenset()
+    """Columns that always change, which is not worth a mark."""
+    title: str = ""
+    numbers: frozenset[str] = frozenset()
+    """Columns to stand at the right."""
+    tree: bool = False
+    """The last column is a line of a tree, as long as it is."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """What draws on standard output or error; without a width of its own where that is no terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else UNLIMITED)
+
+
+def printable(cell: object) -> str:
+    """``cell`` as text that does nothing to a terminal."""
+    # A topic may hold terminal escapes; they are shown, not obeyed.
+    text = str(cell)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else repr(character)[1:-1]
+        for character in text
+    )
+
+
+def write(grid: Grid) -> bool:
+    """Print ``grid`` on standard output; False if there was nothing to print."""
+    rows = iter(grid.rows)
+    first = list(islice(rows, SAMPLE))
+    if not first:
+        return False
+    if not sys.stdout.isatty():
+        for line in plain_lines(grid, chain(first, rows), first):
+            sys.stdout.write(line + "\n")
+        return True
+    console = make_console()
+    if grid.title:
+        console.print(Text(printable(grid.title), style="bold"))
+    if grid.tree:
+        for styled in tree_lines(grid, [*first, *rows]):
+            console.print(styled, soft_wrap=True)
+        return True
+    console.print(draw(grid, first))
+    widths = _widths(grid, first)
+    while more := list(islice(rows, SAMPLE)):
+        console.print(draw(grid, more, header=False, widths=widths))
+    return True
+
+
+def plain_lines(
+    grid: Grid, rows: Iterable[Sequence[Cell]], sample: Sequence[Sequence[Cell]]
+) -> Iterator[str]:
+    """Lines without colour, columns two spaces apart."""
+    if grid.title:
+        yield printable(grid.title)
+    widths = _widths(grid, sample)
+    right = [column in grid.numbers for column in grid.columns]
+    last = len(widths) - 1
+    for row in chain([grid.columns], rows):
+        cells = []
+        for at, cell in enumerate(row):
+            text = _one_line(cell)
+            pad = " " * (widths[at] - cell_len(text))
+            cells.append(pad + text if right[at] else text if at == last else text + pad)
+        yield "  ".join(cells).rstrip()
+
+
+def tree_lines(
+    grid: Grid, rows: Sequence[Sequence[Cell]], *, marks: Mapping[tuple[int, int], str] | None = None
+) -> Iterator[Text]:
+    """Cells in line, and behind them a line of a tree, as long as it is."""
+    widths = _widths(grid, rows)[:-1]
+    for at, row in enumerate(chain([grid.columns], rows)):
+        line = Text(style="" if at else "bold")
+        for column, width in enumerate(widths):
+            text = _one_line(row[column])
+            pad = " " * (width - cell_len(text))
+            style = (marks or {}).get((at - 1, column), "")
+            padded = pad + text if grid.columns[column] in grid.numbers else text + pad
+            line.append(padded, style=style).append("  ")
+        yield line.append_text(_text(row[-1]))
+
+
+def draw(
+    grid: Grid,
+    rows: Iterable[Sequence[Cell]],
+    *,
+    header: bool = True,
+    widths: Sequence[int] | None = None,
+    marks: Mapping[tuple[int, int], str] | None = None,
+) -> Table:
+    """A table for a terminal; ``marks`` are styles by row and column."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, show_header=header)
+    last = len(grid.columns) - 1
+    for at, column in enumerate(grid.columns):
+        table.add_column(
+            column,
+            overflow="fold",
+            justify="right" if column in grid.numbers else "left",
+            min_width=None if widths is None or at == last else min(widths[at], 40),
+        )
+    for at, row in enumerate(rows):
+        cells = [_text(cell) for cell in row]
+        for place, cell in enumerate(cells):
+            if style := (marks or {}).get((at, place)):
+                cell.stylize(style)
+        table.add_row(*cells)
+    return table
+
+
+def marked(
+    grid: Grid, before: Sequence[Sequence[Cell]] | None, rows: Sequence[Sequence[Cell]]
+) -> dict[tuple[int, int], str]:
+    """Which cells of ``rows`` are not as they were, and how they are to look."""
+    if before is None:
+        return {}
+    then = {_name(grid, row): row for row in before}
+    marks: dict[tuple[int, int], str] = {}
+    for at, row in enumerate(rows):
+        old = then.get(_name(grid, row))
+        if old is None:
+            marks |= {(at, column): NEW for column in range(len(row))}
+            continue
+        for column, (was, cell) in enumerate(zip(old, row, strict=True)):
+            if str(was) != str(cell) and grid.columns[column] not in grid.restless:
+                marks[at, column] = CHANGED
+    return marks
+
+
+def _name(grid: Grid, row: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(str(cell) for cell in row[: grid.key])
+
+
+def _widths(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max(cell_len(column), max((cell_len(_one_line(row[at])) for row in rows), default=0))
+        for at, column in enumerate(grid.columns)
+    ]
+
+
+def _one_line(cell: Cell) -> str:
+    text = cell.plain if isinstance(cell, Text) else str(cell)
+    return text if text.isprintable() else printable(text).replace("\n", "\\n")
+
+
+def _text(cell: Cell) -> Text:
+    # Names and topics come from clients: Text keeps what looks like markup as it is.
+    return cell.copy() if isinstance(cell, Text) else Text(printable(cell))
