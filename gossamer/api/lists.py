@@ -6,12 +6,12 @@ A list comes in pages, or with ``format=ndjson`` as a stream of JSON lines that 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from gossamer.api.access import principal_of
 from gossamer.api.model import (
@@ -25,14 +25,14 @@ from gossamer.api.model import (
     TopicMatch,
     Value,
 )
-from gossamer.api.paging import Key, page_of
+from gossamer.api.paging import Key, Listed, decode_cursor, page_of
+from gossamer.api.streamed import NDJSON, LinesResponse, own_lines
 from gossamer.api.view import NodeView
-from gossamer.api.wide import Row, Wide, WideList
+from gossamer.api.wide import Row, Wide
 
 __all__ = ["lists"]
 
 MAX_PAGE = 10_000
-NDJSON = "application/x-ndjson"
 STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
@@ -98,7 +98,7 @@ def lists(view: NodeView) -> APIRouter:
             view,
             request,
             own=lambda: view.subscriptions(client=client, filter=wanted),
-            key=lambda row: (row["client"], row["filter"], row["node"]),
+            fields=("client", "filter", "node"),
             params={"client": client, "filter": wanted},
             options=(limit, after, node, scope, format),
         )
@@ -119,7 +119,7 @@ def lists(view: NodeView) -> APIRouter:
             view,
             request,
             own=lambda: view.clients(client=client, connected=connected),
-            key=lambda row: (row["client"], row["node"]),
+            fields=("client", "node"),
             params={"client": client, "connected": connected},
             options=(limit, after, node, scope, format),
         )
@@ -140,35 +140,28 @@ async def _answer(
     view: NodeView,
     request: Request,
     *,
-    own: Callable[[], Any],
-    key: Callable[[Row], Key],
+    own: Callable[[], Iterable[Listed[Any]]],
+    fields: tuple[str, ...],
     params: dict[str, str | bool | None],
     options: tuple[int, str | None, str | None, str, str],
 ) -> Response:
     limit, after, node, scope, form = options
+    above = decode_cursor(after)
+    if scope == "node":
+        node = view.name
+    wide, path = Wide(view, principal_of(request)), request.url.path
+    if form == "ndjson":
+        lines = own_lines(own, above=above)
+        return LinesResponse(wide.stream(path, params, own=lines, fields=fields, after=after, node=node))
 
     async def fetch(most: int, floor: str | None) -> tuple[Sequence[Row], str | None]:
         items, following = await page_of(own(), limit=most, after=floor)
         return [item.model_dump() for item in items], following
 
-    if scope == "node":
-        node = view.name
-    wide = Wide(view, principal_of(request))
-    found = wide.list(request.url.path, params, own=fetch, key=key, after=after, node=node)
-    if form == "ndjson":
-        return StreamingResponse(_lines(found), media_type=NDJSON)
+    def key(row: Row) -> Key:
+        return tuple(row[name] for name in fields)
+
+    found = wide.list(path, params, own=fetch, key=key, after=after, node=node)
     page = await found.page(limit)
     body = msgspec.json.encode({"items": page.items, "next": page.next, "missing": page.missing})
     return Response(body, media_type="application/json")
-
-
-async def _lines(found: WideList) -> AsyncGenerator[bytes, None]:
-    encode = msgspec.json.Encoder().encode
-    pending: list[bytes] = []
-    async for row in found.rows():
-        pending.append(encode(row))
-        if len(pending) >= 500:
-            yield b"\n".join(pending) + b"\n"
-            pending.clear()
-    pending.append(encode({"missing": found.missing}))
-    yield b"\n".join(pending) + b"\n"

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from gossamer.errors import UsageError
 
-__all__ = ["BadCursorError", "Key", "Listed", "cursor_of", "page_of"]
+__all__ = ["STRIDE", "BadCursorError", "Key", "Listed", "cursor_of", "decode_cursor", "page_of"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ async def page_of(
     Raises:
         BadCursorError: ``after`` was not made here.
     """
-    floor: Key = () if after is None else _decode(after)
+    floor = decode_cursor(after)
     walk = iter(items)
     found: list[Listed[T]] = []
     while chunk := list(islice(walk, STRIDE)):
@@ -64,7 +64,14 @@ def cursor_of(key: Key) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
-def _decode(cursor: str) -> Key:
+def decode_cursor(cursor: str | None) -> Key:
+    """The key that the items asked for are above.
+
+    Raises:
+        BadCursorError: it was not made here.
+    """
+    if cursor is None:
+        return ()
     try:
         parts = json.loads(base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, UnicodeError, binascii.Error, RecursionError):

@@ -14,6 +14,7 @@ any more ends, and what was running for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable
 from urllib.parse import quote
@@ -34,6 +35,8 @@ MAX_ANSWER = 8 * 1024 * 1024
 STREAMED = "application/x-ndjson"
 PIECES = 16
 """Pieces that wait for who asks."""
+MOST = 256 * 1024
+"""Bytes of pieces that travel at once, but for one that is longer: signals travel on the same link."""
 PATIENCE = 30.0
 """Seconds after which a reader that does not come back is gone."""
 PULSE = 10.0
@@ -127,7 +130,7 @@ class Relay:
         except asyncio.CancelledError:
             self._runtime.exit(pid, "shutdown")
             raise
-        if run.over.is_set():
+        if run.over.is_set() and run.waiting.empty():
             return answer
         cursor = secrets.token_hex(12)
         self._running[cursor] = run
@@ -139,7 +142,7 @@ class Relay:
         if run is None:
             return Answer(200, STREAMED, b"")
         if more.over:
-            run.gone.set()
+            run.give_up()
             return Answer(200, STREAMED, b"")
         parts = await run.pieces()
         cursor = "" if run.over.is_set() and run.waiting.empty() else more.cursor
@@ -161,10 +164,23 @@ class _Run:
         self.waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
         self.over = asyncio.Event()
         self.gone = asyncio.Event()
+        self._fetched = asyncio.Event()
+        self._asked = False
         self.on_end: Callable[[], object] = int
 
     async def serve(self) -> None:
         """Run the application; whatever happens, who asked hears of it."""
+        try:
+            await self._run()
+            if not self.waiting.empty():
+                # All is said; who asked may still come for it.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._fetched.wait()
+        finally:
+            self.on_end()
+
+    async def _run(self) -> None:
         try:
             await self._app(self._scope, self._receive, self._send)
         except ReaderGoneError:
@@ -175,25 +191,38 @@ class _Run:
             self.first.set_exception(error)
         finally:
             self.over.set()
-            if self.waiting.empty():
-                self.on_end()
+            if self._asked:
+                self.waiting.put_nowait(b"")
             if not self.first.done():
                 self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
+
+    def give_up(self) -> None:
+        """Nobody wants any more of it."""
+        self.gone.set()
+        self._fetched.set()
+        # What waits for room in the queue finds it, and what comes after finds nobody.
+        while not self.waiting.empty():
+            self.waiting.get_nowait()
 
     async def pieces(self) -> list[bytes]:
         """What has come since, one piece at least unless nothing comes."""
         if self.waiting.empty() and not self.over.is_set():
+            self._asked = True
             try:
                 async with asyncio.timeout(PULSE):
                     parts = [await self.waiting.get()]
             except TimeoutError:
                 return []
+            finally:
+                self._asked = False
         else:
             parts = []
-        while not self.waiting.empty():
+        size = sum(map(len, parts))
+        while not self.waiting.empty() and size < MOST:
             parts.append(self.waiting.get_nowait())
-        if self.over.is_set():
-            self.on_end()
+            size += len(parts[-1])
+        if self.over.is_set() and self.waiting.empty():
+            self._fetched.set()
         return parts
 
     async def _receive(self) -> Message:

@@ -1,4 +1,4 @@
-"""Long lists over all nodes: each is asked for its own pages, and they are merged as they come.
+"""Long lists over all nodes: each is asked for its own part, and the parts are merged as they come.
 
 Rules: 1. A node that is down, or slow, leaves a list that says so, within a bounded time; it is not asked
 again in the same list.  2. However long the list, what is held is a page of each node.  3. Whatever a node
@@ -20,6 +20,7 @@ import msgspec
 
 from gossamer.api.paging import Key, cursor_of
 from gossamer.api.relay import Answer, More, PeerSilentError, ask_of
+from gossamer.api.streamed import Lines, lines_of, merged
 from gossamer.api.tokens import Principal
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError, UsageError
@@ -149,19 +150,45 @@ class Wide:
         node: str | None = None,
     ) -> WideList:
         """The list at ``path`` of every node that is not gone, or of ``node``; ``own`` is this one's."""
-        sources, missing = list[_Source](), dict[str, str]()
+        asked, missing = self._whom(node)
+        sources = [
+            _Source(name, own if name == self._view.name else self._pages(name, path, params), after)
+            for name in asked
+        ]
+        return WideList(sources, key, missing)
+
+    def stream(
+        self,
+        path: str,
+        params: Mapping[str, str | int | bool | None],
+        *,
+        own: AsyncGenerator[Lines, None],
+        fields: Sequence[str],
+        after: str | None,
+        node: str | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The same as JSON lines, all of them; ``fields`` of a row are its key."""
+        asked, missing = self._whom(node)
+        query = _query(params, format="ndjson", after=after)
+        parts = {
+            name: own if name == self._view.name else self._lines(name, f"{path}?{query}", fields)
+            for name in asked
+        }
+        return merged(parts, missing)
+
+    def _whom(self, node: str | None) -> tuple[Sequence[str], dict[str, str]]:
+        """Who is asked for a list, and who cannot be."""
+        asked, missing = list[str](), dict[str, str]()
         for row in self._view.nodes():
             if row.status == "left" or node not in (None, row.name):
                 continue
-            if row.link == "self":
-                sources.append(_Source(row.name, own, after))
-            elif row.status == "offline":
+            if row.link != "self" and row.status == "offline":
                 missing[row.name] = "it is offline"
             else:
-                sources.append(_Source(row.name, self._pages(row.name, path, params), after))
-        if node is not None and not sources and node not in missing:
+                asked.append(row.name)
+        if node is not None and not asked and not missing:
             missing[node] = "no node of this cluster has this name"
-        return WideList(sources, key, missing)
+        return asked, missing
 
     async def ask(
         self, node: str, method: str, target: str, body: bytes = b"", *, patience: float = PATIENCE
@@ -177,11 +204,13 @@ class Wide:
             raise NoSuchNodeError(name=node, known=known)
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), patience)
 
-    async def rest(self, node: str, cursor: str) -> AsyncGenerator[bytes, None]:
+    async def rest(
+        self, node: str, cursor: str, *, patience: float = LONG_PATIENCE
+    ) -> AsyncGenerator[bytes, None]:
         """The pieces of an answer after the first; the other node hears when nobody wants more of them."""
         try:
             while cursor:
-                answer = await self._view.ask_peer(node, More(cursor), LONG_PATIENCE)
+                answer = await self._view.ask_peer(node, More(cursor), patience)
                 cursor = answer.cursor
                 # An empty line when nothing new has come, so that a reader who is gone is found out.
                 yield answer.body or b"\n"
@@ -191,19 +220,37 @@ class Wide:
                     await self._view.ask_peer(node, More(cursor, over=True), PATIENCE)
 
     def _pages(self, node: str, path: str, params: Mapping[str, str | int | bool | None]) -> Fetch:
-        given = {name: _text(value) for name, value in params.items() if value is not None}
-
         async def fetch(limit: int, after: str | None) -> tuple[Sequence[Row], str | None]:
-            query = {**given, "scope": "node", "limit": str(limit)}
-            if after is not None:
-                query["after"] = after
-            answer = await self.ask(node, "GET", f"{path}?{urlencode(query)}")
+            answer = await self.ask(node, "GET", f"{path}?{_query(params, limit=limit, after=after)}")
             if answer.status != 200:
                 raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
             page = msgspec.json.decode(answer.body, type=_Page)
             return page.items, page.next
 
         return fetch
+
+    async def _lines(self, node: str, target: str, fields: Sequence[str]) -> AsyncGenerator[Lines, None]:
+        async with (
+            contextlib.aclosing(self._pieces(node, target)) as pieces,
+            contextlib.aclosing(lines_of(node, pieces, fields)) as lines,
+        ):
+            async for part in lines:
+                yield part
+
+    async def _pieces(self, node: str, target: str) -> AsyncGenerator[bytes, None]:
+        answer = await self.ask(node, "GET", target)
+        if answer.status != 200:
+            raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
+        async with contextlib.aclosing(self.rest(node, answer.cursor, patience=PATIENCE)) as rest:
+            yield answer.body
+            async for piece in rest:
+                yield piece
+
+
+def _query(params: Mapping[str, str | int | bool | None], **more: str | int | bool | None) -> str:
+    """What another node is asked for its own part of a list."""
+    given = {**params, "scope": "node", **more}
+    return urlencode({name: _text(value) for name, value in given.items() if value is not None})
 
 
 def _text(value: str | int | bool) -> str:

@@ -6,9 +6,10 @@ import json
 
 
 class Reader:
-    """Reads an endless answer straight from the application."""
+    """Reads an endless answer straight from the application; who is not patient stops after one chunk."""
 
-    def __init__(self, app, path, query=b""):
+    def __init__(self, app, path, query=b"", *, patient=True):
+        self._patient = patient
         self.chunks = asyncio.Queue()
         self.status = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
@@ -41,6 +42,8 @@ class Reader:
             self.status.set_result(message["status"])
         else:
             self.chunks.put_nowait(message["body"])
+            if not self._patient:
+                await self._gone.wait()
 
     async def event(self):
         async with asyncio.timeout(20):
