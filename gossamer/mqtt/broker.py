@@ -162,10 +162,15 @@ class Broker:
         router.on_group_forward(self.ingest.group)
         router.on_congestion(self.hub.pressure.link)
         self.redispatch = Redispatch(
-            router, self.hub, call_soon=lambda callback: runtime.loop.call_soon(callback)
+            group=router.group,
+            pick=router.pick,
+            deliver=self.hub.member,
+            dropped=self.hub.dropped,
+            call_soon=lambda callback: runtime.loop.call_soon(callback),
+            now=self.hub.now,
         )
         self.table.redispatch = self.redispatch
-        tell_undelivered(router, self.hub)
+        router.on_group_lost(self.redispatch.lost)
 
     @property
     def store(self) -> SessionStore | None:
