@@ -33,7 +33,7 @@ from typing import Any
 import gossamer.audit.schema as schema
 from gossamer.spark.explain import explain
 from gossamer.spark.histories import MESSAGE_KEY, each_message, of_sessions, receiver
-from gossamer.spark.owed import owed, published
+from gossamer.spark.owed import SALTED_FROM, owed, published
 from gossamer.spark.source import Recording
 
 __all__ = ["VERDICTS", "Terms", "verdicts"]
@@ -63,9 +63,10 @@ class Terms:
     late_after: int = 5_000_000
 
 
-def verdicts(recording: Recording, terms: Terms = Terms()) -> Any:
+def verdicts(recording: Recording, terms: Terms = Terms(), *, salted_from: int = SALTED_FROM) -> Any:
     """One row per (message, receiver): origin, topic, publisher, times, verdict, hop.
 
+    ``salted_from``: messages of one topic in a quarter of an hour from which on several tasks share them.
     Counts what is in doubt at once, and is lazy about the rest.
     """
     from pyspark import StorageLevel
@@ -75,9 +76,8 @@ def verdicts(recording: Recording, terms: Terms = Terms()) -> Any:
     events = recording.events.where(f.col("t") < recording.end + terms.late_after)
     few = of_sessions(recording, until=recording.end + terms.late_after)
     messages = published(events.where(f.col("t").between(recording.begin, recording.end - 1)))
-    both = _together(
-        owed(messages, few, recording, terms), _came(events.where(f.col("t") >= recording.begin))
-    )
+    due = owed(messages, few, recording, terms, salted_from=salted_from)
+    both = _together(due, _came(events.where(f.col("t") >= recording.begin)))
     judged = _judge(both, terms).persist(StorageLevel.DISK_ONLY)
     doubtful = judged.where(f.col("verdict").isin(LOST, MISROUTED))
     sound = judged.where(~f.col("verdict").isin(LOST, MISROUTED)).drop("held_since")

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from gossamer.spark.completeness import Terms
     from gossamer.spark.source import Recording
 
-__all__ = ["SLOT", "owed", "published"]
+__all__ = ["SALTED_FROM", "SLOT", "hot_topics", "owed", "published", "salted"]
 
 SLOT = 15 * 60 * 1_000_000
 """Microseconds."""
-_SALTED_FROM = 100_000
+SALTED_FROM = 100_000
 """Messages of one topic in one slot that one task may do by itself."""
+_MOST_SALTS = 1024
 
 
 def published(events: Any) -> Any:
@@ -46,15 +47,33 @@ def published(events: Any) -> Any:
     return each_message(rows).drop("count")
 
 
-def owed(messages: Any, few: Any, recording: Recording, terms: Terms) -> Any:
+def hot_topics(busy: Any, salted_from: int) -> Any:
+    """(topic, slot, salts) of those whose messages (``n``) are more than one task's work."""
+    from pyspark.sql import functions as f
+
+    salts = f.least(f.ceil(f.col("n") / salted_from), f.lit(_MOST_SALTS)).cast("int")
+    return busy.where(f.col("n") > salted_from).select("topic", "slot", salts.alias("salts"))
+
+
+def salted(messages: Any, hot: Any) -> Any:
+    """``messages`` with ``salt``: by its number, which of its topic's salts each is of; 0 if it has none."""
+    from pyspark.sql import functions as f
+
+    # Few by arithmetic: a hundredth of a thousandth of all messages at most.
+    return messages.join(f.broadcast(hot), ["topic", "slot"], "left").withColumn(
+        "salt", f.coalesce(f.pmod("message", "salts"), f.lit(0)).cast("int")
+    )
+
+
+def owed(
+    messages: Any, few: Any, recording: Recording, terms: Terms, *, salted_from: int = SALTED_FROM
+) -> Any:
     """A row per message, receiver and filter by which it takes it; see ``completeness`` for the columns."""
     from pyspark.sql import functions as f
 
     messages = messages.withColumn("slot", _slot(f.col("published_at")))
     busy = messages.groupBy("topic", "slot").agg(f.count("*").alias("n"))
-    salts = f.least(f.ceil(f.col("n") / _SALTED_FROM), f.lit(1024)).cast("int")
-    # Few by arithmetic: a hundredth of a thousandth of all messages at most.
-    hot = busy.where(f.col("n") > _SALTED_FROM).select("topic", "slot", salts.alias("salts"))
+    hot = hot_topics(busy, salted_from)
     takers = _takers(few, recording, terms)
     pairs = match(busy.select("topic").distinct(), takers.select("filter").distinct())
     met = (
@@ -65,16 +84,14 @@ def owed(messages: Any, few: Any, recording: Recording, terms: Terms) -> Any:
         .withColumn("salt", f.explode(f.sequence(f.lit(0), f.coalesce("salts", f.lit(1)) - 1)))
         .drop("salts", "filter")
     )
-    spread = messages.join(f.broadcast(hot), ["topic", "slot"], "left").withColumn(
-        "salt", f.coalesce(f.pmod("message", "salts"), f.lit(0)).cast("int")
-    )
     at = f.col("published_at")
     online = (at >= f.col("sure_from")) & (at < f.col("sure_to"))
     # QoS 0 is for those who are there; the rest waits in a session that is kept.
     kept = (at >= f.col("kept_from")) & (at < f.col("kept_to")) & (f.least("sent_qos", "qos") > 0)
     certain = online | kept
     return (
-        spread.join(met, ["topic", "slot", "salt"])
+        salted(messages, hot)
+        .join(met, ["topic", "slot", "salt"])
         .where((at >= f.col("from")) & (at < f.col("to")))
         .where(~(f.col("no_local") & f.coalesce(f.col("publisher") == f.col("client"), f.lit(False))))
         .select(

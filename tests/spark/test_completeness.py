@@ -7,6 +7,7 @@ import pytest
 
 import gossamer.audit.schema as schema
 from gossamer.spark.completeness import Terms, verdicts
+from gossamer.spark.owed import SALTED_FROM
 from gossamer.spark.source import load
 from tests.spark import auditor
 from tests.spark.world import FILTERS, SECOND, START, TOPICS, World
@@ -14,8 +15,8 @@ from tests.spark.world import FILTERS, SECOND, START, TOPICS, World
 pytestmark = pytest.mark.spark
 
 
-def counts(recording, terms=None):
-    found = verdicts(recording, terms or Terms()).collect()
+def counts(recording, terms=None, **options):
+    found = verdicts(recording, terms or Terms(), **options).collect()
     return Counter(row.verdict for row in found), Counter(row.hop for row in found if row.verdict == "lost")
 
 
@@ -95,11 +96,18 @@ class Jumble(World):
                 self.emit(node, schema.DELIVERED, after=after, client=taker.name, **group, **run)
 
 
-@pytest.mark.parametrize("seed", [random.Random(11).randrange(10**6) for _ in range(2)])
-def test_it_agrees_with_a_brute_force_auditor_whatever_happened(spark, tmp_path, seed):
+SEEDS = random.Random(11)
+
+
+@pytest.mark.parametrize(
+    ("seed", "salted_from"), [(SEEDS.randrange(10**6), SALTED_FROM), (SEEDS.randrange(10**6), 1)]
+)
+def test_it_agrees_with_a_brute_force_auditor_whatever_happened(spark, tmp_path, seed, salted_from):
+    """Also where every topic that has two messages is salted."""
     world = Jumble(seed, clients=5)
     rows = world.jumble(120)
-    found, _ = counts(load(spark, str(world.write(tmp_path))), Terms(settle=SECOND, late_after=5 * SECOND))
+    terms = Terms(settle=SECOND, late_after=5 * SECOND)
+    found, _ = counts(load(spark, str(world.write(tmp_path))), terms, salted_from=salted_from)
     expected = auditor.judge(rows, settle=SECOND, late_after=5 * SECOND)
     assert dict(found) == expected, f"seed {seed}"
 

@@ -1,0 +1,90 @@
+"""A topic with most of the messages is shared by several tasks, and judged as if it were not."""
+
+import re
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+
+from gossamer.spark.completeness import Terms, verdicts
+from gossamer.spark.histories import of_sessions
+from gossamer.spark.owed import SALTED_FROM, hot_topics, owed, published, salted
+from gossamer.spark.source import load
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+HOT = "site/1/dev"
+FEW = 10
+"""Messages of a topic in a slot that are called too many here."""
+
+
+class Lopsided(World):
+    """Most of what is published goes to one topic, in runs; all faults happen to it too."""
+
+    def publish(self, client, topic, *, count=1):
+        hot = self.random.random() < 0.7
+        super().publish(client, HOT if hot else topic, count=4 * count if hot else count)
+
+
+@contextmanager
+def adaptive(spark, **settings):
+    """Plans that follow what is found, as over anything large."""
+    wanted = {"spark.sql.adaptive.enabled": "true", **settings}
+    before = {key: spark.conf.get(key) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        spark.conf.set(key, value)
+
+
+def test_a_hot_topic_is_judged_the_same_and_every_fault_of_it_is_found(spark, tmp_path):
+    world = Lopsided(21, clients=6).play(150)
+    recording = load(spark, str(world.write(tmp_path)))
+    found = verdicts(recording, salted_from=FEW).collect()
+    assert Counter(row.verdict for row in found) == {
+        verdict: n for verdict, n in world.truth.items() if verdict != "published" and n
+    }
+    assert Counter(row.hop for row in found if row.verdict == "lost") == world.lost_at
+    spread = Counter(row.topic for row in found if row.verdict in ("lost", "doubled", "late"))
+    assert spread[HOT] > 20, "the faults are not where the salt is"
+
+
+def test_no_salt_has_more_than_a_task_may_do_and_every_message_has_one(spark):
+    hot, cold = 1000, 9
+    rows = [(HOT, 0, n) for n in range(hot)] + [("cold", 0, n) for n in range(cold)] + [(HOT, 1, 1)]
+    messages = spark.createDataFrame(rows, "topic string, slot bigint, message bigint")
+    busy = messages.groupBy("topic", "slot").count().withColumnRenamed("count", "n")
+    counted = salted(messages, hot_topics(busy, FEW)).groupBy("topic", "slot", "salt").count().collect()
+    assert sum(row["count"] for row in counted) == len(rows)
+    assert {(row.topic, row.slot) for row in counted if row.salt} == {(HOT, 0)}
+    assert sorted(row.salt for row in counted if (row.topic, row.slot) == (HOT, 0)) == list(range(100))
+    assert max(row["count"] for row in counted) == FEW
+
+
+def plan_of(frame):
+    """How it was carried out, by what was found on the way."""
+    frame.collect()
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    return plan.partition("== Initial Plan ==")[0].splitlines()
+
+
+def test_the_plan_has_the_salt_where_a_topic_is_hot_and_only_there(spark, tmp_path):
+    """Messages meet their takers by topic, slot and salt; with nothing hot, nobody is asked for its salt."""
+    recording = load(spark, str(Lopsided(22, clients=4, faults=0).play(60).write(tmp_path)))
+    few = of_sessions(recording, until=recording.end)
+
+    def plan(salted_from):
+        return plan_of(owed(published(recording.events), few, recording, Terms(), salted_from=salted_from))
+
+    # As over a recording that is too large for one side to be known to every task.
+    with adaptive(spark, **{"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        hot, cool = plan(FEW), plan(SALTED_FROM)
+    for text in (hot, cool):
+        assert any(re.search(r"SortMergeJoin \[topic#\d+, slot#\w+, salt#\d+\]", line) for line in text)
+    # What salt each message is of, and under how many its takers stand: by a join with the hot topics.
+    asked = re.compile(r"Join \[topic#\d+, slot#\w+\], .*LeftOuter")
+    assert sum(bool(asked.search(line)) for line in hot) == 2
+    assert sum(bool(asked.search(line)) for line in cool) == 0
+    spark.catalog.clearCache()
