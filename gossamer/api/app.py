@@ -154,18 +154,22 @@ def _reads(view: NodeView) -> APIRouter:
 
     @router.get("/status", tags=["cluster"])
     async def status() -> NodeStatus:
+        """What this node says of itself: state, members, ports, counters."""
         return view.status()
 
     @router.get("/members", tags=["cluster"])
     async def members() -> tuple[MemberInfo, ...]:
+        """The members as this node sees them, with what it goes by."""
         return tuple(view.members())
 
     @router.get("/nodes", tags=["cluster"])
     async def nodes() -> tuple[NodeInfo, ...]:
+        """The nodes that this one knows, and whether it has links to them."""
         return tuple(view.nodes())
 
     @router.get("/tables", tags=["node"])
     async def tables() -> tuple[TableInfo, ...]:
+        """The tables of this node: how they are kept and copied, and how many rows they hold."""
         return tuple(view.tables())
 
     @router.get("/tables/digests", tags=["node"])
@@ -181,6 +185,7 @@ def _orders(view: NodeView) -> APIRouter:
 
     @router.post("/join")
     async def join(order: JoinRequest) -> Done:
+        """Join the cluster of whoever gossips at one of the endpoints."""
         endpoints = []
         for text in order.endpoints:
             try:
@@ -192,6 +197,7 @@ def _orders(view: NodeView) -> APIRouter:
 
     @router.post("/leave")
     async def leave() -> Done:
+        """Leave the cluster and stay out, also after a restart, until told to join."""
         await view.leave()
         return Done(done=f"{view.name} left", members=tuple(view.members()))
 
@@ -202,6 +208,7 @@ def _orders(view: NodeView) -> APIRouter:
 
     @router.post("/force-leave", dependencies=[needs(Role.ADMIN)])
     async def force_leave(order: ForceLeaveRequest) -> Done:
+        """Remove a member that will not come back; one that lives is told to stay out."""
         await view.force_leave(order.name)
         return Done(done=f"{order.name} removed", members=tuple(view.members()))
 

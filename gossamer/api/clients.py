@@ -5,7 +5,9 @@ Rule: any node may be asked; who has the client is looked up, and asked, by the 
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
 from gossamer.api.answers import problem
@@ -21,7 +23,9 @@ def clients_router(view: NodeView) -> APIRouter:
 
     # Client identifiers may hold any character, a slash too.
     @router.delete("/clients/{client:path}", response_model=Done, responses={404: {"model": Problem}})
-    async def kick(client: str) -> Done | Response:
+    async def kick(
+        client: Annotated[str, Path(description="A client identifier.")],
+    ) -> Done | Response:
         """End the connection and the session of a client, on whichever node they are."""
         if not await view.kick(client):
             return problem(

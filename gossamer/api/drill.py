@@ -100,6 +100,7 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
 
     @router.get("/faults")
     async def faults() -> FaultsInfo:
+        """The faults that hold at this node, and what they did."""
         return info()
 
     @router.put("/faults")
@@ -117,6 +118,7 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
 
     @router.get("/clock")
     async def clock() -> ClockInfo:
+        """By how much the wall clock of this node is wrong on purpose."""
         found = wrong_clock()
         return ClockInfo(node=node, offset=found.offset, wall=found.wall())
 

@@ -190,6 +190,7 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.get("/autoheal/history")
     async def history() -> tuple[HealEpisode, ...]:
+        """Splits that were healed, the latest last."""
         return tuple(view.history())
 
     @router.get("/autoheal/plan")
@@ -199,6 +200,7 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.get("/autoheal/quarantine")
     async def quarantine(limit: Limit = 1000, after: After = None) -> Page[QuarantinedRow]:
+        """Rows that lost in a heal and are kept, with what became of them."""
         rows = (((row.table, row.id), partial(_itself, row)) for row in view.quarantine())
         items, following = await page_of(rows, limit=limit, after=after)
         return Page(items=items, next=following)
@@ -210,6 +212,7 @@ def healing_router(view: HealingView) -> APIRouter:
 
     @router.get("/alarms")
     async def alarms(limit: Limit = 1000, after: After = None) -> Page[AlarmInfo]:
+        """Alarms of this node, those that last first, and those that others raised here."""
         rows = (((row.name, row.plan, row.text), partial(_itself, row)) for row in view.alarms())
         items, following = await page_of(rows, limit=limit, after=after)
         return Page(items=items, next=following)

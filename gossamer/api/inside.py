@@ -39,6 +39,9 @@ Who = Annotated[
 ]
 Seconds = Annotated[float, Query(gt=0, le=LONGEST, description="How long at most.")]
 Lines = Annotated[int, Query(ge=1, le=MOST, description="How many events at most.")]
+Root = Annotated[
+    str | None, Query(min_length=1, max_length=300, description="Only this process and those below it.")
+]
 Fold = Annotated[int, Query(ge=0, le=5000, description="How many children of one label to list.")]
 
 
@@ -47,7 +50,7 @@ def inside(view: NodeView) -> APIRouter:
     router = APIRouter(tags=["node"])
 
     @router.get("/processes")
-    async def processes(fold: Fold = 20, root: Who | None = None) -> tuple[ProcessInfo, ...]:
+    async def processes(fold: Fold = 20, root: Root = None) -> tuple[ProcessInfo, ...]:
         """The supervision tree; children of one label beyond ``fold`` are summed up."""
         return tuple(await view.processes(fold=fold, root=root))
 

@@ -37,8 +37,10 @@ STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
-Text = Annotated[str | None, Query(max_length=65_535)]
-Filter = Annotated[str | None, Query(alias="filter", max_length=65_535)]
+Client = Annotated[str | None, Query(max_length=65_535, description="Only those of this client.")]
+Filter = Annotated[
+    str | None, Query(alias="filter", max_length=65_535, description="Only those with exactly this filter.")
+]
 Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or only the one that is asked.")]
 Format = Annotated[Literal["page", "ndjson"], Query(description="A page, or all as JSON lines.")]
 OnNode = Annotated[str | None, Query(max_length=255, description="Only those of this node.")]
@@ -52,7 +54,7 @@ def lists(view: NodeView) -> APIRouter:
 
     @router.get("/routes", tags=["routes"])
     async def routes(
-        limit: Limit = 1000, after: After = None, node: Text = None, wanted: Filter = None
+        limit: Limit = 1000, after: After = None, node: OnNode = None, wanted: Filter = None
     ) -> Page[RouteInfo]:
         """The route table, one item a filter and node."""
         found = (
@@ -73,7 +75,9 @@ def lists(view: NodeView) -> APIRouter:
         return await _page(found, limit, after)
 
     @router.get("/topics/match", tags=["routes"])
-    async def match(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> TopicMatch:
+    async def match(
+        topic: Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")],
+    ) -> TopicMatch:
         """Where a message to a topic would go from here, and why."""
         return view.match(topic)
 
@@ -87,7 +91,7 @@ def lists(view: NodeView) -> APIRouter:
         request: Request,
         limit: Limit = 1000,
         after: After = None,
-        client: Text = None,
+        client: Client = None,
         wanted: Filter = None,
         node: OnNode = None,
         scope: Scope = "cluster",
@@ -108,8 +112,8 @@ def lists(view: NodeView) -> APIRouter:
         request: Request,
         limit: Limit = 1000,
         after: After = None,
-        client: Text = None,
-        connected: bool | None = None,
+        client: Client = None,
+        connected: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
         node: OnNode = None,
         scope: Scope = "cluster",
         format: Format = "page",  # noqa: A002

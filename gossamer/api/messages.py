@@ -77,9 +77,13 @@ def messages_router(view: NodeView) -> APIRouter:
 
     @router.get("/retained")
     async def retained(
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-        after: Annotated[str | None, Query(max_length=200_000)] = None,
-        wanted: Annotated[str, Query(alias="filter", max_length=65_535)] = "#",
+        limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
+        after: Annotated[
+            str | None, Query(max_length=200_000, description="`next` of the page before.")
+        ] = None,
+        wanted: Annotated[
+            str, Query(alias="filter", max_length=65_535, description="Only topics that this filter matches.")
+        ] = "#",
     ) -> Page[RetainedInfo]:
         """The topics that have a retained message, on any node."""
         rows = (((topic,), lambda topic=topic: RetainedInfo(topic=topic)) for topic in view.retained(wanted))
@@ -87,7 +91,9 @@ def messages_router(view: NodeView) -> APIRouter:
         return Page(items=items, next=following)
 
     @router.delete("/retained")
-    async def forget(topic: Annotated[str, Query(min_length=1, max_length=65_535)]) -> Published:
+    async def forget(
+        topic: Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")],
+    ) -> Published:
         """Remove the retained message of a topic, as an empty one that is published does."""
         receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
         return Published(topic=topic, receivers=receivers, safe=safe)

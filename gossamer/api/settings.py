@@ -52,6 +52,7 @@ def settings_router(view: NodeView) -> APIRouter:
 
     @router.get("/log-level")
     async def log_level() -> LogLevel:
+        """How much this node logs."""
         return LogLevel.model_validate({"level": view.log_level()})
 
     @router.put("/log-level")

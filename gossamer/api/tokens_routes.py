@@ -73,6 +73,7 @@ def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
 
     @router.get("/whoami")
     async def whoami(request: Request) -> WhoAmI:
+        """Who asks, and in which role."""
         principal = principal_of(request)
         return WhoAmI(name=principal.name, role=principal.role, node=node)
 
