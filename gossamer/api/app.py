@@ -49,6 +49,7 @@ from gossamer.api.model import (
 )
 from gossamer.api.pages import pages
 from gossamer.api.recording import recording_router
+from gossamer.api.reports import reports_router
 from gossamer.api.runs import NoReportError, NoSuchRunError, RunBusyError
 from gossamer.api.settings import settings_router
 from gossamer.api.tokens import Role, Tokens
@@ -109,6 +110,8 @@ def make_app(
     app.include_router(
         drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
     )
+    for reports in zip(reports_router(view, clock=clock), ("/api/v1", ""), strict=True):
+        app.include_router(reports[0], prefix=reports[1])
     app.include_router(tokens_router(tokens, node=view.name), prefix="/api/v1")
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)

@@ -24,8 +24,9 @@ from fastapi.responses import Response
 from pydantic import ConfigDict, Field, ValidationError
 
 from gossamer.api.access import principal_of
-from gossamer.api.drills import HTML, page_response
+from gossamer.api.drills import HTML
 from gossamer.api.findings import findings_in, steps_in
+from gossamer.api.harmless import page_response
 from gossamer.api.model import Value
 from gossamer.api.programs import Program
 from gossamer.api.runs import ID, Run, State

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.access import RoleTooLowError, principal_of
 from gossamer.api.drill_orders import COMMON, KINDS, DrillKindInfo, DrillOrder, ParameterInfo, plan_json
+from gossamer.api.harmless import page_response
 from gossamer.api.model import Value
 from gossamer.api.programs import Program
 from gossamer.api.runs import ID, Run, State
@@ -24,23 +25,12 @@ from gossamer.api.tokens import Role
 from gossamer.api.view import NodeView
 
 __all__ = [
-    "SANDBOX",
     "DrillInfo",
     "DrillProgress",
     "DrillVerdict",
     "DrillsInfo",
     "drills_router",
-    "page_response",
 ]
-
-SANDBOX = {
-    # Whatever stands in it, it is not this origin, runs nothing and loads nothing.
-    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 
 RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
@@ -149,11 +139,6 @@ class _Result(_Told):
     happened: str = ""
     verdicts: tuple[DrillVerdict, ...] = ()
     figures: tuple[tuple[str, str, str], ...] = ()
-
-
-def page_response(page: bytes) -> Response:
-    """A page that a program made, harmless wherever it is opened."""
-    return Response(page, media_type="text/html", headers=SANDBOX)
 
 
 def drills_router(view: NodeView) -> APIRouter:

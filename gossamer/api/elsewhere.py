@@ -10,6 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gossamer.api.access import principal_of
+from gossamer.api.harmless import page_response
 from gossamer.api.relay import Answer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Wide
@@ -31,6 +32,9 @@ def elsewhere(view: NodeView) -> APIRouter:
         answer = await wide.ask(name, request.method, target, await request.body())
         if answer.cursor:
             return _Pieces(answer, wide.rest(name, answer.cursor))
+        if answer.content_type.startswith("text/html"):
+            # Headers do not travel, and a page that a program made must stay harmless here, too.
+            return page_response(answer.body, status=answer.status)
         return Response(answer.body, status_code=answer.status, media_type=answer.content_type)
 
     for method in ("GET", "POST", "PUT", "DELETE"):

@@ -19,7 +19,8 @@ __all__ = ["pages"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' ws: wss:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    # Reports, which come with a policy of their own.
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # Not asked of the system, which may not know them.
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
