@@ -372,10 +372,10 @@ class Trail(Lives):
         client = None if session is None else self.alias(session.client_id)
         self._note(_DROPPED, *_name(ident), 1, client, None, reason)
 
-    def refused_by(self, peer: str, idents: Iterable[tuple[int, int]], reason: str) -> None:
-        """The link to a peer did not take (identifier, how many)."""
+    def refused_by(self, peer: str, idents: Iterable[int], reason: str) -> None:
+        """What was forwarded to a peer will not arrive there."""
         self._begin()
-        for ident, many in idents:
+        for ident, many in _runs(idents):
             self._note(_DROPPED, *_name(ident), many, None, peer, reason)
 
     def ended(self, session: Any, reason: str) -> None:

@@ -42,6 +42,7 @@ from gossamer.mqtt.session import Session
 from gossamer.mqtt.sessions import SessionTable
 from gossamer.mqtt.sessionstore import SessionStore
 from gossamer.mqtt.subscribing import Subscribing
+from gossamer.mqtt.undelivered import tell_undelivered
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
@@ -162,15 +163,10 @@ class Broker:
         router.on_group_forward(self.ingest.group)
         router.on_congestion(self.hub.pressure.link)
         self.redispatch = Redispatch(
-            group=router.group,
-            pick=router.pick,
-            deliver=self.hub.member,
-            dropped=self.hub.dropped,
-            call_soon=lambda callback: runtime.loop.call_soon(callback),
-            now=self.hub.now,
+            router, self.hub, call_soon=lambda callback: runtime.loop.call_soon(callback)
         )
         self.table.redispatch = self.redispatch
-        router.on_group_lost(self.redispatch.lost)
+        tell_undelivered(router, self.hub)
 
     @property
     def store(self) -> SessionStore | None:

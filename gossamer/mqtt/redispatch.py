@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,7 +25,11 @@ from gossamer.mqtt.idents import NO_IDENT, ident_in
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.session import Session
-from gossamer.routes import Group, body_of, matches
+from gossamer.routes import body_of, matches
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.fanout import Fanout
+    from gossamer.mqtt.ports import RouterLike
 
 __all__ = ["Orphan", "Redispatch", "orphans"]
 
@@ -86,26 +90,17 @@ def _unacknowledged(session: Session) -> Iterator[Message]:
 
 
 class Redispatch:
-    """Chooses another member. ``pick`` and ``group`` are the router's, ``deliver`` gives to a member here."""
+    """Chooses another member, of the router's, and gives to members here by ``hub``."""
 
     def __init__(
-        self,
-        *,
-        group: Callable[[str], Group | None],
-        pick: Callable[[Group, str, str], Any],
-        deliver: Callable[[Any, Message, str], None],
-        dropped: Callable[[str], None],
-        call_soon: Callable[[Callable[[], None]], object],
-        now: Callable[[], float],
+        self, router: RouterLike, hub: Fanout, *, call_soon: Callable[[Callable[[], None]], object]
     ) -> None:
-        self._group = group
-        self._pick = pick
-        self._deliver = deliver
-        self._dropped = dropped
+        self._router = router
+        self._hub = hub
         self._call_soon = call_soon
-        self._now = now
         self.count = 0
         """Messages that were given to another member."""
+        router.on_group_lost(self.lost)
 
     def __call__(self, left: list[Orphan]) -> None:
         """Give these to others, so many in a turn."""
@@ -117,7 +112,7 @@ class Redispatch:
     def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """A record on its way to a group of a node that is down, and who waits for it."""
         try:
-            message, _ = read_record(record, 0, len(record), self._now())
+            message, _ = read_record(record, 0, len(record), self._hub.now())
         except GossamerError as error:
             log.warning("not_redispatched", group=name, error=str(error))
             on_safe(True)
@@ -125,17 +120,22 @@ class Redispatch:
         self._give(name, message, on_safe)
 
     def _give(self, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
-        group = self._group(name)
-        chosen = None if group is None else self._pick(group, "", message.topic.decode())
+        group = self._router.group(name)
+        chosen = None if group is None else self._router.pick(group, "", message.topic.decode())
+        trail = self._hub.trail if message.ident != NO_IDENT else None
         if chosen is None:
-            self._dropped("no_group_member")
+            self._hub.dropped("no_group_member")
+            if trail is not None:
+                trail.lost(message.ident, None, "no_group_member")
             on_safe(True)
             return
         self.count += 1
+        if trail is not None:
+            trail.chosen(message, name, getattr(chosen, "peer", None))
         if hasattr(chosen, "append_acked"):
-            chosen.append_acked(record_of(message, self._now()), on_safe)
+            chosen.append_acked(record_of(message, self._hub.now()), on_safe)
         else:
-            self._deliver(chosen, message, name)
+            self._hub.member(chosen, message, name)
             on_safe(True)
 
 

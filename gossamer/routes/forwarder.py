@@ -24,6 +24,8 @@ A peer that falls behind by ``high_water`` unacknowledged bytes is ``congested``
 that: QoS 0 records are dropped, acknowledged ones still go, and whoever publishes them is told to slow
 down.
 
+``dropped`` is told what was dropped, by its reason: see :data:`Dropped`.
+
 Rules: 1. No clock; ``schedule`` runs a function at the end of the turn, ``send`` is the link.  2.
 ``append`` and ``append_acked`` never call back before they return.
 """
@@ -45,6 +47,9 @@ OnSafe = Callable[[bool], None]
 Left = Callable[[int, bytes, list[OnSafe]], int]
 """Told the number of a frame (0: it was never sent), its records, and who waits for it; how many messages it
 does not keep."""
+Dropped = Callable[[str, bytes, str, bool], object]
+"""Told ``(peer, records, reason, kept)`` of records that do not arrive; ``kept``: but for those that ``left``
+keeps."""
 
 
 class Forwarder:
@@ -69,6 +74,7 @@ class Forwarder:
         "away",
         "congested",
         "counts",
+        "dropped",
         "left",
         "peer",
         "prefix",
@@ -101,6 +107,7 @@ class Forwarder:
         self.away: Callable[[bytes, OnSafe], None] | None = None
         """Who takes acknowledged records instead of the peer."""
         self.left: Left | None = None
+        self.dropped: Dropped | None = None
         self._send = send
         self._schedule = schedule
         self._congestion = congestion
@@ -122,6 +129,8 @@ class Forwarder:
         """Forward a record, or several in a row, of QoS 0."""
         if self.congested:
             self.counts["dropped_congested"] += 1
+            if self.dropped is not None:
+                self.dropped(self.peer, record, "congested", False)
             return
         if not self._scheduled:
             self._scheduled = True
@@ -172,9 +181,10 @@ class Forwarder:
     def lost(self, last: int) -> None:
         """The link gave up all frames up to this number, though the peer lives."""
         while self._unacked and self._unacked[0][0] <= last:
-            _, size, callbacks, records, _ = self._unacked.popleft()
+            _, size, callbacks, records, kept = self._unacked.popleft()
             self.unacked_bytes -= size
             self.counts["dropped_gap"] += records
+            self._tell(kept, "gap")
             self._resolve(callbacks, False)
         self._weigh()
 
@@ -210,12 +220,20 @@ class Forwarder:
 
     def _drop(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
         self.counts["dropped_peer_down"] += len(records) - len(callbacks)
-        if self.left is not None and callbacks:
+        if self._lost is not None:
+            # Acknowledged ones find another way.
+            others = set(map(id, kept))
+            self._tell([record for record in records if id(record) not in others], "peer_down")
+        elif callbacks:
             kept = [b"".join(records)]
+        else:
+            self._tell(records, "peer_down")
         self._give_up(callbacks, len(callbacks), kept)
 
     def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes], number: int = 0) -> None:
         """These will not be acknowledged any more."""
+        if self._lost is None:
+            self._tell(kept, "peer_down")
         if self.left is not None and kept:
             self.counts["dropped_peer_down"] += self.left(number, kept[0], callbacks)
             return
@@ -241,6 +259,7 @@ class Forwarder:
             return
         except GossamerError as error:
             self.counts["dropped_refused"] += len(records)
+            self._tell(records, "refused")
             log.warning("forward_refused", peer=self.peer, bytes=len(frame), error=str(error))
             self._resolve(callbacks, False)
             return
@@ -248,13 +267,22 @@ class Forwarder:
         self.counts["bytes"] += len(frame)
         if callbacks:
             waiting = callbacks if self._sync else []
-            if self.left is not None:
-                kept = [frame]
+            if self._lost is None and (self.left is not None or self.dropped is not None):
+                kept = [frame[len(self.prefix) :]]
             self._unacked.append((number, len(frame), waiting, len(callbacks), kept))
             self.unacked_bytes += len(frame)
             self._weigh()
             if not self._sync:
                 self._resolve(callbacks, True)
+
+    def _tell(self, records: list[bytes], reason: str) -> None:
+        if self.dropped is None:
+            return
+        for each in records:
+            try:
+                self.dropped(self.peer, each, reason, self.left is not None)
+            except Exception:
+                log.exception("dropped_failed", peer=self.peer)
 
     def _weigh(self) -> None:
         limit = self._high_water // 2 if self.congested else self._high_water

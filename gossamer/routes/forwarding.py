@@ -26,7 +26,7 @@ from typing import Any
 import structlog
 
 from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
-from gossamer.routes.forwarder import Forwarder
+from gossamer.routes.forwarder import Dropped, Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
 from gossamer.routes.ports import DataLinks, Held, Keeper
 
@@ -78,6 +78,7 @@ class Forwarding:
         self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
         self._kept: Callable[[str, bytes], Any] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
+        self._dropped: Dropped | None = None
 
     def attach(self, links: DataLinks) -> None:
         """Forward over ``links`` from now on; once for each."""
@@ -140,6 +141,13 @@ class Forwarding:
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Who is told when a peer falls behind and when it has caught up."""
         self._congestion.append(callback)
+
+    def on_dropped(self, callback: Dropped) -> None:
+        """Who is told of records that do not arrive."""
+        self._dropped = callback
+        for slot in self.nodes:
+            for forwarder in (slot.forwarder, *slot.groups.values()):
+                forwarder.dropped = callback
 
     def to_group(self, peer: str, group: str) -> Forwarder:
         """The forwarder to the members of a group at a node."""
@@ -237,6 +245,9 @@ class Forwarding:
         )
         # Rows may come before the link is up.
         forwarder.up = False
+        if prefix[:1] != bytes([KEPT_MARK]):
+            # What is kept for a node stays kept.
+            forwarder.dropped = self._dropped
         return forwarder
 
     def _congested(self, forwarder: Forwarder, congested: bool) -> None:

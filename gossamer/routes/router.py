@@ -27,7 +27,7 @@ import structlog
 
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
-from gossamer.routes.forwarder import Forwarder
+from gossamer.routes.forwarder import Dropped, Forwarder
 from gossamer.routes.forwarding import Forwarding
 from gossamer.routes.index import mask_of
 from gossamer.routes.nodes import NodeSlot
@@ -146,10 +146,8 @@ class Router:
     # Other nodes.
 
     def attach(self, table: RouteTable, links: DataLinks | None = None) -> None:
-        """Write rows to ``table``, whose events are given to :meth:`apply`, and forward over ``links``.
-
-        The route owner calls this whenever it starts; the second time nothing is left to do.
-        """
+        """Write rows to ``table``, whose events are given to :meth:`apply`, and forward over ``links``;
+        called whenever the route owner starts."""
         self._table = self._local.table = table
         if links is not None:
             self._forwarding.attach(links)
@@ -164,8 +162,7 @@ class Router:
     def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
         """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
 
-        Each record is for one member: ``group.pick_here(publisher, topic)``. There may be none left, since
-        members come and go while a frame is on its way: then it is for :meth:`pick` again.
+        Each record is for one member: ``group.pick_here(publisher, topic)``; none left: :meth:`pick`.
         """
 
         def take(peer: str, name: str, records: bytes) -> Any:
@@ -189,6 +186,10 @@ class Router:
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
         self._forwarding.on_congestion(callback)
+
+    def on_dropped(self, callback: Dropped) -> None:
+        """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
+        self._forwarding.on_dropped(callback)
 
     def apply(self, change: Any) -> None:
         """Rows of the ``routes`` table changed."""

@@ -145,5 +145,8 @@ class FakeRouter:
     def on_forward(self, callback):
         self.callback = callback
 
+    def on_dropped(self, callback):
+        self.dropped = callback
+
     def on_congestion(self, callback):
         self.congestion = callback

@@ -383,6 +383,35 @@ async def test_a_tape_that_is_full_loses_rows_and_no_message(fake_world):
     assert told[-1]["seq"] - told[-1]["count"] == told[-2]["seq"] + 1
 
 
+async def test_what_a_link_does_not_take_is_a_drop_with_its_reason(two):
+    here, _, forwarder, _ = two
+    rows = record(here)
+    here.router.awaits = lambda peer, topic: topic == b"a/kept"
+    pub = await here.client("p")
+    pub.send(*[p.Publish(topic=b"a/b", payload=b"\x07")] * 3)
+    pub.send(*[p.Publish(topic=b"a/kept", payload=b"x", qos=1, packet_id=n) for n in (1, 2)])
+    pub.publish("a/b", qos=1, packet_id=3)
+    await here.settle()
+    records = b"".join(forwarder.records)
+    here.router.dropped("there", records, "congested", False)
+    told = [(r["message"], r["count"], r["peer"], r["reason"]) for r in rows("dropped")]
+    assert told == [(1, 6, "there", "congested")]
+    # Its lasting sessions get what they wait for when it is back.
+    here.router.dropped("there", records, "peer_down", True)
+    told = [(r["message"], r["count"], r["reason"]) for r in rows("dropped")]
+    assert told == [(1, 3, "peer_down"), (6, 1, "peer_down")]
+
+
+async def test_what_was_not_recorded_is_no_drop(two):
+    here, _, forwarder, _ = two
+    pub = await here.client("p")
+    pub.publish("a/b", b"\x07")
+    await here.settle()
+    rows = record(here)
+    here.router.dropped("there", forwarder.records[0], "congested", False)
+    assert rows("dropped") == []
+
+
 TRAFFIC = st.lists(
     st.tuples(
         st.integers(0, 2),

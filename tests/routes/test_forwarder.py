@@ -288,3 +288,59 @@ def test_async_forwarding_answers_once_the_record_is_on_its_way_and_still_counts
     peer.append_acked(b"4", safe.append)
     turn.end()
     assert safe == [True] * 4, "a peer that is gone has no subscribers: answered by the same rule as ever"
+
+
+def dropping(**options: Any) -> tuple[Forwarder, Links, Turn, list[Any]]:
+    to, links, turn = forwarder(**options)
+    told: list[Any] = []
+    to.dropped = lambda peer, records, reason, kept: told.append((peer, records, reason, kept))
+    return to, links, turn, told
+
+
+def test_what_a_peer_that_is_behind_does_not_get_is_told():
+    to, _, turn, told = dropping(high_water=3)
+    to.append_acked(b"abc", lambda ok: None)
+    turn.end()
+    to.append(b"de")
+    assert told == [("b", b"de", "congested", False)]
+
+
+def test_what_a_peer_that_goes_down_does_not_get_is_told():
+    to, _, turn, told = dropping()
+    to.append_acked(b"1", lambda ok: None)
+    to.append(b"2")
+    turn.end()
+    to.append_acked(b"3", lambda ok: None)
+    to.append(b"4")
+    to.down()
+    turn.end()
+    assert told == [("b", b"12", "peer_down", False), ("b", b"34", "peer_down", False)]
+
+
+def test_what_finds_another_member_is_not_told_as_dropped():
+    found: list[bytes] = []
+    to, _, turn, told = dropping(lost=lambda record, on_safe: found.append(record))
+    to.append_acked(b"1", lambda ok: None)
+    turn.end()
+    to.append_acked(b"2", lambda ok: None)
+    to.append(b"3")
+    to.down()
+    turn.end()
+    assert (found, told) == ([b"1", b"2"], [("b", b"3", "peer_down", False)])
+
+
+def test_what_is_kept_for_a_peer_is_told_with_that():
+    to, _, turn, told = dropping()
+    to.left = lambda number, records, waiting: 0
+    to.append_acked(b"1", lambda ok: None)
+    turn.end()
+    to.down()
+    assert told == [("b", b"1", "peer_down", True)]
+
+
+def test_a_gap_in_the_link_is_told_with_what_was_in_it():
+    to, _, turn, told = dropping()
+    to.append_acked(b"1", lambda ok: None)
+    turn.end()
+    to.lost(1)
+    assert told == [("b", b"1", "gap", False)]
