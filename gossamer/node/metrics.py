@@ -26,6 +26,7 @@ def metrics_of(node: Node) -> Iterator[Metric]:
     yield from _tables(node)
     yield from _healing(node)
     yield from _loop(node)
+    yield from _tracing(node)
 
 
 def _broker(node: Node) -> Iterator[Metric]:
@@ -234,6 +235,31 @@ def _loop(node: Node) -> Iterator[Metric]:
         "How often a callback held the event loop; the log names the process.",
         "counter",
         watch.stalls if watch else None,
+    )
+
+
+def _tracing(node: Node) -> Iterator[Metric]:
+    if node.tracing is None:
+        return
+    numbers = node.tracing.numbers()
+    yield Metric(
+        name="gossamer_tracing_spans_total",
+        help="Spans of traced messages, by what became of them.",
+        kind="counter",
+        labels=("outcome",),
+        samples=tuple(
+            Sample(value=numbers[outcome], labels={"outcome": outcome})
+            for outcome in ("exported", "failed", "overflow")
+        ),
+    )
+    yield Metric(
+        name="gossamer_tracing_skipped_total",
+        help="What was noted of messages and found no way into a trace, by why.",
+        kind="counter",
+        labels=("why",),
+        samples=tuple(
+            Sample(value=numbers[why], labels={"why": why}) for why in ("rows_lost", "crowded", "forgotten")
+        ),
     )
 
 
