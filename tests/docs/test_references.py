@@ -1,0 +1,102 @@
+"""The reference pages say what the code says, and everything in them has a meaning."""
+
+from pathlib import Path
+
+import pytest
+
+from gossamer.testing.references import stale, write
+from gossamer.testing.references.cli import commands
+from gossamer.testing.references.config import keys_of
+from gossamer.testing.references.markdown import cell, prose, table
+from gossamer.testing.references.node import a_node
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.fixture(scope="module")
+def node():
+    return a_node()
+
+
+def test_the_pages_are_what_the_code_says():
+    assert stale(REFERENCE) == [], "renew them: python -m gossamer.testing.references"
+
+
+def test_what_was_written_is_not_stale(tmp_path):
+    assert len(write(tmp_path)) == 6
+    assert write(tmp_path) == []
+    (tmp_path / "cli.md").write_text("by hand")
+    assert stale(tmp_path) == ["cli.md"]
+
+
+def test_every_key_of_the_configuration_has_a_meaning():
+    keys = keys_of()
+    assert len(keys) > 100
+    assert [key.path for key in keys if not key.meaning] == []
+
+
+def test_every_command_and_option_has_a_meaning():
+    silent, seen = [], 0
+    for typed, command, context in commands():
+        seen += 1
+        if not command.help:
+            silent.append(typed)
+        for parameter in command.params:
+            record = parameter.get_help_record(context)
+            if record is not None and not record[1].strip():
+                silent.append(f"{typed} {record[0]}")
+    assert seen > 30
+    assert silent == []
+
+
+def test_every_route_and_parameter_has_a_meaning(node):
+    silent = []
+    for path, methods in node.app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            if not operation.get("description"):
+                silent.append(f"{method} {path}")
+            silent += [
+                f"{method} {path}: {parameter['name']}"
+                for parameter in operation.get("parameters", ())
+                if not parameter.get("description")
+            ]
+    assert silent == []
+
+
+def test_every_route_says_which_role_it_takes(node):
+    takes = {
+        (path, method): [
+            role for scheme in operation.get("security", ()) for role in scheme.get("bearer", ())
+        ]
+        for path, methods in node.app.openapi()["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert takes["/health", "get"] == []
+    assert takes["/metrics", "get"] == ["viewer"]
+    assert takes["/api/v1/cluster/join", "post"] == ["operator"]
+    assert takes["/api/v1/tokens", "get"] == ["admin"]
+    assert takes["/api/v1/drill/faults", "get"] == ["admin"]
+
+
+def test_every_metric_has_a_meaning(node):
+    assert len(node.metrics) > 30
+    assert [metric.name for metric in node.metrics if not metric.help.endswith(".")] == []
+
+
+def test_docstrings_become_markdown():
+    text = prose(
+        """What it does, as :meth:`Client.call` and :class:`~gossamer.errors.UsageError` do.
+
+        Raises:
+            OneError: in a sentence
+                that goes on.
+            TwoError: ``x`` is wrong.
+        """
+    )
+    assert "as `Client.call` and `UsageError` do." in text
+    assert "- OneError: in a sentence that goes on.\n- TwoError: `x` is wrong.\n" in text
+
+
+def test_a_cell_cannot_break_its_table():
+    assert cell("a | b\n  c") == "a \\| b c"
+    assert table(("x",), [("1",)]) == "| x |\n| --- |\n| 1 |\n"
