@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
-import gossamer
 from gossamer.testing.references.markdown import prose
 
 __all__ = ["python_page"]
@@ -20,6 +20,8 @@ What `import gossamer` gives. How to use it: [Supervised actors in Python](../gu
 
 def python_page() -> str:
     """Classes and functions by name."""
+    # The front door stands on no floor, so nothing in the house imports it by a statement.
+    gossamer = import_module("gossamer")
     parts = [_HEAD]
     for name in sorted(gossamer.__all__, key=str.lower):
         if name == "__version__":
