@@ -18,8 +18,12 @@ from gossamer.spark.source import Recording
 
 __all__ = ["FORBIDDEN", "page_of_plans", "plans"]
 
-FORBIDDEN = ("CartesianProduct", "BatchEvalPython", "ArrowEvalPython")
-"""What no plan may have: everything against everything, and rows that go through Python one by one."""
+FORBIDDEN = ("CartesianProduct", "BroadcastNestedLoopJoin", "Python", "Pandas")
+"""What no plan may have: everything against everything, and rows that go through Python.
+
+Parts of the names of Spark's steps, of which there are many for the latter (``BatchEvalPython``,
+``ArrowEvalPython``, ``MapInPandas``, ``FlatMapGroupsInPandas``, …).
+"""
 _WIDTH = 110
 _DEEPEST = 18
 _REPEATED = 4

@@ -151,16 +151,22 @@ def _ranked(rows: Any, subject: str, top: int) -> Any:
         .groupBy(subject)
         .agg(f.sum("count").alias("messages"), f.sum("size").alias("bytes"))
     )
-    total = sums.agg(f.sum("messages").alias("total"), f.count("*").alias("subjects"))
+    # One row, asked by itself: a join with it would be one of everything with everything.
+    total = sums.agg(f.sum("messages")).scalar()
+    subjects = sums.agg(f.count("*")).scalar()
+    share = f.col("messages") / total
     return (
         sums.orderBy(f.desc("messages"), subject)
         .limit(top)
-        # One row beside each of a hundred.
-        .join(f.broadcast(total))
-        .withColumn("share", f.col("messages") / f.col("total"))
-        # How much busier than the average of all: 1 where all are alike.
-        .withColumn("skew", f.col("share") * f.col("subjects"))
-        .select(f.col(subject).alias("subject"), "messages", "bytes", "share", "skew", "subjects")
+        .select(
+            f.col(subject).alias("subject"),
+            "messages",
+            "bytes",
+            share.alias("share"),
+            # How much busier than the average of all: 1 where all are alike.
+            (share * subjects).alias("skew"),
+            subjects.alias("subjects"),
+        )
     )
 
 
