@@ -28,7 +28,7 @@ PATTERNS = {
     "pair0": {"qos": 0, "pubs": 10, "subs": 10, "each": 50},
     "pair1": {"qos": 1, "pubs": 10, "subs": 10, "each": 20},
     "fanout0": {"qos": 0, "pubs": 1, "subs": 50, "each": 50},
-    "fanin1": {"qos": 1, "pubs": 50, "subs": 1, "each": 20},
+    "fanin1": {"qos": 1, "pubs": 50, "subs": 1, "each": 4},
     "wildcard0": {"qos": 0, "pubs": 10, "subs": 4, "each": 50},
 }
 WAYS = {"bare": None, "off": None, "1%": 0.01, "all": 1.0}
@@ -333,10 +333,12 @@ def main():
     import structlog
 
     import gossamer.mqtt as whole
+    from gossamer.supervisor.collector import tune_collector
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     whole.Broker  # noqa: B018 - loaded
     mqtts = {"whole": whole, "bare": load_cut()}
+    tune_collector()
     print(
         f"without sockets, payload {options.payload} B, mean ratios of {options.rounds} runs;"
         f" load average {os.getloadavg()[0]:.1f}"

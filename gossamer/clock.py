@@ -72,8 +72,10 @@ class HybridLogicalClock:
 
     def tick(self, wall: float) -> int:
         """A timestamp for a local event, larger than every one issued or observed before."""
-        self._last = max(self._last + 1, int(wall * 1000) << _COUNTER_BITS)
-        return self._last
+        last = self._last + 1
+        now = int(wall * 1000) << _COUNTER_BITS
+        self._last = last = now if now > last else last
+        return last
 
     def observe(self, remote: int, wall: float) -> None:
         """Take in a timestamp received from a peer; later ticks are larger than it.

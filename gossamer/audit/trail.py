@@ -340,7 +340,7 @@ class Trail(Lives):
         if qos:
             idents = session.idents
             if idents is None:
-                idents = session.idents = {}
+                idents = session.idents = session.new_idents()
             idents[session.last_id] = ident
             if qos == 1 and not (retain or share or stored):
                 run = self._sent.get(session)
@@ -357,14 +357,20 @@ class Trail(Lives):
         if len(told) > PENDING:
             self._deliver()
 
-    def acknowledged(self, session: Any, idents: Iterable[int], role: str) -> None:
+    def acknowledged(self, session: Any, idents: Sequence[int], role: str) -> None:
         """The last acknowledgement of messages was sent to their publisher, or came from a subscriber."""
         self._begin()
-        if self._sent or self._told:
-            # A quick client: what it acknowledges was delivered before.
-            self._deliver_sent()
+        name = self.alias(session.client_id)
+        if role == "subscriber":
+            if self._sent or self._told:
+                # A quick client: what it acknowledges was delivered before.
+                self._deliver_sent()
+        elif idents[-1] - idents[0] + 1 == len(idents) and NO_IDENT not in idents:
+            # In the order of their numbers, and none is missing, as most are.
+            self._note(_ACKNOWLEDGED, *_name(idents[0]), len(idents), name, role)
+            return
         for ident, many in _runs(i for i in idents if i != NO_IDENT):
-            self._note(_ACKNOWLEDGED, *_name(ident), many, self.alias(session.client_id), role)
+            self._note(_ACKNOWLEDGED, *_name(ident), many, name, role)
 
     def lost(self, ident: int, session: Any, reason: str) -> None:
         """A session, or where it is None nobody, will not get a message."""

@@ -27,7 +27,6 @@ from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import drop_qos0
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.glance import glance
-from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.intake import take
 from gossamer.mqtt.packets import V4, V5, Auth, Connack, Connect, Disconnect, Will
 from gossamer.mqtt.pressure import DECIDING, OWING, TURN
@@ -289,7 +288,7 @@ class Channel(Port, asyncio.Protocol):
     def _told(self, idents: Sequence[int]) -> None:
         """The client has its last word of these messages."""
         if self.hub.trail is not None:
-            self.hub.trail.acknowledged(self.session, [i for i in idents if i != NO_IDENT], "publisher")
+            self.hub.trail.acknowledged(self.session, idents, "publisher")
 
     def _owe(self, count: int) -> None:
         self._unacked += count

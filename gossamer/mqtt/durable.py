@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gossamer.mqtt.idents import mark_of
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Hub, Item, Session
 from gossamer.mqtt.sessionstore import (
@@ -74,6 +75,20 @@ class _Kept(dict[K, V]):
     def update(self, other: Any = (), /, **more: Any) -> None:
         for key, value in dict(other, **more).items():
             self[key] = value
+
+
+class _KeptIdents(dict[int, int]):
+    """Who recorded messages are, noted with the packet; that one is gone says the packet's own row."""
+
+    __slots__ = ("_note",)
+
+    def __init__(self, note: Callable[[int], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def __setitem__(self, key: int, ident: int) -> None:
+        super().__setitem__(key, ident)
+        self._note(key)
 
 
 class _KeptQueue(deque[Item]):
@@ -138,7 +153,18 @@ class DurableSession(Session):
             # A PUBREL keeps the place of its PUBLISH.
             number = self._numbers[packet_id] = self._number
             self._number += 1
-        self._note(INFLIGHT, packet_id, (number, packet))
+        ident = self.idents.get(packet_id) if self.idents else None
+        tag = () if ident is None else (mark_of(ident),)
+        self._note(INFLIGHT, packet_id, (number, packet, *tag))
+
+    def new_idents(self) -> dict[int, int]:
+        return _KeptIdents(self._note_ident)
+
+    def _note_ident(self, key: int) -> None:
+        if key > 0:
+            self._note_inflight(key, self.inflight[key])
+        elif self.idents and -key in self.incoming:
+            self._note(INCOMING, -key, mark_of(self.idents[key]))
 
     def _note_subscription(self, topic_filter: str, value: tuple[Subscription, int | None] | None) -> None:
         if value is not None:
@@ -250,6 +276,9 @@ class DurableSession(Session):
         self.born = facts.born
         for wanted, identifier in stored.subscriptions:
             dict.__setitem__(self.subscriptions, wanted.filter, (wanted, identifier))
+        if stored.idents:
+            self.idents = self.new_idents()
+            dict.update(self.idents, stored.idents)
         for number, packet_id, packet in stored.inflight:
             dict.__setitem__(self.inflight, packet_id, packet)
             self._numbers[packet_id] = number

@@ -320,9 +320,13 @@ class Session:
     def unreleased(self, packet_id: int, ident: int) -> None:
         """A message of QoS 2 that the client published is recorded as ``ident``."""
         if self.idents is None:
-            self.idents = {}
+            self.idents = self.new_idents()
         # Identifiers of packets to the client and from it are told apart by their sign.
         self.idents[-packet_id] = ident
+
+    def new_idents(self) -> dict[int, int]:
+        """The first message that is recorded is about to be remembered."""
+        return {}
 
     def released(self, packet_id: int) -> None:
         """The client has its last word of such a message."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gossamer.mqtt.idents import NO_IDENT, Tracked
+from gossamer.mqtt.idents import NO_IDENT, Tracked, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription, Will
@@ -90,7 +90,7 @@ class Facts(msgspec.Struct, array_like=True):
 class Stored:
     """One session as the disc had it."""
 
-    __slots__ = ("client_id", "facts", "incoming", "inflight", "queue", "subscriptions")
+    __slots__ = ("client_id", "facts", "idents", "incoming", "inflight", "queue", "subscriptions")
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -100,6 +100,8 @@ class Stored:
         self.inflight: list[tuple[int, int, bytes]] = []
         """Number in the order of sending, packet identifier, packet."""
         self.incoming: list[int] = []
+        self.idents: dict[int, int] = {}
+        """Of those that are recorded, by packet identifier; what the client published: below zero."""
 
 
 class SessionStore:
@@ -211,10 +213,14 @@ class SessionStore:
             elif kind == QUEUED:
                 stored.queue.append((key, self.unpack(value)))
             elif kind == INFLIGHT:
-                number, packet = value
+                number, packet, *tag = value
                 stored.inflight.append((number, key, packet))
+                if tag:
+                    stored.idents[key] = read_mark(tag[0], 0)[0].ident
             else:
                 stored.incoming.append(key)
+                if isinstance(value, bytes):
+                    stored.idents[-key] = read_mark(value, 0)[0].ident
         for stored in found.values():
             stored.queue.sort(key=lambda entry: entry[0])
             stored.inflight.sort()

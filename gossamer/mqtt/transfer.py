@@ -106,7 +106,8 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
             case "i":
                 session.inflight[fields[0]] = fields[1]
                 if len(fields) > 2:
-                    session.idents = session.idents or {}
+                    if session.idents is None:
+                        session.idents = session.new_idents()
                     session.idents[fields[0]] = read_mark(fields[2], 0)[0].ident
             case "r":
                 session.incoming[fields[0]] = True

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gossamer.mqtt.durable import DurableSession
 from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.idents import base_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V5, Subscription
 from gossamer.mqtt.pressure import Pressure
@@ -256,3 +257,35 @@ def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_nex
     session.attach(Channel(), version=V5, receive_maximum=10)
     journal.commit()
     assert session.out == []
+
+
+def test_what_is_recorded_is_known_by_its_name_after_a_restart():
+    """In flight, released or not, and what the client itself has published and not released."""
+    hub, journal = FakeHub(), FakeJournal()
+    session = make(journal, hub)
+    session.attach(Channel(), version=V5, receive_maximum=10)
+    session.save()
+    first = base_of("there", 3) + 100
+    for number, qos in enumerate((1, 2, 2, 1)):
+        session.send(*publish_parts(b"t", b"x", flags=qos << 1, version=V5))
+        if session.idents is None:
+            session.idents = session.new_idents()
+        if number < 3:
+            session.idents[session.last_id] = first + number
+    session.received(3)
+    session.incoming[9] = True
+    session.unreleased(9, first + 9)
+    journal.commit()
+    store = store_on(journal, hub)
+    [stored] = store.read(journal.read())
+    again = make(journal, hub)
+    again.restore(stored)
+    assert dict(again.idents) == {1: first, 2: first + 1, 3: first + 2, -9: first + 9}
+    assert not journal.open
+    # What has had its last word is forgotten with its packet.
+    again.acked(1)
+    again.released(9)
+    again.incoming.pop(9)
+    journal.commit()
+    [stored] = store.read(journal.read())
+    assert stored.idents == {2: first + 1, 3: first + 2}
