@@ -11,9 +11,24 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import audit, autoheal, clients, cluster, configuration, drill, inside, look, routes, tokens
+from gossamer.cli import (
+    audit,
+    autoheal,
+    clients,
+    cluster,
+    configuration,
+    drill,
+    inside,
+    loglevel,
+    look,
+    routes,
+    tokens,
+)
+from gossamer.cli.alarms import alarms
 from gossamer.cli.bundle import support_bundle
+from gossamer.cli.events import events
 from gossamer.cli.exits import ExitCode, exit_code_of
+from gossamer.cli.live import live
 from gossamer.cli.messages import publish, retained
 from gossamer.cli.noun import Commands
 from gossamer.cli.output import print_error
@@ -39,7 +54,6 @@ app.command()(up)
 app.command()(passwd)
 app.add_typer(audit.app, name="audit")
 app.add_typer(autoheal.app, name="autoheal")
-app.command()(autoheal.alarms)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(configuration.app, name="config")
 app.add_typer(drill.app, name="drill")
@@ -53,12 +67,17 @@ for _name, _noun in {
     "subscriptions": clients.subscriptions,
     "routes": routes.app,
     "retained": retained,
+    "alarms": alarms,
+    "log-level": loglevel.app,
 }.items():
     app.add_typer(_noun, name=_name)
 app.command()(support_bundle)
 app.command()(publish)
 app.command()(top)
 app.command()(inside.ps)
+app.command("processes", hidden=True)(inside.ps)
+app.command()(events)
+app.command()(live)
 app.command()(inside.trace)
 
 

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
-from gossamer.cli.options import Api, Json, OnNode
-from gossamer.cli.output import emit_json, note, print_table
+from gossamer.cli.options import Api, Json, OnNode, Watch
+from gossamer.cli.output import note
+from gossamer.cli.show import Listing, Missing, show
 from gossamer.config import format_size, parse_size
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import UsageError
 
 __all__ = ["app"]
 
@@ -24,10 +25,10 @@ app = typer.Typer(help="Record where every message went, and ask (Spark).", no_a
 
 
 @app.command()
-def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
     """Show what the recorder of every node, or of one, did: events, drops, gaps, files, bytes."""
     with ApiClient(api) as client:
-        _show(_gather(client, node), json=json)
+        show(lambda _: _listing(client.get_all("/api/v1/audit", node=node)), json=json, watch=watch)
 
 
 @app.command("set")
@@ -56,35 +57,14 @@ def change(
     if not body:
         raise UsageError("nothing to set: give --on, --off, --sample, --keep-for or another option")
     with ApiClient(api) as client:
-        _show(client.post_all("/api/v1/audit", body, node=node), json=json)
+        answers = client.post_all("/api/v1/audit", body, node=node)
+    show(lambda _: _listing(answers), json=json)
     note("until the nodes are started anew; their configuration files stay as they are")
 
 
-def _gather(client: ApiClient, node: str | None) -> Gathered:
-    gathered = Gathered()
-    if node is not None:
-        with client.node(node) as peer:
-            gathered.items.append(peer.get("/api/v1/audit"))
-        return gathered
-    for row in client.get("/api/v1/nodes"):
-        if row["status"] == "left":
-            continue
-        if row["status"] == "offline":
-            gathered.missing[row["name"]] = "it is offline"
-            continue
-        try:
-            with client.node(row["name"]) as peer:
-                gathered.items.append(peer.get("/api/v1/audit"))
-        except GossamerError as error:
-            gathered.missing[row["name"]] = str(error)
-    return gathered
-
-
-def _show(gathered: Gathered, *, json: bool) -> None:
-    if json:
-        emit_json({"items": gathered.items, "missing": gathered.missing})
-        return
-    print_table(
+def _listing(gathered: Gathered) -> Listing:
+    return Listing(
+        Missing.of(gathered),
         [
             "NODE",
             "RECORDING",
@@ -98,26 +78,21 @@ def _show(gathered: Gathered, *, json: bool) -> None:
             "SIZE",
             "CLOCK",
         ],
-        (
-            [
-                row["node"],
-                "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no",
-                f"{row['sample']:.2%}".replace(".00%", "%"),
-                row["messages"],
-                row["recorded"],
-                row["dropped"],
-                row["gaps"],
-                row["buffered"],
-                row["files"],
-                format_size(row["bytes"]),
-                "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
-            ]
-            for row in gathered.items
-        ),
+        lambda row: [
+            row["node"],
+            "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no",
+            f"{row['sample']:.2%}".replace(".00%", "%"),
+            row["messages"],
+            row["recorded"],
+            row["dropped"],
+            row["gaps"],
+            row["buffered"],
+            row["files"],
+            format_size(row["bytes"]),
+            "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
+        ],
         empty="no node answered",
     )
-    for name, why in gathered.missing.items():
-        note(f"{name}: {why}")
 
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -1,32 +1,32 @@
-"""``gossamer autoheal``: splits seen and healed, what a heal would do now, what it set aside; and alarms.
+"""``gossamer autoheal``: splits seen and healed, what a heal would do now, what it set aside.
 
-Rule: alarms and the quarantine are asked of all nodes, since each keeps its own; the same heal, or the same
-row, is shown once with the nodes that know of it.
+Rule: the quarantine is asked of all nodes, since each keeps its own; the same row is shown once with the
+nodes that know of it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
-from gossamer.cli.exits import ExitCode
-from gossamer.cli.options import Api, Json, OnNode
-from gossamer.cli.output import emit_json, note, print_table
+from gossamer.cli import values
+from gossamer.cli.alarms import once
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.noun import noun
+from gossamer.cli.options import Api, Json, OnNode, Watch
+from gossamer.cli.output import clock, emit_json, note, print_table
+from gossamer.cli.show import Listing, Missing, Report, ask, show
+from gossamer.cli.table import Grid
 from gossamer.config import format_duration
 from gossamer.errors import UsageError
 
-__all__ = ["alarms", "app"]
+__all__ = ["app"]
 
 app = typer.Typer(help="See how splits of the cluster were healed, and change how.", no_args_is_help=True)
-_quarantine = typer.Typer(help="List rows that lost in a heal, or write one again.")
+_quarantine = noun("Rows that lost in a heal; write one again.")
 app.add_typer(_quarantine, name="quarantine")
-
-Items = list[dict[str, Any]]
 
 
 class NotQuarantinedError(UsageError):
@@ -38,14 +38,10 @@ class NotQuarantinedError(UsageError):
 
 
 @app.command()
-def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
     """Show what a node knows of splits, and how it is set."""
-    with _ask(api, node) as client:
-        answer = client.get("/api/v1/autoheal")
-    if json:
-        emit_json(answer)
-        return
-    _print_status(answer)
+    with ask(api, node) as client:
+        show(lambda _: _report(client.document("/api/v1/autoheal")), json=json, watch=watch)
 
 
 @app.command("set")
@@ -66,38 +62,45 @@ def change(
         raise UsageError("nothing to set: give --autoheal, --autoclean, or both")
     with ApiClient(api) as client:
         answer = client.post("/api/v1/autoheal", given)
+    show(lambda _: _report(answer), json=json)
     if json:
-        emit_json(answer)
         return
-    _print_status(answer)
     note("all nodes that are up follow; their configuration files stay as they are")
 
 
 @app.command()
-def history(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+def history(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
     """List the splits that were healed: who survived, who reloaded, what became of the rows."""
-    with _ask(api, node) as client:
-        items = client.get("/api/v1/autoheal/history")
-    if json:
-        emit_json({"items": items})
-        return
-    print_table(
-        ["SPLIT AT", "HEALED AFTER", "SURVIVORS", "RELOADED", "AWAY", "RESTORED", "MERGED", "QUARANTINED"],
-        (
-            [
-                _clock(row["split_at"]),
-                f"{row['healed_at'] - row['split_at']:.1f}s",
-                " ".join(row["survivors"]),
-                " ".join(row["reloaded"]),
-                " ".join(row["skipped"]),
-                row["rows"]["restored"],
-                row["rows"]["merged"],
-                row["rows"]["quarantined"],
-            ]
-            for row in items
-        ),
-        empty="no split was healed so far",
-    )
+    with ask(api, node) as client:
+        show(
+            lambda _: Listing(
+                client.rows("/api/v1/autoheal/history"),
+                [
+                    "SPLIT AT",
+                    "HEALED AFTER",
+                    "SURVIVORS",
+                    "RELOADED",
+                    "AWAY",
+                    "RESTORED",
+                    "MERGED",
+                    "QUARANTINED",
+                ],
+                lambda row: [
+                    clock(row["split_at"]),
+                    f"{row['healed_at'] - row['split_at']:.1f}s",
+                    " ".join(row["survivors"]),
+                    " ".join(row["reloaded"]),
+                    " ".join(row["skipped"]),
+                    row["rows"]["restored"],
+                    row["rows"]["merged"],
+                    row["rows"]["quarantined"],
+                ],
+                empty="no split was healed so far",
+                key=3,
+            ),
+            json=json,
+            watch=watch,
+        )
 
 
 @app.command()
@@ -143,41 +146,42 @@ def plan(
         note(f"away, healed once they are back: {' '.join(found['missing'])}")
 
 
-@_quarantine.callback(invoke_without_command=True)
-def quarantine(context: typer.Context, api: Api = DEFAULT_API, json: Json = False) -> None:
-    """List the rows that lost when two sides of a split became one, on all nodes."""
-    if context.invoked_subcommand is not None:
-        return
-    with ApiClient(api) as client:
-        gathered = client.gather("/api/v1/autoheal/quarantine")
-    items = _once(gathered.items, "id")
-    if json:
-        emit_json({"items": items, "missing": gathered.missing})
-    else:
-        print_table(
-            ["ID", "TABLE", "KEY", "VALUE", "BY", "AT", "LOST TO", "HEAL", "ON"],
-            (
-                [
-                    row["id"],
-                    row["table"],
-                    row["key"],
-                    "(deleted)" if row["deleted"] else row["value"],
-                    row["author"],
-                    _clock(row["written_at"]),
-                    row["lost_to"],
-                    row["policy"],
-                    f"{len(row['nodes'])} nodes" if len(row["nodes"]) > 1 else row["nodes"][0],
-                ]
-                for row in sorted(items, key=lambda row: float(row["at"]))
-            ),
-            empty="the quarantine is empty: no heal threw anything away",
-        )
-    _complain(gathered)
+@_quarantine.command("list")
+def list_quarantine(
+    api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None
+) -> None:
+    """List the rows that lost when two sides of a split became one, on all nodes, or on one."""
+    with ask(api) as client:
+        show(lambda _: _listing(client, node), json=json, watch=watch)
+
+
+def _listing(client: ApiClient, node: str | None) -> Listing:
+    gathered = client.gather("/api/v1/autoheal/quarantine", node=node)
+    items = sorted(once(gathered.items, "id"), key=lambda row: float(row["at"]))
+    return Listing(
+        Missing(items, gathered.missing),
+        ["ID", "TABLE", "KEY", "VALUE", "BY", "AT", "LOST TO", "HEAL", "ON"],
+        lambda row: [
+            row["id"],
+            row["table"],
+            row["key"],
+            "(deleted)" if row["deleted"] else row["value"],
+            row["author"],
+            clock(row["written_at"]),
+            row["lost_to"],
+            row["policy"],
+            f"{len(row['nodes'])} nodes" if len(row["nodes"]) > 1 else row["nodes"][0],
+        ],
+        empty="the quarantine is empty: no heal threw anything away",
+    )
 
 
 @_quarantine.command()
 def replay(
-    id: Annotated[str, typer.Argument(metavar="ID", help="As the list shows it.")],
+    id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="As the list shows it.", autocompletion=values.quarantined),
+    ],
     api: Api = DEFAULT_API,
     json: Json = False,
 ) -> None:
@@ -188,12 +192,8 @@ def replay(
         if not names:
             raise NotQuarantinedError(id=id)
         path = f"/api/v1/autoheal/quarantine/{id}/replay"
-        own = next((row["name"] for row in client.get("/api/v1/nodes") if row["link"] == "self"), "")
-        if own in names:
-            row = client.post(path)
-        else:
-            with client.node(names[0]) as holder:
-                row = holder.post(path)
+        with client.node(names[0]) as holder:
+            row = holder.post(path)
     if json:
         emit_json(row)
         return
@@ -201,42 +201,17 @@ def replay(
     note(f"{row['table']} {row['key']}: {what}, as {row['author']} had left it")
 
 
-def alarms(api: Api = DEFAULT_API, json: Json = False) -> None:
-    """List alarms of all nodes: partitions that last, and those that were healed."""
-    with ApiClient(api) as client:
-        gathered = client.gather("/api/v1/alarms")
-    # A partition is one of its node; a heal is the same for all that took part.
-    items = _once(gathered.items, "plan", "text")
-    items.sort(key=lambda alarm: (not alarm["active"], -float(alarm["since"])))
-    if json:
-        emit_json({"items": items, "missing": gathered.missing})
-        _complain(gathered)
-        return
-    print_table(
-        ["ALARM", "STATE", "SINCE", "FOR", "NODE", "WHAT"],
-        (
-            [
-                alarm["name"],
-                "active" if alarm["active"] else "over",
-                _clock(alarm["since"]),
-                format_duration(max(0, int((alarm["until"] or time.time()) - alarm["since"]))),
-                f"{len(alarm['nodes'])} nodes" if len(alarm["nodes"]) > 1 else alarm["nodes"][0],
-                alarm["text"],
-            ]
-            for alarm in items
-        ),
-        empty="no alarms",
-    )
-    _complain(gathered)
+def _report(answer: dict[str, Any]) -> Report:
+    return Report(answer, lambda: [_status(answer)])
 
 
-def _print_status(answer: Mapping[str, Any]) -> None:
+def _status(answer: Mapping[str, Any]) -> Grid:
     partitions = [
-        f"{pair['peer']} (down {_clock(pair['down_at'])}, back {_clock(pair['met_at'])})"
+        f"{pair['peer']} (down {clock(pair['down_at'])}, back {clock(pair['met_at'])})"
         for pair in answer["open"]
     ]
     down = [f"{name} ({format_duration(int(spent))})" for name, spent in answer["down"].items()]
-    cleaned = [f"{name} ({_clock(at)})" for name, at in answer["cleaned"].items()]
+    cleaned = [f"{name} ({clock(at)})" for name, at in answer["cleaned"].items()]
     rows = [
         ("node", answer["name"]),
         ("autoheal", _switch(answer["autoheal"])),
@@ -251,37 +226,8 @@ def _print_status(answer: Mapping[str, Any]) -> None:
     ]
     if answer["quarantine_dropped"]:
         rows.append(("dropped there", f"{answer['quarantine_dropped']} rows"))
-    print_table(["WHAT", ""], rows, empty="")
-
-
-def _ask(api: str, node: str | None) -> ApiClient:
-    client = ApiClient(api)
-    if node is None:
-        return client
-    with client:
-        return client.node(node)
-
-
-def _once(items: Iterable[dict[str, Any]], *key: str) -> Items:
-    """Each once, with the ``nodes`` that have it."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for item in items:
-        about = {name: value for name, value in item.items() if name != "node"}
-        name = tuple(item[part] for part in key)
-        found.setdefault(name, {**about, "nodes": []})["nodes"].append(item["node"])
-    return list(found.values())
-
-
-def _complain(gathered: Gathered) -> None:
-    for name, reason in gathered.missing.items():
-        note(f"incomplete: {name} did not answer: {reason}")
-    if gathered.missing:
-        raise typer.Exit(ExitCode.UNAVAILABLE)
+    return Grid(["WHAT", ""], rows)
 
 
 def _switch(seconds: float | None) -> str:
     return "off" if seconds is None else format_duration(seconds)
-
-
-def _clock(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""

@@ -185,13 +185,19 @@ class ApiClient:
                 return self._of(row)
         raise _no_such_node(name, nodes)
 
-    def gather(self, path: str, params: Mapping[str, str | int | bool] | None = None) -> Gathered:
+    def gather(
+        self,
+        path: str,
+        params: Mapping[str, str | int | bool] | None = None,
+        *,
+        node: str | None = None,
+    ) -> Gathered:
         """Every item of a long list on every node that is not gone, each with the ``node`` it came from."""
 
         def items(peer: ApiClient, name: str) -> list[dict[str, Any]]:
             return [Answer(item, node=name) for item in peer.pages(path, params)]
 
-        return self._each(items)
+        return self._each(items, node=node)
 
     def rows_all(self, path: str) -> Gathered:
         """The list that each node that is not gone answers with, each row with the ``node`` it came from."""
@@ -199,11 +205,15 @@ class ApiClient:
 
     def get_all(self, path: str, *, node: str | None = None) -> Gathered:
         """The answer of every node that is not gone to the same GET, or of ``node`` alone."""
-        return self._each(lambda peer, _: [peer.document(path)], node=node)
+        return self._each(lambda peer, name: [Answer(peer.document(path), node=name)], node=node)
 
     def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
         """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
-        return self._each(lambda peer, _: [peer.post(path, body)], node=node)
+        return self._each(lambda peer, name: [Answer(peer.post(path, body), node=name)], node=node)
+
+    def put_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
+        """The answer of every node that is not gone to the same PUT, or of ``node`` alone."""
+        return self._each(lambda peer, name: [Answer(peer.put(path, body), node=name)], node=node)
 
     def _each(
         self, ask: Callable[[ApiClient, str], list[dict[str, Any]]], *, node: str | None = None
@@ -212,7 +222,7 @@ class ApiClient:
         rows = self.rows("/api/v1/nodes")
         if node is not None and node not in [row["name"] for row in rows]:
             raise _no_such_node(node, rows)
-        for row in rows:
+        for row in sorted(rows, key=lambda row: str(row["name"])):
             name = row["name"]
             if node not in (None, name) or row["status"] == "left":
                 continue

@@ -1,18 +1,24 @@
-"""``gossamer config``: check a file, print the schema, show what a node would run with."""
+"""``gossamer config``: check a file, print the schema, show what a node runs with; read files again."""
 
 from __future__ import annotations
 
+import json as jsonlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
+from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.options import ConfigFile, Json
+from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
 from gossamer.cli.output import emit_json, print_error, print_lines
-from gossamer.config import json_schema, load_config, to_plain, to_yaml
-from gossamer.errors import ConfigError
+from gossamer.cli.show import Listing, Missing, ask
+from gossamer.cli.show import show as show_found
+from gossamer.config import json_schema, load_config, to_plain
+from gossamer.errors import ConfigError, UsageError
 
 __all__ = ["app"]
 
@@ -54,10 +60,52 @@ def show(
     config: ConfigFile = None,
     json: Json = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the defaults.")] = False,
+    running: Annotated[
+        bool, typer.Option("--running", help="Ask the node at --api, rather than read a file.")
+    ] = False,
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
 ) -> None:
-    """Print the whole configuration as a node would run with it, secrets hidden."""
-    loaded = load_config(file or config, environ=os.environ)
-    if json:
-        emit_json(to_plain(loaded, changed_only=changed))
-    else:
-        typer.echo(to_yaml(loaded, changed_only=changed), nl=False)
+    """Print the configuration that FILE and the environment give, or that of a running node; no secrets."""
+    if not running and node is None:
+        loaded = load_config(file or config, environ=os.environ)
+        _print(to_plain(loaded, changed_only=changed), as_json=json)
+        return
+    if file or config:
+        raise UsageError("got a file and a running node, expected one of them; leave out FILE, or --running")
+    with ask(api, node) as client:
+        answer = client.document("/api/v1/config")
+    _print(answer["changed" if changed else "config"], as_json=json)
+
+
+def _print(config: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        emit_json(config)
+        return
+    # YAML writes plain values, and what an answer holds is a little more.
+    plain = jsonlib.loads(jsonlib.dumps(config))
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    typer.echo(text if config else "{}\n", nl=False)
+
+
+@app.command()
+def reload(
+    api: Api = DEFAULT_API, node: OnNode = None, everywhere: AllNodes = False, json: Json = False
+) -> None:
+    """Make a node, or all of them, read certificates, passwords and access lists again, now.
+
+    A file with a mistake is refused, and what was read before stays.
+    """
+    with ApiClient(api) as client:
+        if node is None and not everywhere:
+            node = client.document("/health")["name"]
+        answers = client.post_all("/api/v1/config/reload", {}, node=node)
+    show_found(
+        lambda _: Listing(
+            Missing.of(answers),
+            ["NODE", "READ AGAIN"],
+            lambda row: [row["node"], " ".join(row["files"]) or "nothing: it was told of no such file"],
+            empty="no node answered",
+        ),
+        json=json,
+    )

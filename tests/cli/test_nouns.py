@@ -1,0 +1,151 @@
+"""What each noun shows, and what its verbs do."""
+
+import json
+
+import pytest
+
+from gossamer.api import ClientInfo
+from gossamer.cli import ExitCode
+from gossamer.cli.events import new_events
+
+
+@pytest.fixture
+def ask(run, served):
+    return lambda *arguments: run(*arguments, "--api", served.url)
+
+
+@pytest.fixture
+def whole(served):
+    """All three nodes answer."""
+    for name in ("node2@127.0.0.1", "node3@127.0.0.1"):
+        served.answers(name)
+    return served
+
+
+def test_a_noun_alone_lists(ask):
+    assert ask("routes", "list").out == ask("routes").out != ""
+    assert ask("topics", "list", "a/b").out == ask("topics", "a/b").out == ask("topics", "match", "a/b").out
+
+
+def test_a_word_that_is_no_verb_is_a_mistake_with_verbs_like_it(run):
+    outcome = run("clients", "kik", "c1")
+    assert outcome.code == ExitCode.USAGE
+    assert "kick" in outcome.err
+
+
+def test_sessions_are_listed_shown_and_ended(ask, whole):
+    row = ClientInfo(client="meter", connected=False, node=whole.view.name, session_expiry=3600.0, queued=7)
+    whole.view.sessions.append(row)
+    lines = [line.split() for line in ask("sessions", "--node", whole.view.name).out.splitlines()]
+    assert lines[0][:5] == ["CLIENT", "NODE", "STATE", "USER", "EXPIRY"]
+    assert ["meter", whole.view.name, "away", "1h", "0", "0", "7", "0"] in lines
+    shown = ask("sessions", "show", "meter")
+    assert shown.code == 0
+    assert "inflight, queued, dropped  0, 7, 0" in shown.out
+    found = ask("sessions", "show", "sensor-1", "--json").json
+    assert [item["client"] for item in found["subscriptions"]] == ["sensor-1"] * 9
+    assert ask("sessions", "end", "meter").out == "meter kicked\n"
+    assert whole.view.orders == [("kick", "meter")]
+
+
+def test_a_client_that_nobody_knows_is_refused_with_names_like_it(ask, whole):
+    for words in (("clients", "show", "sensor1"), ("sessions", "show", "Sensor-2")):
+        outcome = ask(*words)
+        assert outcome.code == ExitCode.REFUSED
+        assert "did you mean sensor-1" in outcome.err
+
+
+def test_one_node_is_shown_by_itself(ask, whole):
+    outcome = ask("nodes", "show", "node2@127.0.0.1")
+    assert outcome.out.startswith("node2@127.0.0.1 is running in cluster Test")
+    assert "received, sent, dropped  10, 20, 0" in outcome.out
+    assert ask("nodes", "show", "node2@127.0.0.1", "--json").json["pulse"]["node"] == "node2@127.0.0.1"
+
+
+def test_members_come_with_who_sees_them_how(ask, whole):
+    outcome = ask("cluster", "members")
+    assert outcome.code == 0
+    assert "all 2: online, link up" in outcome.out
+    assert "node1@127.0.0.1: suspect, link up" in outcome.out
+    items = ask("cluster", "members", "--json").json["items"]
+    assert items[2]["seen_by"]["node2@127.0.0.1"] == {"status": "suspect", "link": "up"}
+
+
+def test_a_table_is_held_against_itself_on_all_nodes(ask, whole):
+    shown = ask("tables", "show", "routes")
+    assert [line.split()[:2] for line in shown.out.splitlines()] == [
+        ["OWNER", "SAME"],
+        ["node1@127.0.0.1", "yes"],
+    ]
+    assert "3 rows" not in shown.out
+    wrong = ask("tables", "show", "route")
+    assert wrong.code == ExitCode.REFUSED
+    assert "did you mean routes" in wrong.err
+
+
+def test_events_of_all_nodes_are_one_list(ask, whole):
+    outcome = ask("events", "--json")
+    assert {item["node"] for item in outcome.json["items"]} == {f"node{n}@127.0.0.1" for n in (1, 2, 3)}
+    assert ask("events", "--kind", "healed").err == "nothing happened lately\n"
+    (line,) = ask("events", "--node", "node2@127.0.0.1", "--peer", "node2@127.0.0.1").out.splitlines()[1:]
+    assert line.split()[2:] == ["node2@127.0.0.1", "down", "node2@127.0.0.1"]
+    assert ask("events", "--follow", "--watch").code == ExitCode.REFUSED
+
+
+def test_followed_events_are_told_once_and_a_new_life_from_its_begin():
+    def answer(creation, *serials):
+        items = [{"serial": serial, "at": 10.0 * creation + serial} for serial in serials]
+        return [{"node": "a", "creation": creation, "items": items}]
+
+    seen = {}
+    assert [row["serial"] for row in new_events(answer(1, 1, 2), seen)] == [1, 2]
+    assert [row["serial"] for row in new_events(answer(1, 1, 2, 3), seen)] == [3]
+    assert new_events(answer(1, 3), seen) == []
+    assert [row["serial"] for row in new_events(answer(2, 1), seen)] == [1]
+
+
+def test_the_log_level_of_one_node_or_all_is_set(ask, whole):
+    assert {row["level"] for row in ask("log-level", "--json").json["items"]} == {"info"}
+    assert [row["node"] for row in ask("log-level", "set", "debug", "--json").json["items"]] == [
+        whole.view.name
+    ]
+    assert whole.view.level == "debug"
+    assert len(ask("log-level", "set", "warning", "--all", "--json").json["items"]) == 3
+    loud = ask("log-level", "set", "loud")
+    assert loud.code == ExitCode.REFUSED
+    assert "expected one of debug, info" in loud.err
+
+
+def test_the_configuration_of_a_running_node_is_shown_and_read_again(ask, run, whole):
+    assert ask("config", "show", "--running", "--changed").out == "node:\n  cookie: '**********'\n"
+    found = ask("config", "show", "--node", "node2@127.0.0.1", "--json").json
+    assert found == {"node": {"name": "node2@127.0.0.1"}}
+    assert ask("config", "show", "node.yaml", "--running").code == ExitCode.REFUSED
+    assert "/etc/gossamer/acl" in ask("config", "reload").out
+    assert whole.view.orders == [("reload", None)]
+    assert len(ask("config", "reload", "--all", "--json").json["items"]) == 3
+
+
+def test_alarms_are_raised_and_cleared(ask, whole):
+    assert ask("alarms", "raise", "backup.late", "no backup since Monday").code == 0
+    assert "no backup since Monday" in ask("alarms").out
+    assert json.loads(ask("alarms", "clear", "backup.late", "--json").out)["active"] is False
+    assert ask("alarms", "raise", "partition").code == ExitCode.REFUSED
+
+
+def test_a_retained_message_is_removed(ask, whole):
+    assert ask("retained", "remove", "a/1").code == 0
+    assert whole.view.orders == [("publish", ("a/1", b"", 1, True))]
+    assert ask("retained", "b").out.split() == ["TOPIC", "b"]
+
+
+def test_live_is_one_sample_of_all_nodes(ask, whole):
+    assert ask("live").out.count("running") == 3
+    assert len(ask("live", "--json").json["nodes"]) == 3
+
+
+def test_silent_nodes_are_named_and_end_with_a_code(ask):
+    for words in (("events",), ("alarms",), ("log-level",), ("cluster", "members"), ("sessions",), ("live",)):
+        outcome = ask(*words, "--json")
+        assert outcome.code == ExitCode.UNAVAILABLE, words
+        assert set(outcome.json["missing"]) == {"node2@127.0.0.1", "node3@127.0.0.1"}
