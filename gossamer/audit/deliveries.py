@@ -1,0 +1,255 @@
+"""What became of messages at this node: sent to clients, acknowledged, lost; gathered until the turn ends.
+
+Rules: 1. What happened first is noted first: whatever is open is closed before anything else is noted.  2.
+QoS 0 is delivered when it has come to the socket, at the end of the turn (``settle``); a client that is too
+slow for it did not get it.  3. QoS 1 and 2 are delivered when they are sent for the first time; sent again is
+not delivered again.  4. Of neighbours that went the same way one row is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import gossamer.audit.schema as schema
+from gossamer.audit.lives import Lives, split_filter
+from gossamer.audit.tape import KINDS, Tape
+from gossamer.mqtt import NO_IDENT, Tracked, ident_in, number_of, origin_of
+
+__all__ = ["Deliveries", "Facts", "HubLike", "name_of", "runs_of"]
+
+_DELIVERED = KINDS[schema.DELIVERED]
+_ACKNOWLEDGED = KINDS[schema.ACKNOWLEDGED]
+_DROPPED = KINDS[schema.DROPPED]
+
+PENDING = 4096
+"""Deliveries that wait for the end of the turn at most; then they are told as they are."""
+
+
+class HubLike(Protocol):
+    """The fan-out whose messages these are."""
+
+    origin: str | None
+    received: int
+    touched: list[Any]
+
+
+class Facts:
+    """What all rows of one plan have in common, and the filters of the last topic it was seen with."""
+
+    __slots__ = ("filters", "local", "names", "nobody", "nodes", "sessions", "topic")
+
+    def __init__(
+        self, sessions: tuple[Any, ...], names: tuple[str, ...], nodes: tuple[str, ...], *, local: bool
+    ) -> None:
+        self.nobody = not (local or nodes)
+        self.sessions = sessions
+        self.names = names
+        self.nodes = nodes
+        self.local = local
+        self.topic = b""
+        self.filters: tuple[str, ...] = ()
+
+
+class Deliveries(Lives):
+    """See the module. ``soon`` runs something at the end of the turn."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        hub: HubLike,
+        key: bytes,
+        pseudonyms: bool,
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        super().__init__(tape, key=key, pseudonyms=pseudonyms)
+        self._hub = hub
+        self._soon = soon
+        self._scheduled = False
+        self._open: Any = None
+        """A run that may still grow."""
+        self._pending: list[tuple[Facts, int, int]] = []
+        self._sent: dict[Any, list[int]] = {}
+        self._told: list[tuple[Any, int, tuple[Any, ...]]] = []
+        self._pushed: list[tuple[Any, int, tuple[Any, ...]]] = []
+        self.busy = False
+        self.failed: dict[Any, str] = {}
+        self.share: str | None = None
+
+    def pushed(self, facts: Facts, ident: int, many: int) -> None:
+        """A run of QoS 0 was given to all sessions of a plan."""
+        self._pending.append((facts, ident, many))
+        if len(self._pending) > PENDING:
+            self._deliver()
+
+    def hand(self, sessions: Iterable[Any], head: bytes, tail: bytes, ident: int) -> None:
+        """Give a message of QoS 1 to sessions, each of which sends or queues it."""
+        kept: Tracked | None = None
+        for session in sessions:
+            if len(session.inflight) < session.window:
+                session.send(head, tail)
+                run = self._sent.get(session)
+                if run is not None and run[0] + run[1] == ident:
+                    # As most do: ``sent`` in short.
+                    run[1] += 1
+                    session.idents[session.last_id] = ident
+                else:
+                    self.sent(session, ident, 1, False, None, False)
+            else:
+                if kept is None:
+                    kept = Tracked.of(tail, ident)
+                session.enqueue(head, kept)
+
+    def sent(self, session: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
+        """A session sends a message for the first time."""
+        if qos:
+            idents = session.idents
+            if idents is None:
+                idents = session.idents = session.new_idents()
+            idents[session.last_id] = ident
+            if qos == 1 and not (retain or share or stored):
+                run = self._sent.get(session)
+                if run is not None and run[0] + run[1] == ident:
+                    run[1] += 1
+                    return
+                if run is None:
+                    self._sent[session] = [ident, 1]
+                    self._stir()
+                    return
+        told = self._told if qos else self._pushed
+        told.append((session, ident, (qos, retain, share, "retained" if stored else None)))
+        self._stir()
+        if len(told) > PENDING:
+            self._deliver()
+
+    def acknowledged(self, session: Any, idents: Sequence[int], role: str) -> None:
+        """The last acknowledgement of messages was sent to their publisher, or came from a subscriber."""
+        self._begin()
+        name = self.alias(session.client_id)
+        if role == "subscriber":
+            if self._sent or self._told:
+                # A quick client: what it acknowledges was delivered before.
+                self._deliver_sent()
+        elif idents[-1] - idents[0] + 1 == len(idents) and NO_IDENT not in idents:
+            # In the order of their numbers, and none is missing, as most are.
+            self._note(_ACKNOWLEDGED, *name_of(idents[0]), len(idents), name, role)
+            return
+        for ident, many in runs_of(i for i in idents if i != NO_IDENT):
+            self._note(_ACKNOWLEDGED, *name_of(ident), many, name, role)
+
+    def lost(self, ident: int, session: Any, reason: str) -> None:
+        """A session, or where it is None nobody, will not get a message."""
+        self._begin()
+        client = None if session is None else self.alias(session.client_id)
+        self._note(_DROPPED, *name_of(ident), 1, client, None, reason)
+
+    def ended(self, session: Any, reason: str) -> None:
+        """A session is no more, and with it what was queued."""
+        self._begin()
+        queued = (ident_in(tail) for _, tail, _ in session.queue)
+        for ident, many in runs_of(i for i in queued if i != NO_IDENT):
+            self._lose(session, ident, many, "session_ended")
+        super().ended(session, reason)
+
+    # The end of the turn.
+
+    def settle(self) -> None:
+        """Everything that this turn delivered is at its socket, or has failed."""
+        self.busy = False
+        self._close()
+        self._deliver()
+        self.failed.clear()
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self._close()
+        if not self._hub.touched:
+            self.settle()
+
+    def _stir(self) -> None:
+        self.busy = True
+        if not self._scheduled:
+            self._scheduled = True
+            self._soon(self._turn)
+
+    def _begin(self) -> None:
+        """Something is noted: first what is open."""
+        self.busy = True
+        if self._open is not None:
+            self._close()
+        if not self._scheduled:
+            self._scheduled = True
+            self._soon(self._turn)
+
+    def _close(self) -> None:
+        """Note what is open."""
+
+    def _deliver(self) -> None:
+        pending, self._pending = self._pending, []
+        failed = self.failed
+        for facts, ident, many in pending:
+            names, sessions = facts.names, facts.sessions
+            if failed and any(session in failed for session in sessions):
+                names = tuple(self.alias(s.client_id) for s in sessions if s not in failed)
+                for session in sessions:
+                    if session in failed:
+                        self._lose(session, ident, many, failed[session])
+            self._delivered(names, ident, many, (0, False, None, None))
+        pushed, self._pushed = self._pushed, []
+        for session, ident, how in pushed:
+            if session in failed:
+                self._lose(session, ident, 1, failed[session])
+            else:
+                self._delivered((self.alias(session.client_id),), ident, 1, how)
+        self._deliver_sent()
+
+    def _deliver_sent(self) -> None:
+        """QoS 1 and 2."""
+        if self._sent:
+            sent, self._sent = self._sent, {}
+            alike: dict[tuple[int, int], list[str]] = {}
+            for session, (ident, many) in sent.items():
+                alike.setdefault((ident, many), []).append(self.alias(session.client_id))
+            for (ident, many), group in alike.items():
+                self._delivered(tuple(group), ident, many, (1, False, None, None))
+        if self._told:
+            told, self._told = self._told, []
+            for session, ident, how in told:
+                self._delivered((self.alias(session.client_id),), ident, 1, how)
+
+    def _delivered(
+        self, names: tuple[str, ...], ident: int, many: int, how: tuple[int, bool, str | None, str | None]
+    ) -> None:
+        qos, retain, share, reason = how
+        topic_filter = None
+        if share is not None:
+            topic_filter, share = split_filter(share)
+        row = (*name_of(ident), many)
+        rest = (qos, retain, share, topic_filter, reason)
+        if len(names) == 1:
+            self._note(_DELIVERED, *row, names[0], *rest)
+        elif names:
+            self._tape.note_many(_DELIVERED, len(names), *row, names, *rest)
+
+    def _lose(self, session: Any, ident: int, many: int, reason: str) -> None:
+        self._note(_DROPPED, *name_of(ident), many, self.alias(session.client_id), None, reason)
+
+
+def name_of(ident: int) -> tuple[str, int, int]:
+    origin, creation = origin_of(ident)
+    return origin, creation, number_of(ident)
+
+
+def runs_of(idents: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """(first, how many) of identifiers that follow one another."""
+    first, count = NO_IDENT, 0
+    for ident in idents:
+        if count and ident == first + count:
+            count += 1
+            continue
+        if count:
+            yield first, count
+        first, count = ident, 1
+    if count:
+        yield first, count
