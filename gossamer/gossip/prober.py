@@ -67,13 +67,16 @@ class RoundRobin:
 
 
 class _Probe:
-    __slots__ = ("asked", "deadline", "entry", "helpers", "id", "nacks", "name", "refused", "sequence")
+    __slots__ = (
+        *("asked", "begun", "deadline", "entry", "helpers", "id", "nacks", "name", "refused", "sequence"),
+    )
 
-    def __init__(self, entry: Entry, sequence: int, deadline: float) -> None:
+    def __init__(self, entry: Entry, sequence: int, begun: float, deadline: float) -> None:
         self.entry = entry
         self.name = entry.name
         self.id = entry.id
         self.sequence = sequence
+        self.begun = begun
         self.deadline = deadline
         self.asked: list[Entry] = []
         self.helpers = 0
@@ -110,6 +113,8 @@ class Prober:
         self._reconnects = 0
         self.sync: Callable[[Address, float], None] = lambda _address, _now: None
         """Set by the owner: exchange tables with an address."""
+        self.timed: Callable[[float], None] = lambda _seconds: None
+        """Set by the owner: told how long each answer took that came straight from the member."""
 
     def start(self, now: float) -> None:
         """Begin, at a phase of our own."""
@@ -172,7 +177,7 @@ class Prober:
 
     def _begin(self, entry: Entry, now: float, *, window: float, at_once: bool = False) -> None:
         sequence = self._rng.getrandbits(32)
-        probe = _Probe(entry, sequence, now + self._awareness.stretch(window))
+        probe = _Probe(entry, sequence, now, now + self._awareness.stretch(window))
         self._probes[sequence] = probe
         self._probing[entry.name] = sequence
         self._timers.at(probe.deadline, partial(self._expire, sequence))
@@ -282,6 +287,8 @@ class Prober:
 
     def _succeed(self, probe: _Probe, now: float, path: str) -> None:
         self._drop(probe)
+        if path == "direct":
+            self.timed(now - probe.begun)
         self._awareness.apply(-1)
         self._hints.answered(
             probe.name, "direct" if path == "direct" else "helper" if path == "helper" else "stream", now

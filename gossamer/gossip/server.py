@@ -248,6 +248,7 @@ class GossipServer(GenServer):
             now=now,
         )
         swim.restore(before, now)
+        swim.timed(self._view.rtt.observe)
         self._view.publish(swim)
         return swim
 

@@ -167,6 +167,10 @@ class Swim:
         self._spreader.wake(now)
         return self._outbox.drain()
 
+    def timed(self, tell: Callable[[float], None]) -> None:
+        """Tell how long members take to answer probes."""
+        self._prober.timed = tell
+
     def restore(self, records: list[Record], now: float) -> None:
         """Take over what a predecessor in the same process knew, without events, and say that we are here."""
         for record in records:

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from gossamer.gossip.member import Member, PartitionHint
 from gossamer.gossip.swim import Swim
 from gossamer.gossip.wire import Record
+from gossamer.histogram import Histogram
 from gossamer.network import Address
 
 __all__ = ["Identity", "MembershipView"]
@@ -45,6 +46,8 @@ class MembershipView:
         """Packets and bytes in and out, and ``rejected.<reason>``."""
         self.hints: deque[tuple[float, PartitionHint]] = deque(maxlen=_HINTS)
         """The latest partition hints with the wall-clock time of each."""
+        self.rtt = Histogram()
+        """Seconds until members answered probes."""
         self._swim: Swim | None = None
         self._cached: tuple[int, Member | None, tuple[Member, ...]] = (-1, None, ())
 

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 
 from gossamer.errors import UnavailableError
+from gossamer.histogram import Histogram
 from gossamer.mnesia_like.disc import Batch
 from gossamer.mnesia_like.errors import DiscError
 
@@ -39,6 +40,8 @@ class DiscQueue:
         self.failed: DiscError | None = None
         self.committed = 0
         self.waiting = 0
+        self.latency = Histogram()
+        """Seconds that commits took."""
         self.listeners: list[Callable[[], None]] = []
         """Called after every commit."""
         self.bound = bound

@@ -348,6 +348,7 @@ class DiscServer(GenServer):
         batch = queue.take()
         if batch is None:
             return
+        begun = self.process.loop.time()
         try:
             await self._handle.run(self._file.commit, batch)
         except CorruptTablesError:
@@ -361,4 +362,5 @@ class DiscServer(GenServer):
             return
         if queue.failed is not None:
             log.info("disc_copy_recovered", path=str(self._file.path))
+        queue.latency.observe(self.process.loop.time() - begun)
         queue.succeed()

@@ -18,7 +18,8 @@ MQTT packet that is forwarded does.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 import structlog
 
 from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
+from gossamer.histogram import Histogram
 from gossamer.routes.forwarder import Dropped, Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
 from gossamer.routes.ports import DataLinks, Held, Keeper
@@ -38,6 +40,8 @@ DATA = "data"
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
+_TIMED = 4096
+"""Frames to a node that are timed at once."""
 _SESSIONS = 4
 """Sessions with a node that are remembered."""
 
@@ -65,6 +69,10 @@ class Forwarding:
         """Session and number of the frame that each node sent last."""
         self.arrived: dict[str, dict[int, int]] = {}
         """The same of sessions that are over, the latest few."""
+        self.latency: dict[str, Histogram] = {}
+        """Seconds until a node had dispatched a frame that it acknowledges, by node. Measured, and nothing is
+        decided by it: so here is a clock that was not passed in."""
+        self._sent: dict[str, deque[tuple[int, float]]] = {}
         self._schedule = schedule or _end_of_turn
         self._changed = changed
         self._forgotten = forgotten
@@ -187,6 +195,8 @@ class Forwarding:
                 slot.forwarder.left = None
             else:
                 keeper.down(name, life)
+        if name in self._sent:
+            self._sent[name].clear()
         slot = self.nodes.set_up(name, False)
         if keeper is not None and left:
             self.gone(name)
@@ -226,10 +236,16 @@ class Forwarding:
         *,
         lost_is_safe: bool | None = None,
     ) -> Forwarder:
+        # Of frames without an answer for long, the first ones are forgotten.
+        sent = self._sent.setdefault(name, deque(maxlen=_TIMED))
+
         def send(frame: bytes, reliable: bool) -> int:
             if self.links is None:
                 raise PeerGoneError(name)
-            return self.links.send(name, DATA, frame, reliable)
+            number = self.links.send(name, DATA, frame, reliable)
+            if reliable and number:
+                sent.append((number, time.monotonic()))
+            return number
 
         forwarder = Forwarder(
             name,
@@ -268,6 +284,12 @@ class Forwarding:
             self.node_down(event.name, left=event.reason == "left", life=event.creation)
 
     def _acked(self, peer: str, number: int) -> None:
+        sent = self._sent.get(peer)
+        if sent and sent[0][0] <= number:
+            latency = self.latency.setdefault(peer, Histogram())
+            now = time.monotonic()
+            while sent and sent[0][0] <= number:
+                latency.observe(now - sent.popleft()[1])
         slot = self.nodes.get(peer)
         if slot is not None:
             for forwarder in slot.forwarders():

@@ -8,7 +8,7 @@ connections.
 from gossamer.supervisor.application import Application, Applications
 from gossamer.supervisor.behaviour import Behaviour
 from gossamer.supervisor.calls import Caller
-from gossamer.supervisor.collector import tune_collector
+from gossamer.supervisor.collector import PAUSES, tune_collector
 from gossamer.supervisor.dynamic import DynamicSupervisor
 from gossamer.supervisor.entry import Sent
 from gossamer.supervisor.errors import (
@@ -105,6 +105,7 @@ from gossamer.supervisor.values import (
 from gossamer.supervisor.watch import LoopWatch
 
 __all__ = [
+    "PAUSES",
     "AlreadyPresent",
     "AlreadyStarted",
     "Application",

@@ -11,10 +11,17 @@ with 10,000.
 from __future__ import annotations
 
 import gc
+import time
+from typing import Any
 
-__all__ = ["tune_collector"]
+from gossamer.histogram import Histogram
+
+__all__ = ["PAUSES", "tune_collector"]
 
 THRESHOLDS = (50_000, 20, 50)
+
+PAUSES = tuple(Histogram() for _ in THRESHOLDS)
+"""Seconds that collections of each generation took, while nothing else of this process ran."""
 
 
 def tune_collector() -> None:
@@ -22,3 +29,16 @@ def tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    if _measure not in gc.callbacks:
+        gc.callbacks.append(_measure)
+
+
+_begun = 0.0
+
+
+def _measure(phase: str, info: dict[str, Any]) -> None:
+    global _begun
+    if phase == "start":
+        _begun = time.perf_counter()
+    else:
+        PAUSES[info["generation"]].observe(time.perf_counter() - _begun)

@@ -230,6 +230,7 @@ class DynamicSupervisor(GenServer):
 
     async def _restart(self, spec: ChildSpec, restarts: int) -> Stop | None:
         self.restarts += 1
+        self._otp_process.runtime.restarts[self._otp_process.name or ""] += 1
         if not self._window.admit(self._otp_process.loop.time()):
             self._report("shutdown", "reached_max_restart_intensity", spec, None, restarts + 1)
             return Stop(SHUTDOWN)

@@ -10,6 +10,7 @@ Time is the running loop's, so that everything here works on virtual time.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -65,6 +66,8 @@ class Runtime(ProcessTable):
         self.traced = 0
         self.remote: RemoteRouter | None = None
         self.remote_calls: dict[Ref, Caller] = {}
+        self.restarts: Counter[str] = Counter()
+        """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
         self._lanes: dict[float, Lane] = {}
 
     @staticmethod

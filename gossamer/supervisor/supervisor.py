@@ -254,7 +254,12 @@ class Supervisor(GenServer):
         return _as_answer(child.spec.id, await self._carry_out(self.policy.restart_child(child)))
 
     async def _decide(self, plan: Generator[Action, object, bool]) -> Stop | None:
-        return Stop(SHUTDOWN) if await self._carry_out(plan) else None
+        before = self.policy.restarts
+        over = await self._carry_out(plan)
+        again = self.policy.restarts - before
+        if again:
+            self._otp_process.runtime.restarts[self._otp_process.name or ""] += again
+        return Stop(SHUTDOWN) if over else None
 
     async def _carry_out(self, plan: Generator[Action, object, T]) -> T:
         outcome: object = None
