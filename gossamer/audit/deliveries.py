@@ -35,9 +35,9 @@ class HubLike(Protocol):
 
 
 class Facts:
-    """What all rows of one plan have in common, and the filters of the last topic it was seen with."""
+    """What all rows of one plan have in common, and the filters of topics it was seen with."""
 
-    __slots__ = ("filters", "local", "names", "nobody", "nodes", "sessions", "topic")
+    __slots__ = ("as_of", "filters", "local", "names", "nobody", "nodes", "sessions")
 
     def __init__(
         self, sessions: tuple[Any, ...], names: tuple[str, ...], nodes: tuple[str, ...], *, local: bool
@@ -47,8 +47,9 @@ class Facts:
         self.names = names
         self.nodes = nodes
         self.local = local
-        self.topic = b""
-        self.filters: tuple[str, ...] = ()
+        self.filters: dict[bytes, tuple[str, ...]] = {}
+        self.as_of = 0
+        """How often subscriptions had changed when the filters were looked up."""
 
 
 class Deliveries(Lives):

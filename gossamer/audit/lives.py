@@ -47,6 +47,8 @@ class Lives:
         self._secret = key
         self._pseudonyms = pseudonyms
         self._names: dict[str, str] = {}
+        self.changes = 0
+        """How often it was told of subscriptions that came or went."""
 
     def alias(self, client_id: str) -> str:
         """What a client is called in rows."""
@@ -82,6 +84,7 @@ class Lives:
 
     def ended(self, session: Any, reason: str) -> None:
         """A session is no more, here and anywhere."""
+        self.changes += 1
         self._begin()
         self._note(_ENDED, self.alias(session.client_id), reason)
 
@@ -92,6 +95,7 @@ class Lives:
 
     def subscribed(self, session: Any, filters: Iterable[str], reason: str | None) -> None:
         """Every live node routes these filters of a session to this one."""
+        self.changes += 1
         self._begin()
         name = self.alias(session.client_id)
         for text in filters:
@@ -102,6 +106,7 @@ class Lives:
 
     def unsubscribed(self, session: Any, filters: Iterable[str]) -> None:
         """A session does not have these filters any more."""
+        self.changes += 1
         self._begin()
         name = self.alias(session.client_id)
         for text in filters:

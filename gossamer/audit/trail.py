@@ -43,6 +43,10 @@ _DROPPED = KINDS[schema.DROPPED]
 _RETAINED = KINDS[schema.RETAINED]
 
 
+TOPICS = 1024
+"""Topics of a plan whose filters are remembered."""
+
+
 class _Open:
     """A run of QoS 1 that may still grow."""
 
@@ -311,16 +315,26 @@ class Trail(Deliveries):
         self._note(_PUBLISHED, *name_of(ident), count, topic.decode(), qos, False, size, digest, client)
 
     def _routed(self, facts: Facts, topic: bytes, ident: int, count: int) -> None:
-        if facts.local and facts.topic != topic:
-            # Topics that the same clients want share a plan, but not always a filter.
-            facts.filters = tuple(self._filters_of(topic.decode()))
-            facts.topic = topic
+        text = topic.decode()
+        filters = self._filters(facts, topic, text) if facts.local else ()
         name = name_of(ident)
-        self._note(_ROUTED, *name, count, topic.decode(), facts.filters, facts.nodes, None, None)
+        self._note(_ROUTED, *name, count, text, filters, facts.nodes, None, None)
         for peer in facts.nodes:
             self._note(_FORWARDED, *name, count, peer)
         if facts.nobody:
             self._note(_DROPPED, *name, count, None, None, "no_subscribers")
+
+    def _filters(self, facts: Facts, topic: bytes, text: str) -> tuple[str, ...]:
+        """Topics that the same clients want share a plan, but not always a filter; to look up costs more than
+        all else that a row does."""
+        known = facts.filters
+        if facts.as_of != self.changes or len(known) >= TOPICS:
+            known.clear()
+            facts.as_of = self.changes
+        found = known.get(topic)
+        if found is None:
+            found = known[topic] = tuple(self._filters_of(text))
+        return found
 
     def _facts(self, plan: Any) -> Facts:
         facts: Facts | None = plan.facts

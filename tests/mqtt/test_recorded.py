@@ -29,7 +29,9 @@ def record(world, node="here", *, sample=1.0, limit=100_000, **options):
         hub=world.broker.hub,
         key=b"k" * 16,
         pseudonyms=options.pop("pseudonyms", False),
-        filters_of=lambda topic: [f for f in getattr(world.router, "filters", {}) if matches(f, topic)],
+        filters_of=lambda topic: [
+            f for f, held in getattr(world.router, "filters", {}).items() if held and matches(f, topic)
+        ],
         soon=asyncio.get_running_loop().call_soon,
     )
     trail.sample = sample
@@ -471,3 +473,23 @@ async def test_the_record_says_what_the_clients_saw(make_world, traffic, share):
     assert each(told, "delivered") == saw
     if share == 1.0:
         assert sorted(names) == numbered
+
+
+async def test_the_filters_that_matched_are_those_of_the_moment(fake_world):
+    """Topics may share all that is known of their subscribers, and subscriptions come and go."""
+    rows = record(fake_world)
+    sub = await fake_world.client("s")
+    await sub.subscribe("a/+", "a/b")
+    pub = await fake_world.client("p")
+
+    async def matched():
+        rows()
+        for topic in ("a/b", "a/c", "a/b"):
+            pub.publish(topic)
+            await fake_world.settle()
+        return [set(row["filters"]) for row in rows("routed")]
+
+    assert await matched() == [{"a/+", "a/b"}, {"a/+"}, {"a/+", "a/b"}]
+    sub.send(p.Unsubscribe(packet_id=8, filters=("a/b",)))
+    await fake_world.settle()
+    assert await matched() == [{"a/+"}] * 3
