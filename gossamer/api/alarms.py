@@ -31,6 +31,8 @@ MOST = 100
 class AlarmInfo(Value):
     """Something an operator has to know."""
 
+    node: str = ""
+    """Who says so, where it is told for all nodes."""
     name: str
     active: bool
     since: float

@@ -47,6 +47,7 @@ from gossamer.api.model import (
     TableDigest,
     TableInfo,
 )
+from gossamer.api.noticed import noticed_router
 from gossamer.api.pages import pages
 from gossamer.api.recording import recording_router
 from gossamer.api.reports import reports_router
@@ -104,6 +105,7 @@ def make_app(
     app.include_router(settings_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
+    app.include_router(noticed_router(view), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")
     app.include_router(audits_router(view), prefix="/api/v1")
     app.include_router(drills_router(view), prefix="/api/v1")

@@ -1,4 +1,4 @@
-"""Splits and heals over HTTP: status, history, rehearsal, quarantine, alarms, settings.
+"""Splits and heals over HTTP: status, history, rehearsal, settings, and what a node tells of them.
 
 Keys and values of quarantined rows are shown shortened, for people; a replay uses the row itself.
 """
@@ -6,15 +6,13 @@ Keys and values of quarantined rows are shown shortened, for people; a replay us
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter
 
 from gossamer.api.alarms import AlarmInfo, AlarmOrder
 from gossamer.api.events import ChronicleView, events_router
-from gossamer.api.model import Page, Value
-from gossamer.api.paging import page_of
+from gossamer.api.model import Value
 from gossamer.config import Autoheal, OptionalDuration
 
 __all__ = [
@@ -28,13 +26,6 @@ __all__ = [
     "QuarantinedRow",
     "healing_router",
 ]
-
-Limit = Annotated[int, Query(ge=1, le=10_000, description="How many at most.")]
-After = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
-RowId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a quarantined row.")]
-
-
-T = TypeVar("T")
 
 
 class PartitionInfo(Value):
@@ -115,6 +106,8 @@ class HealStatusInfo(Value):
 class QuarantinedRow(Value):
     """A row that lost when two sides became one."""
 
+    node: str = ""
+    """In whose quarantine it is, where it is told for all nodes."""
     id: str
     table: str
     key: str
@@ -198,32 +191,4 @@ def healing_router(view: HealingView) -> APIRouter:
         """What would be healed now: every node is asked for its view, nothing is changed."""
         return await view.rehearse()
 
-    @router.get("/autoheal/quarantine")
-    async def quarantine(limit: Limit = 1000, after: After = None) -> Page[QuarantinedRow]:
-        """Rows that lost in a heal and are kept, with what became of them."""
-        rows = (((row.table, row.id), partial(_itself, row)) for row in view.quarantine())
-        items, following = await page_of(rows, limit=limit, after=after)
-        return Page(items=items, next=following)
-
-    @router.post("/autoheal/quarantine/{id}/replay")
-    async def replay(id: RowId) -> QuarantinedRow:  # noqa: A002
-        """Write a row again, as a new version, and take it out of the quarantine."""
-        return await view.replay(id)
-
-    @router.get("/alarms")
-    async def alarms(limit: Limit = 1000, after: After = None) -> Page[AlarmInfo]:
-        """Alarms of this node, those that last first, and those that others raised here."""
-        rows = (((row.name, row.plan, row.text), partial(_itself, row)) for row in view.alarms())
-        items, following = await page_of(rows, limit=limit, after=after)
-        return Page(items=items, next=following)
-
-    @router.post("/alarms")
-    async def order_alarm(order: AlarmOrder) -> AlarmInfo:
-        """Raise an alarm at this node, or clear it: for programs that watch the cluster from beside it."""
-        return view.order_alarm(order)
-
     return router
-
-
-def _itself(row: T) -> T:
-    return row

@@ -30,7 +30,7 @@ from gossamer.api.streamed import NDJSON, LinesResponse, own_lines
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Row, Wide
 
-__all__ = ["lists"]
+__all__ = ["After", "Format", "Limit", "OnNode", "Scope", "answer_of_all", "lists"]
 
 MAX_PAGE = 10_000
 STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
@@ -98,7 +98,7 @@ def lists(view: NodeView) -> APIRouter:
         format: Format = "page",  # noqa: A002 - the word of the API
     ) -> Response:
         """The subscriptions of all sessions."""
-        return await _answer(
+        return await answer_of_all(
             view,
             request,
             own=lambda: view.subscriptions(client=client, filter=wanted),
@@ -119,7 +119,7 @@ def lists(view: NodeView) -> APIRouter:
         format: Format = "page",  # noqa: A002
     ) -> Response:
         """The clients and their sessions, connected or not."""
-        return await _answer(
+        return await answer_of_all(
             view,
             request,
             own=lambda: view.clients(client=client, connected=connected),
@@ -140,7 +140,7 @@ async def _page(found: Any, limit: int, after: str | None) -> Page[Any]:
     return Page(items=items, next=following)
 
 
-async def _answer(
+async def answer_of_all(
     view: NodeView,
     request: Request,
     *,
@@ -149,6 +149,7 @@ async def _answer(
     params: dict[str, str | bool | None],
     options: tuple[int, str | None, str | None, str, str],
 ) -> Response:
+    """One list of all nodes, as it was ordered: ``own`` are this node's items, ordered by ``fields``."""
     limit, after, node, scope, form = options
     above = decode_cursor(after)
     if scope == "node":

@@ -143,3 +143,32 @@ async def test_merged_pages_are_the_sorted_whole(cluster, clients, limit):
     async with client_of(cluster(clients)[0]) as client:
         rows, _, _ = await pages(client, "/api/v1/clients", limit=limit)
     assert [(row["client"], row["node"]) for row in rows] == sorted((name, NAMES[at]) for name, at in clients)
+
+
+async def test_alarms_and_quarantine_are_of_all_nodes_and_of_one_through_its_path(cluster):
+    views = cluster([])
+    for view in views:
+        view.healing.name = view.name
+    async with client_of(views[0]) as client:
+        for path, number in (("/alarms", 2), ("/autoheal/quarantine", 1)):
+            rows, missing, _ = await pages(client, f"/api/v1{path}", limit=2)
+            assert sorted(row["node"] for row in rows) == sorted(NAMES * number), path
+            assert missing == {}
+            own = (await client.get(f"/api/v1/nodes/{NAMES[1]}{path}")).json()["items"]
+            assert {row["node"] for row in own} == {NAMES[1]}
+
+
+async def test_a_silent_node_is_missing_among_the_alarms(cluster):
+    async with client_of(cluster([], silent={NAMES[2]})[0]) as client:
+        _, missing, _ = await pages(client, "/api/v1/alarms")
+    assert list(missing) == [NAMES[2]]
+
+
+async def test_a_row_is_replayed_at_the_node_that_keeps_it(cluster):
+    views = cluster([])
+    views[2].healing.row = views[2].healing.row.model_copy(update={"id": "ba9876543210"})
+    async with client_of(views[0]) as client:
+        answer = await client.post("/api/v1/autoheal/quarantine/ba9876543210/replay")
+        assert (answer.status_code, answer.json()["node"]) == (200, NAMES[2])
+        assert (await client.post("/api/v1/autoheal/quarantine/ffffffffffff/replay")).status_code == 400
+    assert [view.healing.replayed for view in views] == [[], [], ["ba9876543210"]]
