@@ -170,7 +170,7 @@ class Arrivals:
                         hub.sent += 1
                         # One that is on its way to another node gives this after it, with what it has left.
                         gate, session.gate = session.gate, None
-                        session.deliver(message, delivery)
+                        hub.give(message, delivery)
                         session.gate = gate
                 self.late(message, number, keeper.moved)
                 self.counts["taken"] += 1

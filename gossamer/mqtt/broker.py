@@ -236,6 +236,10 @@ class Broker:
         """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is."""
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self.hub.received += 1
+        if message.qos == 1:
+            self.hub.received1 += 1
+        elif message.qos:
+            self.hub.received2 += 1
         if self.hub.trail is not None and route is not UNROUTED:
             self.hub.trail.take(message, publisher or client_id, self.hub.trail.chance())
         before = self.notes
@@ -383,7 +387,12 @@ class Broker:
             "retained": len(self.retained),
             "messages_received": hub.received - self.ingest.messages,
             "messages_from_peers": self.ingest.messages,
+            "messages_received_qos1": hub.received1,
+            "messages_received_qos2": hub.received2,
             "messages_sent": hub.sent,
+            "messages_sent_qos1": hub.sent1,
+            "messages_sent_qos2": hub.sent2,
+            "bytes_received": hub.bytes_received,
             "bytes_sent": hub.bytes_sent,
             "slowed": hub.slowed,
             "queued_bytes": hub.pressure.queued,

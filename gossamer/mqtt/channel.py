@@ -155,6 +155,7 @@ class Channel(Port, asyncio.Protocol):
     # Input.
 
     def data_received(self, data: bytes) -> None:
+        self.hub.bytes_received += len(data)
         try:
             self._received(data)
         except MqttProtocolError as error:

@@ -153,13 +153,18 @@ class Fanout:
         "_call_soon",
         "_now",
         "_scheduled",
+        "bytes_received",
         "bytes_sent",
         "dropped_connections",
         "drops",
         "origin",
         "pressure",
         "received",
+        "received1",
+        "received2",
         "sent",
+        "sent1",
+        "sent2",
         "slowed",
         "touched",
         "trail",
@@ -186,9 +191,16 @@ class Fanout:
         self.drops: Counter[str] = Counter()
         self.dropped_connections = 0
         self.received = 0
+        self.received1 = 0
+        """Of what clients of this node sent, as ``received2``: that of QoS 1."""
+        self.received2 = 0
         self.sent = 0
+        self.sent1 = 0
+        """Of all that were sent: those of QoS 1."""
+        self.sent2 = 0
         self.slowed = 0
         self.bytes_sent = 0
+        self.bytes_received = 0
 
     def now(self) -> float:
         return self._now()
@@ -308,6 +320,7 @@ class Fanout:
                 if wanted != version:
                     parts = publish_parts(topic, payload, flags=2, version=wanted)
                 self.sent += len(acked)
+                self.sent1 += len(acked)
                 if trail is not None:
                     trail.hand(acked, *parts, ident)
                     acked = ()
@@ -340,10 +353,19 @@ class Fanout:
 
     def _deliver(self, deliveries: Sequence[Any], message: Message) -> None:
         if len(deliveries) > SLICE and message.ident == NO_IDENT:
-            self.wide.spread(deliveries, lambda delivery: delivery.subscriber.deliver(message, delivery))
+            self.wide.spread(deliveries, partial(self.give, message))
             return
         for delivery in deliveries:
-            delivery.subscriber.deliver(message, delivery)
+            self.give(message, delivery)
+
+    def give(self, message: Message, delivery: Any) -> None:
+        """To one subscriber, counted by QoS."""
+        if message.qos and delivery.qos:
+            if message.qos == 1 or delivery.qos == 1:
+                self.sent1 += 1
+            else:
+                self.sent2 += 1
+        delivery.subscriber.deliver(message, delivery)
 
     def message(self, route: RouteLike, message: Message) -> None:
         """To every subscriber of this node, whatever the message is like."""
@@ -367,7 +389,7 @@ class Fanout:
             trail.share = group
         origin, self.origin = self.origin, None
         try:
-            delivery.subscriber.deliver(message, delivery)
+            self.give(message, delivery)
         finally:
             self.origin = origin
             if trail is not None:

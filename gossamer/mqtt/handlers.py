@@ -68,7 +68,12 @@ def handle(channel: Channel, first: int, body: bytes) -> None:
 def _publish(channel: Channel, packet: Publish) -> None:
     topic = _resolve_alias(channel, packet) if channel.version == V5 else packet.topic
     session = channel.session
-    channel.hub.received += 1
+    hub = channel.hub
+    hub.received += 1
+    if packet.qos == 1:
+        hub.received1 += 1
+    elif packet.qos:
+        hub.received2 += 1
     gate = channel.gate
     missing = channel.broker.capabilities.against(packet)
     if missing is not None:

@@ -196,6 +196,7 @@ def take(channel: Channel, data: bytes) -> int:
                 taken += 1
             else:
                 hub.received += 1
+                hub.received1 += 1
                 ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
             if pure:
                 if trail is None:
@@ -208,6 +209,7 @@ def take(channel: Channel, data: bytes) -> int:
                     trail.hand(sinks, prefix, tail, ident)
                     ack_idents.append(ident)
                 hub.sent += len(sinks)
+                hub.sent1 += len(sinks)
                 acks.append(b"\x40\x02" + identifier)
             else:
                 plan = cast("Plan", plan)
@@ -242,6 +244,7 @@ def take(channel: Channel, data: bytes) -> int:
                 break
     finally:
         hub.received += taken
+        hub.received1 += taken
         if run_count:
             hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
         if far:
