@@ -21,7 +21,7 @@ MANY = [(f"c{number:05}", number % 3) for number in range(3000)]
 async def streamed(view, path="/api/v1/clients", **params):
     async with client_of(view) as client:
         answer = await client.get(path, params={"format": "ndjson", **params})
-    *rows, last = map(json.loads, answer.text.splitlines())
+    *rows, last = map(json.loads, answer.text.removesuffix("\n").split("\n"))
     return rows, last["missing"]
 
 
