@@ -5,6 +5,7 @@ Exit codes are those of :mod:`gossamer.cli.exits`, and every command takes ``--j
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -104,6 +105,10 @@ def _options(
 
 def main() -> None:
     """Run the command line and exit; never shows a traceback for what is somebody's mistake."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the locale has no characters for is shown by their numbers.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except GossamerError as error:

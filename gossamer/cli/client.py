@@ -195,7 +195,7 @@ class ApiClient:
         """Every item of a long list on every node that is not gone, each with the ``node`` it came from."""
 
         def items(peer: ApiClient, name: str) -> list[dict[str, Any]]:
-            return [Answer(item, node=name) for item in peer.pages(path, params)]
+            return [Answer(item, node=name) for item in peer.pages(path, {**(params or {}), "scope": "node"})]
 
         return self._each(items, node=node)
 

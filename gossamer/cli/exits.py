@@ -12,6 +12,7 @@ code  meaning
 6     not possible now, or only in part: a port is taken, a node is not ready
 7     a node ended by itself
 8     a promise is broken: found by an audit (``gossamer audit run --fail-on``) or by a drill
+130   interrupted by Ctrl-C, where that is not the way to end it (it is with ``--watch``, ``top``, ``trace``)
 ====  =======================================================================
 """
 
@@ -36,6 +37,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 6
     NODE_ENDED = 7
     PROMISE_BROKEN = 8
+    INTERRUPTED = 130
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

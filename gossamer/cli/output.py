@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.text import Text
 
-from gossamer.cli.table import Grid, make_console, printable, write
+from gossamer.cli.table import Grid, make_console, printable, speaks_utf8, write
 
 __all__ = [
     "ago",
@@ -35,16 +35,12 @@ __all__ = [
 
 def json_text(data: Any) -> str:
     """JSON in one line, in characters that standard output can hold."""
-    return json.dumps(data, ensure_ascii=not _speaks_utf8())
+    return json.dumps(data, ensure_ascii=not speaks_utf8())
 
 
 def emit_json(data: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not _speaks_utf8()) + "\n")
-
-
-def _speaks_utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not speaks_utf8()) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:

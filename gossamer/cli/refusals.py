@@ -137,7 +137,7 @@ def reason_of(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            problem = cause.verify_message or text
+            problem = getattr(cause, "verify_message", "") or text
             return (
                 f"its certificate is not trusted ({problem}): GOSSAMER_CACERT names the file of who signed it"
             )

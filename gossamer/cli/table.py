@@ -25,6 +25,7 @@ __all__ = [
     "marked",
     "plain_lines",
     "printable",
+    "speaks_utf8",
     "tree_lines",
     "write",
 ]
@@ -190,10 +191,25 @@ def _widths(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[int]:
 
 
 def _one_line(cell: Cell) -> str:
-    text = cell.plain if isinstance(cell, Text) else str(cell)
+    text = _in_reach(cell.plain) if isinstance(cell, Text) else str(cell)
     return text if text.isprintable() else printable(text).replace("\n", "\\n")
 
 
 def _text(cell: Cell) -> Text:
     # Names and topics come from clients: Text keeps what looks like markup as it is.
     return cell.copy() if isinstance(cell, Text) else Text(printable(cell))
+
+
+def _in_reach(drawing: str) -> str:
+    """What draws trees, in characters that standard output can hold."""
+    if speaks_utf8():
+        return drawing
+    return drawing.translate(_PLAIN)
+
+
+_PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "~"})
+
+
+def speaks_utf8() -> bool:
+    """Whether standard output can hold any character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
