@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
+import textwrap
 import traceback
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn
@@ -26,7 +28,7 @@ from gossamer.spark.plans import page_of_plans
 from gossamer.spark.progress import Progress
 from gossamer.spark.report import render, verdict_in_words
 from gossamer.spark.run import Outcome, broken_promises, run_jobs, write_text
-from gossamer.spark.session import fit, open_session
+from gossamer.spark.session import fit, is_little, open_session
 from gossamer.spark.source import load
 from gossamer.spark.stream import Auditor, Batch, start
 
@@ -89,9 +91,12 @@ def run(
     low, high = span_of(begin, end, now=datetime.now(tz=UTC))
     if REPORT in jobs:
         _needs("jinja2", "matplotlib")
-    session = open_session(master=master, memory=memory, settings=settings_of(conf or []))
+    settings = settings_of(conf or [])
+    progress = Progress(quiet=quiet)
+    with progress.of("spark"):
+        session = open_session(master=master, memory=memory, brief=is_little(directory), settings=settings)
+    progress.session = session
     try:
-        progress = Progress(session, quiet=quiet)
         with progress.of("recording"):
             recording = load(session, directory, begin=low, end=high)
         fit(session, recording.size)
@@ -99,7 +104,8 @@ def run(
         outcome = run_jobs(session, recording, wanted, out=out, terms=terms, progress=progress)
         broken = broken_promises(outcome, promises)
         if REPORT in jobs:
-            write_text(session, f"{out.rstrip('/')}/report.html", render(outcome, broken))
+            with progress.of(REPORT):
+                write_text(session, f"{out.rstrip('/')}/report.html", render(outcome, broken))
     finally:
         session.stop()
     if as_json:
@@ -164,7 +170,7 @@ def plans(
     directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
 ) -> None:
     """Print how Spark would carry out each job over a recording, as Markdown."""
-    session = open_session(master=master, memory=memory)
+    session = open_session(master=master, memory=memory, brief=is_little(directory))
     try:
         recording = load(session, directory)
         fit(session, recording.size)
@@ -210,11 +216,13 @@ def settings_of(given: list[str]) -> dict[str, str]:
 
 
 def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
-    typer.echo(verdict_in_words(outcome, broken))
+    # A pipe gets a sentence a line; a terminal would break them in the middle of a word.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    typer.echo(textwrap.fill(verdict_in_words(outcome, broken), width))
     for name, told in outcome.told.items():
         typer.echo(f"\n{name}")
         for sentence in told.sentences:
-            typer.echo(f"  {sentence}")
+            typer.echo(textwrap.fill(sentence, width, initial_indent="  ", subsequent_indent="    "))
     for problem in outcome.problems:
         typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
     for hole in outcome.holes:
@@ -258,7 +266,7 @@ def _of_spark(error: Exception) -> SparkFailedError | None:
     text = str(cause) if cause is not None else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     why = lines[0] if lines else type(error).__name__
-    return SparkFailedError(why=why[:300])
+    return SparkFailedError(why=why[:300].rstrip("."))
 
 
 if __name__ == "__main__":

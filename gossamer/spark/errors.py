@@ -50,10 +50,16 @@ class SparkFailedError(UnavailableError):
 
     def __init__(self, *, why: str) -> None:
         self.why = why
-        super().__init__(
-            f"Spark gave up: {why}. Look at --master, at the paths of --dir and --out and at what Spark "
-            "is told of them; --trace prints where it happened"
+        advice = (
+            "Look at --master, at the paths of --dir and --out and at what Spark is told of them; "
+            "--trace prints where it happened"
         )
+        if "Class org.apache.hadoop.fs." in why and "not found" in why:
+            advice = (
+                "Spark has no driver for that file system; --conf spark.jars.packages=GROUP:NAME:VERSION "
+                "brings one (for s3a: org.apache.hadoop:hadoop-aws of the version of Spark's own Hadoop)"
+            )
+        super().__init__(f"Spark gave up: {why}. {advice}")
 
 
 class NoDataError(UsageError):

@@ -20,9 +20,10 @@ _EVERY = 0.5
 class Progress:
     """``with progress.of("completeness"): …``; one at a time."""
 
-    def __init__(self, session: Any, *, quiet: bool = False) -> None:
-        self._session = session
+    def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
+        self.session: Any = None
+        """Whose tasks are told of; until there is one, only time passes."""
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -45,39 +46,49 @@ class Progress:
     @contextmanager
     def _bar(self, name: str) -> Iterator[None]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
         columns = (
             SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description:<14}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("tasks"),
+            TextColumn("{task.description:<12}"),
+            BarColumn(30),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[doing]}"),
         )
         over = threading.Event()
         with Bars(*columns, console=Console(stderr=True)) as bars:
-            task = bars.add_task(name, total=None)
-            # What was done in stages that are over is asked of nobody: it is kept here.
-            done: dict[int, tuple[int, int]] = {}
+            task = bars.add_task(name, total=None, doing="")
+            seen = set[int]()
 
             def watch() -> None:
-                tracker = self._session.sparkContext.statusTracker()
                 while not over.wait(_EVERY):
-                    for stage in tracker.getActiveStageIds():
-                        info = tracker.getStageInfo(stage)
-                        if info is not None:
-                            done[stage] = (info.numCompletedTasks, info.numTasks)
-                    finished = sum(tasks for tasks, _ in done.values())
-                    bars.update(task, completed=finished, total=sum(known for _, known in done.values()))
+                    if self.session is None:
+                        continue
+                    done, known = 0, 0
+                    tracker = self.session.sparkContext.statusTracker()
+                    for number in tracker.getActiveStageIds():
+                        stage = tracker.getStageInfo(number)
+                        if stage is not None:
+                            seen.add(number)
+                            done += stage.numCompletedTasks
+                            known += stage.numTasks
+                    if done < known:
+                        told = f"step {len(seen)}: {done} of {known} tasks"
+                        bars.update(task, completed=done, total=known, doing=told)
+                    else:
+                        # Nothing runs, and how many steps there will be is not known before they come.
+                        bars.update(task, completed=0, total=None, doing="planning")
 
             watcher = threading.Thread(target=watch, name=f"progress of {name}", daemon=True)
             watcher.start()
             try:
                 yield
+            except BaseException:
+                # What went wrong is said in a sentence, and not by a bar that stands still.
+                bars.update(task, visible=False)
+                raise
             finally:
                 over.set()
                 watcher.join()
-            whole = max(1, sum(known for _, known in done.values()))
-            bars.update(task, completed=whole, total=whole)
+            bars.update(task, completed=1, total=1, doing="")

@@ -16,16 +16,20 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from gossamer.errors import UsageError
+from gossamer.spark.chatter import launch
 from gossamer.spark.errors import JavaMissingError, SparkMissingError, TooLittleMemoryError
 
-__all__ = ["fit", "open_session"]
+__all__ = ["fit", "is_little", "open_session"]
 
 JAVA = 17
 _LEAST, _MOST = 2**30, 8 * 2**30
 """Bytes of heap that a machine is asked for when nobody says how much."""
 JAVA_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+_LITTLE = 24 * 2**20
+"""Bytes of files, one or two million events, up to which a JVM should not try to become fast."""
 _SMALL = 200_000
 _ROWS = 250_000
 """Events that a task of a shuffle should have, about: they fit into its share of the heap."""
@@ -41,12 +45,14 @@ def open_session(
     memory: str | None = None,
     name: str = "gossamer audit",
     cores: int | None = None,
+    brief: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> Any:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
     ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
-    the machine has free, between 1 and 8 GiB. ``settings`` are Spark's own, and go before all others.
+    the machine has free, between 1 and 8 GiB. ``brief``: there is little to do (``is_little``), for which a
+    local JVM need not get faster. ``settings`` are Spark's own, and go before all others.
 
     Raises:
         SparkMissingError: PySpark is not installed.
@@ -54,28 +60,51 @@ def open_session(
         TooLittleMemoryError: ``memory`` does not fit into what is free.
     """
     try:
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise SparkMissingError(missing=error.name or "pyspark") from error
     submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not submitted:
         master = "local[*]"
-    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    wanted = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
     if master is not None:
-        builder = builder.master(master)
+        wanted["spark.master"] = master
     if master is not None and master.startswith("local") and not submitted:
         check_java()
         memory = check_memory(memory)
-        for key, value in _local_settings(memory, cores or _cores(master)).items():
-            builder = builder.config(key, value)
+        wanted |= _local_settings(memory, cores or _cores(master), brief=brief)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    for key, value in (settings or {}).items():
+    elif not submitted:
+        # As below, but before there is a session; how it logs otherwise is the cluster's operator's affair.
+        wanted["spark.log.level"] = "ERROR"
+    wanted |= settings or {}
+    builder = SparkSession.builder
+    for key, value in wanted.items():
         builder = builder.config(key, value)
+    if not submitted:
+        launch(SparkConf(loadDefaults=False).setAll(list(wanted.items())))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def is_little(where: str) -> bool:
+    """Whether ``where`` is a directory here with so little in it that a brief JVM is done sooner."""
+    place = urlsplit(where)
+    if place.scheme not in ("", "file"):
+        return False
+    size = 0
+    for file in Path(unquote(place.path) if place.scheme else where).rglob("*.parquet"):
+        try:
+            size += file.stat().st_size
+        except OSError:
+            continue
+        if size > _LITTLE:
+            return False
+    return True
 
 
 def fit(session: Any, events: int) -> None:
@@ -100,7 +129,9 @@ def _cores(master: str) -> int:
     return 1 if master == "local" else os.cpu_count() or 1
 
 
-def _local_settings(memory: str, cores: int) -> dict[str, str]:
+def _local_settings(memory: str, cores: int, *, brief: bool) -> dict[str, str]:
+    # The second compiler takes as long as the work itself where that is a minute of one core.
+    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if brief else "-XX:+UseParallelGC"
     return {
         "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
@@ -114,7 +145,7 @@ def _local_settings(memory: str, cores: int) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.files.maxPartitionBytes": "64m",
         "spark.sql.autoBroadcastJoinThreshold": "32m",
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {JAVA_OPTIONS}",
+        "spark.driver.extraJavaOptions": f"{java} {JAVA_OPTIONS}",
     }
 
 

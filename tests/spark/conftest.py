@@ -7,11 +7,9 @@ pytest.importorskip("pyspark")
 
 @pytest.fixture(scope="session")
 def spark():
-    from gossamer.spark.session import JAVA_OPTIONS, fit, open_session
+    from gossamer.spark.session import fit, open_session
 
-    # What makes a JVM fast in the long run is most of what it does in a short one.
-    quick = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {JAVA_OPTIONS}"}
-    session = open_session(master="local[2]", memory="1g", name="tests", settings=quick)
+    session = open_session(master="local[2]", memory="1g", name="tests", brief=True)
     fit(session, 0)
     # Small histories: partitions cost more than what is in them.
     session.conf.set("spark.sql.shuffle.partitions", "2")

@@ -11,7 +11,7 @@ import pytest
 
 from gossamer.audit import schema
 from gossamer.spark.moments import BadMomentError, moment_of, span_of
-from gossamer.spark.session import check_memory
+from gossamer.spark.session import check_memory, is_little
 from tests.spark.world import World
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -102,6 +102,15 @@ def test_memory_follows_the_machine(tmp_path):
     assert free(2) == "1024m"
 
 
+def test_little_is_what_a_short_look_at_a_directory_of_this_machine_says(tmp_path, monkeypatch):
+    (tmp_path / "a b.parquet").write_bytes(b"x" * 1000)
+    assert is_little(str(tmp_path))
+    assert is_little(tmp_path.as_uri())
+    assert not is_little("s3a://bucket/audit")
+    monkeypatch.setattr("gossamer.spark.session._LITTLE", 999)
+    assert not is_little(str(tmp_path))
+
+
 @pytest.mark.spark
 def test_spark_submit_takes_the_same_program_and_the_same_arguments(tmp_path):
     """Lost messages end it with the code that says so; what was asked for is there."""
@@ -159,6 +168,9 @@ for arguments in (sys.argv[1:6], sys.argv[6:]):
         timeout=600,
         check=True,
     )
+    # What every JVM says at its start is for nobody.
+    told = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert set(told) == {"spark", "recording"}, done.stderr
     none, newer = done.stdout.splitlines()
     assert "files with events from 2026-01-01" in none
     assert "--from and --to" in none
