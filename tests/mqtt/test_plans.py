@@ -69,7 +69,7 @@ async def test_what_is_recorded_names_the_filters_of_each_topic(world):
     rows = record(world)
     sub = await world.client("s")
     await sub.subscribe("a/+", "b")
-    world.router.filters = ["a/+", "b"]
+    world.router.filters = {"a/+": 1, "b": 1}
     pub = await world.client("p")
     rows()
     pub.send(*[p.Publish(topic=topic, payload=b"x") for topic in (b"a/1", b"b", b"a/1", b"a/2")])

@@ -41,7 +41,7 @@ class Node(Program):
     def gossip(self):
         return f"127.0.0.1:{self.ports['gossip']}"
 
-    def command(self, *arguments):
+    def cluster_command(self, *arguments):
         return self.run("cluster", *arguments, "--api", self.api)
 
     def post(self, order, **body):
@@ -57,7 +57,7 @@ class Node(Program):
 
     def refuses(self, order, words, *arguments, code=ExitCode.REFUSED, status=400, **body):
         """The command and HTTP say the same words, each in its own way."""
-        outcome = self.command(order, *arguments)
+        outcome = self.cluster_command(order, *arguments)
         assert (outcome.code, outcome.out) == (code, "")
         assert words in outcome.err
         answer = self.post(order, **body)
@@ -100,10 +100,10 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
         endpoints=["nowhere"],
     )
     # Joining oneself is nothing to do, and no error.
-    assert one.command("join", one.gossip).code == ExitCode.DONE
+    assert one.cluster_command("join", one.gossip).code == ExitCode.DONE
     assert one.online() == {one.name}
 
-    assert two.command("join", one.gossip).code == ExitCode.DONE
+    assert two.cluster_command("join", one.gossip).code == ExitCode.DONE
     eventually(whole(one, two))
     two.refuses("join", "already in this cluster; nothing to join", one.gossip, endpoints=[one.gossip])
     one.refuses("force-leave", "one@127.0.0.1: is this node; use leave", one.name, name=one.name)
@@ -115,10 +115,10 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
     assert two.online() == set()
     two.refuses("leave", "two@127.0.0.1: is alone, there is no cluster to leave")
     # A name is as good as an address.
-    assert two.command("join", one.gossip.replace("127.0.0.1", "localhost")).code == ExitCode.DONE
+    assert two.cluster_command("join", one.gossip.replace("127.0.0.1", "localhost")).code == ExitCode.DONE
     eventually(whole(one, two))
 
     two.end(signal.SIGKILL)
     eventually(lambda: one.status_of()[two.name] == "offline")
-    assert one.command("force-leave", two.name).code == ExitCode.DONE
+    assert one.cluster_command("force-leave", two.name).code == ExitCode.DONE
     one.refuses("force-leave", "two@127.0.0.1: no member of that name", two.name, name=two.name)
