@@ -108,7 +108,7 @@ def make_app(
     app.include_router(noticed_router(view), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")
     app.include_router(audits_router(view), prefix="/api/v1")
-    app.include_router(drills_router(view), prefix="/api/v1")
+    app.include_router(drills_router(view, clock=clock), prefix="/api/v1")
     app.include_router(
         drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
     )
@@ -149,7 +149,7 @@ def _probes(view: NodeView) -> APIRouter:
     @router.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
         """Prometheus' text format."""
-        return Response(exposition.render(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await exposition.render(), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

@@ -195,6 +195,21 @@ def plan_of(order: DrillOrder) -> dict[str, Any]:
     }
 
 
+def check_here(order: DrillOrder) -> None:
+    """See that this cluster can carry it out.
+
+    Raises:
+        DrillOrderError: it is of a kind, or has keys, for clusters of their own only.
+    """
+    if order.kind not in HERE:
+        raise DrillOrderError(
+            key="kind", got=order.kind, expected=f"{', '.join(sorted(HERE))} on this-cluster"
+        )
+    for name in sorted(order.model_fields_set - {"kind", "on", "seconds", "split"}):
+        expected = "no such key on this-cluster, which has its own nodes, load and settings"
+        raise DrillOrderError(key=name, got=getattr(order, name), expected=expected)
+
+
 def plan_json(order: DrillOrder) -> bytes:
     """See :func:`plan_of`."""
     return msgspec.json.encode(plan_of(order))

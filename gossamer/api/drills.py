@@ -2,7 +2,8 @@
 
 A drill runs as a program beside the node (``python -m gossamer.drill``), on a cluster of its own on loopback
 and ports of its own, with an environment that names nothing of this cluster; what is read here is what it
-writes into its directory. Pages are served with a policy that lets them do nothing (``sandbox``).
+writes into its directory. Or it is of this cluster, by the gates of its nodes (``drill_here``). Pages are
+served with a policy that lets them do nothing (``sandbox``).
 """
 
 from __future__ import annotations
@@ -16,13 +17,24 @@ from fastapi.responses import Response
 from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.access import RoleTooLowError, principal_of
-from gossamer.api.drill_orders import COMMON, KINDS, DrillKindInfo, DrillOrder, ParameterInfo, plan_json
+from gossamer.api.drill_here import HereDrill
+from gossamer.api.drill_orders import (
+    COMMON,
+    KINDS,
+    DrillKindInfo,
+    DrillOrder,
+    ParameterInfo,
+    check_here,
+    plan_json,
+)
 from gossamer.api.harmless import page_response
 from gossamer.api.model import Value
 from gossamer.api.programs import Program
-from gossamer.api.runs import ID, Run, State
+from gossamer.api.runs import ID, Run, RunBusyError, State
 from gossamer.api.tokens import Role
 from gossamer.api.view import NodeView
+from gossamer.api.wide import Wide
+from gossamer.clock import Clock
 
 __all__ = [
     "DrillInfo",
@@ -141,7 +153,7 @@ class _Result(_Told):
     figures: tuple[tuple[str, str, str], ...] = ()
 
 
-def drills_router(view: NodeView) -> APIRouter:
+def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
     """``/drills``."""
     router = APIRouter(prefix="/drills", tags=["drill"])
 
@@ -181,14 +193,29 @@ def drills_router(view: NodeView) -> APIRouter:
 
     @router.post("", status_code=201)
     async def start(order: DrillOrder, request: Request) -> DrillInfo:
-        """Start a drill on a cluster of its own, on this node's machine; one at a time."""
+        """Start a drill, on a cluster of its own on this node's machine, or of this one; one at a time."""
         principal = principal_of(request)
         if order.on == "this-cluster" and not principal.role.includes(Role.ADMIN):
             raise RoleTooLowError(name=principal.name, role=principal.role, wanted=Role.ADMIN)
-        plan = plan_json(order)
-        program = Program(arguments=("-m", "gossamer.drill", "{dir}"), files={"plan.json": plan})
         told = order.model_dump(mode="json", exclude_none=True)
-        return await info(await view.drills.start(told, by=principal.name, program=program))
+        if order.on == "own-cluster":
+            plan = plan_json(order)
+            program = Program(arguments=("-m", "gossamer.drill", "{dir}"), files={"plan.json": plan})
+            return await info(await view.drills.start(told, by=principal.name, program=program))
+        check_here(order)
+        names = sorted(node.name for node in view.nodes() if node.status != "left")
+        drill = HereDrill.of(
+            order, names, wide=Wide(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
+        )
+        if view.drills.running:
+            raise RunBusyError(what="drills", id=view.drills.running)
+        await drill.begin()
+        try:
+            run = await view.drills.start(told, by=principal.name, program=Program(body=drill.watch))
+        except BaseException:
+            await drill.end()
+            raise
+        return await info(run)
 
     @router.get("/{id}")
     async def one(id: RunId) -> DrillInfo:  # noqa: A002 - the word of the API
@@ -206,6 +233,15 @@ def drills_router(view: NodeView) -> APIRouter:
         return await info(await view.drills.remove(id))
 
     return router
+
+
+def _apart(view: NodeView) -> str:
+    """Who is not there, as this node sees it."""
+    return ", ".join(
+        f"{node.name} {node.status}, link {node.link}"
+        for node in view.nodes()
+        if node.status != "left" and not (node.status == "online" and node.link in ("self", "up"))
+    )
 
 
 def _told(kind: type[Any], content: bytes | None) -> Any:

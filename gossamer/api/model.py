@@ -410,7 +410,12 @@ class Sample(Value):
     """One number of a metric."""
 
     value: float
+    """Of a histogram, how many observations there are."""
     labels: Mapping[str, str] = {}
+    buckets: tuple[tuple[str, int], ...] = ()
+    """Of a histogram: upper bounds, and how many observations were at most that."""
+    sum: float = 0.0
+    """Of a histogram: of all observations."""
 
 
 class Metric(Value):
@@ -418,7 +423,7 @@ class Metric(Value):
 
     name: str
     help: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...] = ()
     """Names of the labels that each sample has, also while there is none."""
     samples: tuple[Sample, ...]

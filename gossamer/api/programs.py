@@ -9,21 +9,34 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
-from gossamer.supervisor import ChildNotFound, ChildSpec, DynamicSupervisor, OsProcess, Pid, Reason, Runtime
+from gossamer.supervisor import (
+    ChildNotFound,
+    ChildSpec,
+    DynamicSupervisor,
+    OsProcess,
+    Pid,
+    Reason,
+    Runtime,
+    exit,  # noqa: A004 - Erlang's name for it
+    self_pid,
+    spawn_link,
+)
 
-__all__ = ["RUNS", "Ended", "Program", "Programs", "Started", "runs_spec"]
+__all__ = ["BROKEN", "RUNS", "Body", "Ended", "Program", "Programs", "Started", "runs_spec"]
 
 RUNS = "runs"
 """Name of the supervisor of all programs."""
 GRACE = 20.0
 """Seconds that a program has to clean up, before what is left of it is killed."""
 NICE = 10
+BROKEN = 8
+"""Exit status of a program that found a promise broken."""
 
 # Becomes the program, its output in files and its priority low; what executes this set a death signal.
 _STUB = """\
@@ -35,15 +48,19 @@ os.execv(sys.argv[4], sys.argv[4:])
 """
 
 
+Ended = Callable[[Reason], None]
+Body = Callable[[Path], Awaitable[bool]]
+"""Works in a directory; whether what it promised was kept."""
+
+
 class Program(Struct, frozen=True, kw_only=True):
     """What to run; ``{dir}`` in the arguments stands for the directory of the run."""
 
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
     files: Mapping[str, bytes] = {}
     """To be there before it starts."""
-
-
-Ended = Callable[[Reason], None]
+    body: Body | None = None
+    """In place of a program: what the node does itself."""
 
 
 class Started(Protocol):
@@ -72,7 +89,21 @@ class Programs:
         async def start() -> Pid:
             return await OsProcess.start_link(stub, env=environ, cwd=directory, grace=GRACE, label=label)
 
-        spec = ChildSpec(label, start, restart="temporary", shutdown=GRACE + 5.0)
+        return await self._start(ChildSpec(label, start, restart="temporary", shutdown=GRACE + 5.0), ended)
+
+    async def watch(self, body: Body, directory: Path, ended: Ended, label: str) -> Started:
+        """Run ``body`` as a process of the node itself."""
+
+        async def run() -> None:
+            if not await body(directory):
+                exit(self_pid(), ("exit_status", BROKEN))
+
+        async def start() -> Pid:
+            return spawn_link(run, label=label)
+
+        return await self._start(ChildSpec(label, start, restart="temporary", shutdown=GRACE), ended)
+
+    async def _start(self, spec: ChildSpec, ended: Ended) -> Started:
         pid = await self._runtime.run(DynamicSupervisor.start_child, RUNS, spec)
         assert pid is not None  # noqa: S101 - an OsProcess never ignores
         self._runtime.join(pid).add_done_callback(lambda joined: ended(joined.result()))

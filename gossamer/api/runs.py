@@ -19,17 +19,17 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gossamer.api.programs import Ended, Program, Started
+from gossamer.api.programs import BROKEN, Body, Ended, Program, Started
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.supervisor import Reason
 
@@ -50,7 +50,6 @@ ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 STATE = "run.json"
 MOST_LISTED = 200
 """Directories that a list looks at, the latest."""
-_BROKEN = 8
 _WORDS = 600
 _REPORT = 7 * 1024 * 1024
 """Bytes of the longest page that is passed on."""
@@ -107,6 +106,16 @@ class Run(Struct, frozen=True, kw_only=True):
     ended_at: float = 0.0
 
 
+class Starter(Protocol):
+    """Starts what is to run; see :class:`gossamer.api.programs.Programs`."""
+
+    async def start(self, arguments: Sequence[str], directory: Path, ended: Ended, label: str) -> Started:
+        """A program."""
+
+    async def watch(self, body: Body, directory: Path, ended: Ended, label: str) -> Started:
+        """Something that the node does itself."""
+
+
 class Runs:
     """The runs of one kind. ``what`` is the word for them in errors; ``most`` are kept.
 
@@ -120,7 +129,7 @@ class Runs:
         what: str,
         most: int,
         now: Callable[[], float],
-        start: Callable[[Sequence[str], Path, Ended, str], Awaitable[Started]],
+        programs: Starter,
         made_at: Callable[[Path], float] | None = None,
         lacks: Callable[[], UnavailableError | None] = lambda: None,
     ) -> None:
@@ -132,7 +141,7 @@ class Runs:
         self._root = None if directory is None else directory.absolute()
         self._most = most
         self._now = now
-        self._start = start
+        self._programs = programs
         self._lock = asyncio.Lock()
         self._run: Run | None = None
         self._started: Started | None = None
@@ -162,11 +171,8 @@ class Runs:
             run = Run(id=f"{stamp}-{secrets.token_hex(3)}", order=order, by=by, began_at=round(now, 3))
             directory = await self._make(run, program)
             self._run, self._stopping = run, False
-            arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
             try:
-                self._started = await self._start(
-                    arguments, directory, lambda reason: self._ended(run, reason), self.what
-                )
+                self._started = await self._begin(run, program, directory)
             except BaseException:
                 self._run = None
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
@@ -226,6 +232,15 @@ class Runs:
         if self._root is None or re.fullmatch(ID, id) is None:
             raise NoSuchRunError(what=self.what, id=id)
         return self._root / id
+
+    async def _begin(self, run: Run, program: Program, directory: Path) -> Started:
+        def ended(reason: Reason) -> None:
+            self._ended(run, reason)
+
+        if program.body is not None:
+            return await self._programs.watch(program.body, directory, ended, self.what)
+        arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
+        return await self._programs.start(arguments, directory, ended, self.what)
 
     # -- in threads
 
@@ -299,7 +314,7 @@ def _judged(reason: Reason, directory: Path, *, stopping: bool) -> tuple[State, 
     match reason:
         case "normal":
             return "kept", ""
-        case ("exit_status", code) if code == _BROKEN:
+        case ("exit_status", code) if code == BROKEN:
             return "broken", ""
     if stopping:
         return "stopped", ""

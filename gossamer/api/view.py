@@ -159,6 +159,9 @@ class NodeView(Protocol):
         Raises UsageError if ``pid`` is nobody, UnavailableError with the first line if too many are traced.
         """
 
+    async def count(self) -> None:
+        """Count anew what is counted for ``metrics`` alone, a little in each turn of the loop."""
+
     def metrics(self) -> Iterable[Metric]:
         """Every number there is."""
 

@@ -266,14 +266,14 @@ class Node:
             what="drills",
             most=20,
             now=self.clock.wall,
-            start=programs.start,
+            programs=programs,
         )
         self.audits = Runs(
             None if data_dir is None else data_dir / "audit-reports",
             what="audit",
             most=10,
             now=self.clock.wall,
-            start=programs.start,
+            programs=programs,
             made_at=is_audit,
             lacks=spark_lacks,
         )

@@ -49,7 +49,7 @@ from gossamer.node.auditview import Recording
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.loglevel import log_level
-from gossamer.node.metrics import metrics_of
+from gossamer.node.metrics import Census, metrics_of, take_census
 from gossamer.node.orders import publish, reload_files
 from gossamer.node.pulse import pulse_of
 from gossamer.routes import Findings, matches, parse_filter
@@ -100,6 +100,7 @@ class View:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._census = Census()
         self._healing = Healing(node)
         self._recording = Recording(node)
         self._commands = ClusterCommands(
@@ -417,9 +418,13 @@ class View:
             pulse=TRACE_PULSE,
         )
 
+    async def count(self) -> None:
+        """Count anew what is counted for ``metrics`` alone, a little in each turn of the loop."""
+        self._census = await take_census(self._node)
+
     def metrics(self) -> Iterable[Metric]:
-        """Every number of this node."""
-        return metrics_of(self._node)
+        """Every number of this node; some as they were at the last ``count``."""
+        return metrics_of(self._node, self._census)
 
     # -- orders
 

@@ -89,6 +89,7 @@ class Router:
             lost_is_safe=lost_is_safe,
             sync=sync,
         )
+        self.latency = self._forwarding.latency
         self._nodes = self._forwarding.nodes
         self._resolver = Resolver(
             limits=limits,

@@ -230,15 +230,28 @@ class FakePrograms:
 
     def __init__(self):
         self.told = []
-        self.end = None
+        self.end = self.task = None
 
     async def start(self, arguments, directory, ended, label):
         self.told.append((arguments, directory, label))
         self.end = ended
         return self
 
+    async def watch(self, body, directory, ended, label):
+        async def run():
+            try:
+                ended("normal" if await body(directory) else ("exit_status", 8))
+            except asyncio.CancelledError:
+                ended("shutdown")
+
+        self.task = asyncio.create_task(run())
+        self.end = lambda reason: self.task.cancel()
+        return self
+
     async def stop(self):
         self.end("shutdown")
+        if self.task is not None:
+            await asyncio.wait({self.task})
 
 
 class FakeView:
@@ -253,7 +266,7 @@ class FakeView:
     ) -> None:
         self.name = name
         self.programs = FakePrograms()
-        kept = {"now": lambda: 1_700_000_000.0, "start": self.programs.start}
+        kept = {"now": lambda: 1_700_000_000.0, "programs": self.programs}
         drills, audits = (None, None) if directory is None else (directory / "drills", directory / "audits")
         self.drills = Runs(drills, what="drills", most=3, **kept)
         self.audits = Runs(audits, what="audit", most=3, made_at=is_audit, **kept)
@@ -462,6 +475,9 @@ class FakeView:
         finally:
             self.traces_over += 1
             self.trace_over.set()
+
+    async def count(self):
+        """There is nothing to count."""
 
     def metrics(self):
         yield Metric(

@@ -219,7 +219,7 @@ async def test_processes_can_be_asked_below_one(client):
 async def test_a_trace_streams_one_event_a_line(client, view):
     answer = await client.get("/api/v1/trace", params={"pid": "gossip"})
     assert answer.headers["content-type"].startswith("application/x-ndjson")
-    first, idle, *rest = answer.text.splitlines()
+    first, idle, *rest = answer.text.split("\n")
     assert json.loads(first) == {
         "at": 1.0,
         "event": "tracing",
@@ -228,7 +228,7 @@ async def test_a_trace_streams_one_event_a_line(client, view):
         "text": "GossipServer",
     }
     assert idle == ""
-    assert [json.loads(line)["event"] for line in rest] == ["call", "end"]
+    assert [json.loads(line)["event"] for line in rest[:-1]] == ["call", "end"]
     assert view.traces_over == 1
 
 

@@ -45,6 +45,6 @@ def test_every_route_keeps_its_contract(case):
     # A topic or a cursor may be a string and still make no sense; durations are written in more ways than
     # their schema tells.
     excluded = [positive_data_acceptance]
-    if case.path == "/api/v1/autoheal":
+    if case.path in ("/api/v1/autoheal", "/api/v1/audit"):
         excluded.append(negative_data_rejection)
     case.validate_response(answer, excluded_checks=excluded)

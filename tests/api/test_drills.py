@@ -188,7 +188,7 @@ async def test_what_cannot_be_started_leaves_nothing(client, view, tmp_path):
     async def fail(*_):
         raise UnavailableError("no more processes")
 
-    view.drills._start = fail
+    view.programs.start = fail
     assert (await client.post(DRILLS, json={"kind": "kill"})).status_code == 503
     assert list((tmp_path / "drills").iterdir()) == []
     assert (await client.get(DRILLS)).json()["running"] == ""

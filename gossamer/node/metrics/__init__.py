@@ -1,0 +1,47 @@
+"""The numbers of one node, gathered from where they are kept.
+
+Rules, which a test holds: 1. Names carry their unit, and it is a base unit: seconds, bytes.  2. Counters end
+in ``_total`` and never fall.  3. Labels have few values: nodes, tables, reasons; never clients or topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gossamer.api.model import Metric
+from gossamer.node.metrics.broker import forwarding, mqtt, routing
+from gossamer.node.metrics.census import Census, take_census
+from gossamer.node.metrics.cluster import gossip, healing, links
+from gossamer.node.metrics.inside import (
+    LOOP_WATCH,
+    auditing,
+    loop,
+    processes,
+    software,
+    tracing,
+)
+from gossamer.node.metrics.tables import disc, tables
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["LOOP_WATCH", "Census", "metrics_of", "take_census"]
+
+
+def metrics_of(node: Node, census: Census | None = None) -> Iterator[Metric]:
+    """Every metric of ``node``, in a fixed order; without a ``census``, what that counts is 0."""
+    census = census or Census()
+    yield from software(node)
+    yield from mqtt(node, census)
+    yield from routing(node)
+    yield from forwarding(node)
+    yield from gossip(node)
+    yield from links(node)
+    yield from tables(node)
+    yield from disc(node)
+    yield from healing(node)
+    yield from loop(node.runtime)
+    yield from processes(node.runtime, census)
+    yield from auditing(node)
+    yield from tracing(node)

@@ -1,0 +1,131 @@
+"""Every number of a node keeps to the conventions of Prometheus, and none is dear to ask for."""
+
+import asyncio
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gossamer.api import Exposition
+from gossamer.config import config_from
+from gossamer.mqtt.session import Session
+from gossamer.node import Node
+from gossamer.node.metrics import census, metrics_of, take_census
+
+# What a base unit is, and what of other units a name may not speak of.
+FOREIGN_UNITS = re.compile(r"_(ms|milliseconds?|us|microseconds?|minutes?|hours?|kb|kib|mb|mib|percent)(_|$)")
+COUNTED = ("messages", "rows", "changes", "topics", "filters", "frames", "packets", "events")
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The page of a node that was never started, with everything on."""
+
+    async def read():
+        node = Node(
+            config_from({"tracing": {"enable": True}}), creation=1, cookie="of a node that never starts"
+        )
+        return (await Exposition(node.view).render()).decode(), list(metrics_of(node))
+
+    return asyncio.run(read())
+
+
+def test_the_page_is_read_by_prometheus_own_parser_and_names_each_family_once(page):
+    text, metrics = page
+    names = [family.name for family in text_string_to_metric_families(text)]
+    assert len(names) == len(set(names))
+    assert {metric.name.removesuffix("_total") for metric in metrics} <= set(names)
+    for name in ("process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"):
+        assert name in names
+
+
+def test_names_units_and_help_are_as_promtool_wants_them(page):
+    """The rules of ``promtool check metrics``, and of Prometheus' page on naming."""
+    _, metrics = page
+    for metric in metrics:
+        name = metric.name
+        assert re.fullmatch(r"gossamer_[a-z0-9]+(_[a-z0-9]+)+", name), name
+        assert (metric.kind == "counter") is name.endswith("_total"), f"{name}: counters alone end in _total"
+        assert not FOREIGN_UNITS.search(name), f"{name}: seconds and bytes, nothing else"
+        assert not re.search(r"_(count|sum|bucket)$", name), f"{name}: kept for histograms"
+        if metric.kind == "histogram":
+            assert name.endswith("_seconds"), name
+        assert "gauge" not in name
+        assert "counter" not in name
+        assert re.fullmatch(r"[A-Z0-9/].{8,}\.", metric.help), f"{name}: help is a sentence"
+        for label in metric.labels:
+            assert re.fullmatch(r"[a-z]+", label), (name, label)
+            assert label not in ("le", "quantile", "job", "instance"), (name, label)
+            # Who has as many values as there are clients or topics makes a time series for each.
+            assert label not in ("client", "topic", "filter"), (name, label)
+
+
+def test_what_says_seconds_or_bytes_ends_so(page):
+    _, metrics = page
+    for metric in metrics:
+        words = metric.name.removesuffix("_total").split("_")
+        for unit in ("seconds", "bytes"):
+            if unit in words and words[-1] != unit:
+                # Links count by direction, and loop lag has a worst: names from before, kept.
+                assert metric.name in (
+                    "gossamer_link_bytes_out_total",
+                    "gossamer_link_bytes_in_total",
+                )
+
+
+def test_operators_find_what_they_look_for(page):
+    _, metrics = page
+    names = {metric.name for metric in metrics}
+    assert names >= {
+        f"gossamer_{name}"
+        for name in (
+            *("mqtt_connections", "mqtt_sessions", "mqtt_subscriptions", "mqtt_retained_messages"),
+            *("mqtt_messages_received_total", "mqtt_messages_sent_total", "messages_dropped_total"),
+            *("mqtt_inflight_messages", "mqtt_queued_bytes", "mqtt_received_bytes_total"),
+            *("routes_filters", "routes_cache_misses_total", "forward_latency_seconds"),
+            *("gc_pause_seconds", "process_restarts_total", "mailbox_longest_messages"),
+            *("cluster_members", "gossip_suspicions_total", "gossip_refutations_total", "gossip_rtt_seconds"),
+            *("link_up", "table_rows", "table_log_bytes", "table_behind_changes", "disc_commit_seconds"),
+            *("autoheal_heals_total", "audit_events_total", "audit_events_lost_total", "node_ready"),
+        )
+    }
+    labels = {metric.name: metric.labels for metric in metrics}
+    assert labels["gossamer_mqtt_messages_received_total"] == ("qos",)
+    assert labels["gossamer_forward_latency_seconds"] == ("peer",)
+
+
+def test_a_histogram_is_written_with_its_buckets(page):
+    text, _ = page
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    pauses = families["gossamer_gc_pause_seconds"]
+    assert pauses.type == "histogram"
+    ends = {sample.labels.get("le") for sample in pauses.samples if sample.name.endswith("_bucket")}
+    assert "+Inf" in ends
+    assert {sample.name for sample in pauses.samples} == {
+        f"gossamer_gc_pause_seconds_{part}" for part in ("bucket", "count", "sum")
+    }
+
+
+async def test_sessions_are_counted_a_slice_in_a_turn(monkeypatch):
+    monkeypatch.setattr(census, "SLICE", 10)
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+    hub = node.broker.hub
+    for number in range(95):
+        session = Session(f"c{number}", hub=hub)
+        session.subscriptions["a"] = session.subscriptions["b"] = None
+        # Nobody is there to send it to.
+        session.enqueue(b"2\x04\0\1a", b"x")
+        node.broker.sessions[session.client_id] = session
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    found = await take_census(node)
+    beside.cancel()
+    assert (found.offline, found.subscriptions, found.queued, found.inflight) == (95, 190, 95, 0)
+    assert turns >= 9
