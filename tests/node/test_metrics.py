@@ -6,7 +6,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gossamer.api import Exposition
+from gossamer.api import AlarmOrder, Exposition
 from gossamer.config import config_from
 from gossamer.mqtt.session import Session
 from gossamer.node import Node
@@ -129,3 +129,19 @@ async def test_sessions_are_counted_a_slice_in_a_turn(monkeypatch):
     beside.cancel()
     assert (found.offline, found.subscriptions, found.queued, found.inflight) == (95, 190, 95, 0)
     assert turns >= 9
+
+
+async def test_alarms_that_others_raised_are_counted_beside_the_nodes_own():
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+
+    async def told():
+        page = (await Exposition(node.view).render()).decode()
+        families = {family.name: family for family in text_string_to_metric_families(page)}
+        return {s.labels["alarm"]: s.value for s in families["gossamer_alarm_active"].samples}
+
+    assert await told() == {"partition": 0, "kept_overflow": 0}
+    node.view.healing.order_alarm(AlarmOrder(name="audit_lost", text="3 lost"))
+    node.view.healing.order_alarm(AlarmOrder(name="audit_doubled"))
+    assert await told() == {"partition": 0, "kept_overflow": 0, "audit_lost": 1, "audit_doubled": 1}
+    node.view.healing.order_alarm(AlarmOrder(name="audit_lost", active=False))
+    assert (await told())["audit_lost"] == 0

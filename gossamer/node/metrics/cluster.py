@@ -131,7 +131,7 @@ def links(node: Node) -> Iterator[Metric]:
 
 
 def healing(node: Node) -> Iterator[Metric]:
-    """Of splits, and what lost in heals."""
+    """Of alarms, of splits, and what lost in heals."""
     found, away = node.healing, node.broker.away
     yield by(
         "alarm",
@@ -141,6 +141,8 @@ def healing(node: Node) -> Iterator[Metric]:
         {
             "partition": len(found.open),
             "kept_overflow": 0 if away is None else len(away.keeping.since),
+            # One that is over is 0 as long as it is known: nobody has to guess why it is no longer told.
+            **{alarm.name: int(alarm.active) for alarm in node.view.healing.of_others},
         },
     )
     for count, text in (
