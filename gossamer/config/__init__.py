@@ -2,56 +2,62 @@
 
 ``load_config("node.yaml", environ=os.environ)`` gives a frozen :class:`Config` or raises one
 :class:`~gossamer.errors.ConfigError` that names every mistake. ``Config()`` alone is a node that runs.
+
+Names are imported when they are first used: durations and sizes in words, which the whole command
+needs, come without the schema, and without what reads and checks it.
 """
 
-from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
-from gossamer.config.discovery import (
-    DiscoveryConfig,
-    DnsConfig,
-    DnsDiscovery,
-    EtcdConfig,
-    EtcdDiscovery,
-    EtcdTlsConfig,
-    K8sConfig,
-    K8sDiscovery,
-    ManualDiscovery,
-    SingletonDiscovery,
-    StaticDiscovery,
-    etcd_name,
-)
-from gossamer.config.load import config_from, load_config
-from gossamer.config.model import (
-    ApiConfig,
-    AuditConfig,
-    ClusterConfig,
-    Config,
-    DistributionConfig,
-    GossipConfig,
-    HttpAuthConfig,
-    JwtConfig,
-    ListenerConfig,
-    LogConfig,
-    MqttAuthConfig,
-    MqttConfig,
-    MqttLimitsConfig,
-    MqttRetainedConfig,
-    MqttServerConfig,
-    MqttSessionsConfig,
-    NodeConfig,
-    TlsConfig,
-    TlsHostConfig,
-)
-from gossamer.config.schema import json_schema, to_plain, to_yaml
-from gossamer.config.tracing import TracingConfig
-from gossamer.config.units import (
-    OptionalDuration,
-    PositiveDuration,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
-from gossamer.config.values import Autoheal, Endpoint, parse_endpoint
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
+    from gossamer.config.discovery import (
+        DiscoveryConfig,
+        DnsConfig,
+        DnsDiscovery,
+        EtcdConfig,
+        EtcdDiscovery,
+        EtcdTlsConfig,
+        K8sConfig,
+        K8sDiscovery,
+        ManualDiscovery,
+        SingletonDiscovery,
+        StaticDiscovery,
+        etcd_name,
+    )
+    from gossamer.config.load import config_from, load_config
+    from gossamer.config.model import (
+        ApiConfig,
+        AuditConfig,
+        ClusterConfig,
+        Config,
+        DistributionConfig,
+        GossipConfig,
+        HttpAuthConfig,
+        JwtConfig,
+        ListenerConfig,
+        LogConfig,
+        MqttAuthConfig,
+        MqttConfig,
+        MqttLimitsConfig,
+        MqttRetainedConfig,
+        MqttServerConfig,
+        MqttSessionsConfig,
+        NodeConfig,
+        TlsConfig,
+        TlsHostConfig,
+    )
+    from gossamer.config.schema import json_schema, to_plain, to_yaml
+    from gossamer.config.tracing import TracingConfig
+    from gossamer.config.units import (
+        OptionalDuration,
+        PositiveDuration,
+        parse_duration,
+        parse_size,
+    )
+    from gossamer.config.values import Autoheal, Endpoint, parse_endpoint
+    from gossamer.config.words import format_duration, format_size
 
 __all__ = [
     "COOKIE_FILE",
@@ -104,3 +110,61 @@ __all__ = [
     "to_yaml",
     "write_cookie",
 ]
+
+_NAMES = {
+    "cookie": ("COOKIE_FILE", "cookie_of", "write_cookie"),
+    "discovery": (
+        "DiscoveryConfig",
+        "DnsConfig",
+        "DnsDiscovery",
+        "EtcdConfig",
+        "EtcdDiscovery",
+        "EtcdTlsConfig",
+        "K8sConfig",
+        "K8sDiscovery",
+        "ManualDiscovery",
+        "SingletonDiscovery",
+        "StaticDiscovery",
+        "etcd_name",
+    ),
+    "load": ("config_from", "load_config"),
+    "model": (
+        "ApiConfig",
+        "AuditConfig",
+        "ClusterConfig",
+        "Config",
+        "DistributionConfig",
+        "GossipConfig",
+        "HttpAuthConfig",
+        "JwtConfig",
+        "ListenerConfig",
+        "LogConfig",
+        "MqttAuthConfig",
+        "MqttConfig",
+        "MqttLimitsConfig",
+        "MqttRetainedConfig",
+        "MqttServerConfig",
+        "MqttSessionsConfig",
+        "NodeConfig",
+        "TlsConfig",
+        "TlsHostConfig",
+    ),
+    "schema": ("json_schema", "to_plain", "to_yaml"),
+    "tracing": ("TracingConfig",),
+    "units": ("OptionalDuration", "PositiveDuration", "parse_duration", "parse_size"),
+    "words": ("format_duration", "format_size"),
+    "values": ("Autoheal", "Endpoint", "parse_endpoint"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gossamer.config' has no attribute {name!r}")
+    value = getattr(import_module(f"gossamer.config.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

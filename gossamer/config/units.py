@@ -14,6 +14,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from gossamer.config.words import SECONDS, format_duration, format_size
+
 __all__ = [
     "Duration",
     "OptionalDuration",
@@ -26,7 +28,6 @@ __all__ = [
     "parse_size",
 ]
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {
     "": 1,
     "b": 1,
@@ -60,7 +61,7 @@ def parse_duration(text: object) -> float:
         if _DURATION.fullmatch(cleaned):
             # Whole milliseconds first, so that 500ms and 0.5s are one and the same float.
             parts = _DURATION_PART.findall(cleaned)
-            return round(sum(float(number) * _SECONDS[unit] for number, unit in parts), 6)
+            return round(sum(float(number) * SECONDS[unit] for number, unit in parts), 6)
         if re.fullmatch(r"\d+(\.\d+)?", cleaned):
             return float(cleaned)
     raise PydanticCustomError("wanted", _DURATION_WANTED)
@@ -87,25 +88,6 @@ def parse_size(text: object) -> int:
             if size.is_integer():
                 return int(size)
     raise PydanticCustomError("wanted", _SIZE_WANTED)
-
-
-def format_duration(seconds: float) -> str:
-    """The shortest exact spelling: ``300`` is ``5m``, ``0.5`` is ``500ms``, ``90`` is ``90s``."""
-    if seconds == 0:
-        return "0s"
-    for unit in ("d", "h", "m", "s"):
-        if seconds >= _SECONDS[unit] and (seconds / _SECONDS[unit]).is_integer():
-            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
-    milliseconds = seconds * 1000
-    return f"{milliseconds:.0f}ms" if math.isclose(milliseconds, round(milliseconds)) else f"{seconds:f}s"
-
-
-def format_size(size: int) -> str:
-    """The shortest exact spelling: 1048576 is ``1MiB``, 1000 is ``1000``."""
-    for unit, scale in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size and size % scale == 0:
-            return f"{size // scale}{unit}"
-    return str(size)
 
 
 def _format_optional(seconds: float | None) -> str:

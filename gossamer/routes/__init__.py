@@ -3,32 +3,39 @@
 ``Router`` is what the rest of a node uses; ``RouteOwner`` is the process behind it. ``topics`` holds the
 rules of names and filters, ``filters`` the index, ``cache`` what makes a publish one look-up, ``forwarder``
 what goes to a peer.
+
+Names are imported when they are first used, so that the command can tell which kernel it has without
+loading what links nodes.
 """
 
-from gossamer.routes.delivery import Delivery, SubscriptionOptions
-from gossamer.routes.exclusive import ExclusiveTakenError
-from gossamer.routes.filters import FilterIndex
-from gossamer.routes.forwarder import Forwarder
-from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
-from gossamer.routes.owner import RouteOwner, routes_child
-from gossamer.routes.resolver import Route
-from gossamer.routes.router import Router
-from gossamer.routes.shared import Group, Strategy
-from gossamer.routes.subscriptions import Subscribed
-from gossamer.routes.topics import (
-    InvalidTopicFilter,
-    InvalidTopicName,
-    SharedFilter,
-    TopicError,
-    TopicLimits,
-    body_of,
-    is_wildcard,
-    matches,
-    parse_filter,
-    parse_name,
-    split_shared,
-)
-from gossamer.routes.verify import Findings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gossamer.routes.delivery import Delivery, SubscriptionOptions
+    from gossamer.routes.exclusive import ExclusiveTakenError
+    from gossamer.routes.filters import FilterIndex
+    from gossamer.routes.forwarder import Forwarder
+    from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
+    from gossamer.routes.owner import RouteOwner, routes_child
+    from gossamer.routes.resolver import Route
+    from gossamer.routes.router import Router
+    from gossamer.routes.shared import Group, Strategy
+    from gossamer.routes.subscriptions import Subscribed
+    from gossamer.routes.topics import (
+        InvalidTopicFilter,
+        InvalidTopicName,
+        SharedFilter,
+        TopicError,
+        TopicLimits,
+        body_of,
+        is_wildcard,
+        matches,
+        parse_filter,
+        parse_name,
+        split_shared,
+    )
+    from gossamer.routes.verify import Findings
 
 __all__ = [
     "KERNEL_REASON",
@@ -59,3 +66,43 @@ __all__ = [
     "routes_child",
     "split_shared",
 ]
+
+_NAMES = {
+    "delivery": ("Delivery", "SubscriptionOptions"),
+    "exclusive": ("ExclusiveTakenError",),
+    "filters": ("FilterIndex",),
+    "forwarder": ("Forwarder",),
+    "kernel": ("KERNEL_REASON", "filter_index", "kernel_name"),
+    "owner": ("RouteOwner", "routes_child"),
+    "resolver": ("Route",),
+    "router": ("Router",),
+    "shared": ("Group", "Strategy"),
+    "subscriptions": ("Subscribed",),
+    "topics": (
+        "InvalidTopicFilter",
+        "InvalidTopicName",
+        "SharedFilter",
+        "TopicError",
+        "TopicLimits",
+        "body_of",
+        "is_wildcard",
+        "matches",
+        "parse_filter",
+        "parse_name",
+        "split_shared",
+    ),
+    "verify": ("Findings",),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gossamer.routes' has no attribute {name!r}")
+    value = getattr(import_module(f"gossamer.routes.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
