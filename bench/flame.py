@@ -114,6 +114,8 @@ def draw(root: Frame, title: str, least: float) -> str:
     height = TOP + LINE * deepest + 6
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">',
+        f"<title>{html.escape(title)}</title>",
+        "<desc>A flame graph: a box for each function, as wide as its share, above its caller.</desc>",
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
         f'<text x="8" y="20" font-size="15">{html.escape(title)}</text>',
     ]

@@ -118,7 +118,9 @@ def plot(rows: list[Row]) -> str:
 
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        'font-size="12"><rect width="100%" height="100%" fill="white"/>'
+        'font-size="12"><title>Gossip, by members</title><desc>Seconds until the slowest survivor knew of a '
+        "death, and until all had joined, over the number of members.</desc>"
+        '<rect width="100%" height="100%" fill="white"/>'
     )
     parts = [
         head,

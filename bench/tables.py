@@ -288,7 +288,10 @@ def drawing(lines: dict[int, list[tuple[int, float, float]]]) -> str:
         shapes.append(f'<text x="350" y="{at}" fill="{colour}">{nodes} nodes</text>')
     marks = [f'<text x="{80 + 120 * i}" y="240">{10_000 * 10**i:,}</text>' for i in range(3)]
     marks += [f'<text x="8" y="{224 - 180 * v / top:.0f}">{v:.0f} B</text>' for v in (0, top / 2, top)]
-    body = "\n".join(["<title>Memory a route, by filters</title>", *shapes, *marks])
+    said = "Bytes a route takes in memory over the number of filters, a line for each size of cluster."
+    page = '<rect width="440" height="250" fill="#fff"/>'
+    head = ["<title>Memory a route, by filters</title>", f"<desc>{said}</desc>", page]
+    body = "\n".join([*head, *shapes, *marks])
     frame = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 440 250" font-family="sans-serif" font-size="12"'
     return f"<svg {frame}>\n{body}\n</svg>\n"
 

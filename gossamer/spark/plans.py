@@ -39,7 +39,9 @@ _HEAD = """\
 What Spark does for each table, from the leaves up, as `gossamer audit run` would on two cores over a million
 events; printed by `python -m gossamer.spark plans --dir DIR`. What Spark learns while it runs (how large a
 side is, which parts are skewed) may still change a join. Steps that only hand on are left out, and a
-part that comes again is drawn once."""
+part that comes again is drawn once.
+
+![The completeness job: what was owed meets what came](../pictures/plans.svg)"""
 
 
 @dataclass(slots=True)
