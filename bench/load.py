@@ -5,10 +5,12 @@ many subscriptions. By hand: ``python bench/load.py pub_ports=1883 sub_ports=188
 seconds=3``, ``python bench/load.py hold mode=idle port=1883``; the keys are those of ``struct options``.
 """
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -36,10 +38,25 @@ def hold(*, core: int | None = None, timeout: float = 180, **options: object) ->
     return _run("hold", core, timeout, options)
 
 
-def _run(name: str, core: int | None, timeout: float, options: dict[str, object]) -> dict[str, object]:
+@contextlib.contextmanager
+def going(*, core: int | None = None, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A load of messages that goes on until the caller has seen enough; what became of it is not told."""
+    command = _command("load", core, {**options, "seconds": 86_400})
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _command(name: str, core: int | None, options: dict[str, object]) -> list[str]:
     command = [str(build(name)), *(f"{key}={value}" for key, value in options.items())]
-    if core is not None:
-        command = ["taskset", "-c", str(core), *command]
+    return command if core is None else ["taskset", "-c", str(core), *command]
+
+
+def _run(name: str, core: int | None, timeout: float, options: dict[str, object]) -> dict[str, object]:
+    command = _command(name, core, options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip() or f"the load generator ended with {done.returncode}")
