@@ -49,6 +49,7 @@ class Admission:
     def check(self, channel: Channel, now: float) -> float | None:
         """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
         if not channel.is_up:
+            channel.listener.refused("connect_timeout")
             channel.finish("no CONNECT in time")
             return None
         due = channel.seen + channel.keep_alive * 1.5
@@ -70,7 +71,6 @@ class Admission:
             )
             return
         if self._broker.shedding.on:
-            self._broker.hub.dropped("shed")
             if self._broker.hub.trail is not None:
                 self._broker.hub.trail.refused(packet.client_id, "shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
@@ -139,7 +139,6 @@ class Admission:
     ) -> None:
         self._broker.access.decided(login, verdict)
         if verdict.reason != ReasonCode.SUCCESS:
-            self._broker.hub.dropped("refused")
             channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
             return
         self._admit(channel, packet, verdict, told)

@@ -8,6 +8,7 @@ SUBSCRIBE. What is here is what they share, and what people and programs may ask
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -103,6 +104,10 @@ class Broker:
         self.clock = clock
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
         self.certificates: list[Certificates] = []
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """Connections that were not let in, by listener and reason."""
+        self.disconnected: Counter[str] = Counter()
+        """Clients that this side has disconnected, by reason."""
         self.references: Iterator[str] | None = None
         """Where clients are sent, one after the other, while this node is drained (see ``drain``)."""
         self.hub = Fanout(
@@ -383,6 +388,7 @@ class Broker:
         hub = self.hub
         return {
             "connections": len(self.channels),
+            "connections_refused": self.refused.total(),
             "sessions": len(self.sessions),
             "retained": len(self.retained),
             "messages_received": hub.received - self.ingest.messages,

@@ -385,6 +385,7 @@ class Channel(Port, asyncio.Protocol):
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
         if self._state == CLOSED:
             return
+        self.listener.refused(reason.name.lower())
         if self.version == V5:
             connack = Connack(reason=reason, properties=properties)
             self.transport.write(explained(connack, detail, self.asked))
@@ -394,18 +395,19 @@ class Channel(Port, asyncio.Protocol):
 
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
-        self.hub.dropped_connections += 1
         log.info("client_refused", peer=self.peer, client_id=self.client_id, error=str(error))
         if self._state == UP:
             self.disconnect(error.reason, detail=error.detail)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Its version is unknown, so both get the form of 3.1.1 ([MQTT-3.1.2-2]).
             self.transport.write(b"\x20\x02\x00\x01")
+            self.listener.refused(error.reason.name.lower())
             self.finish(str(error))
         elif self.version == V5:
             self.rejected(error.reason, error.detail)
         else:
             # Without CONNACK ([MQTT-3.1.4-1] of 3.1.1).
+            self.listener.refused(error.reason.name.lower())
             self.finish(str(error))
 
     def disconnect(
@@ -413,6 +415,7 @@ class Channel(Port, asyncio.Protocol):
     ) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
         if self._state == UP:
+            self.broker.disconnected[reason.name.lower()] += 1
             self._flush_own()
             if self.version == V5:
                 goodbye = Disconnect(reason=reason, properties=properties)

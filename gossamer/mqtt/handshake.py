@@ -119,6 +119,7 @@ class TlsDoor(asyncio.Protocol):
             if self._lost:
                 secured = None
             if secured is None:
+                self._acceptor.refused("tls_handshake")
                 raw.abort()
                 self._acceptor.limits.leave(admitted=False)
         if secured is not None:

@@ -107,6 +107,7 @@ class Acceptor(GenServer):
     async def init(self, broker: Broker, config: ListenerConfig, name: str, limits: ListenerLimits) -> None:
         self._broker = broker
         self._config = config
+        self._name = name
         self.limits = limits
         self.max_packet = config.max_packet_size or broker.max_packet
         self._certificates: list[Certificates] = []
@@ -164,13 +165,13 @@ class Acceptor(GenServer):
         peer = transport.get_extra_info("peername")
         if self._config.socket is not None or is_within(peer, self._config.proxy_sources):
             return True
-        self._refused("untrusted_proxy")
+        self._full("untrusted_proxy")
         log.debug("untrusted_proxy", peer=str(peer))
         return False
 
     def no_header(self, error: ProxyHeaderError) -> None:
         """There was none where there must be one."""
-        self._broker.hub.dropped("no_proxy_header")
+        self.refused("no_proxy_header")
         log.info("no_proxy_header", error=str(error))
 
     def adopt(self, channel: Channel) -> bool:
@@ -190,15 +191,19 @@ class Acceptor(GenServer):
         """Count a connection in; False when there are too many already."""
         refused = self.limits.enter(self._broker.hub.now())
         if refused is not None:
-            self._refused(refused)
+            self._full(refused)
         return refused is None
 
     def spawn(self, function: Callable[..., Any], *args: Any) -> None:
         """Run a handshake. It ends by itself, and a restart of the listener is no reason to break it off."""
         self._broker.runtime.spawn(function, *args, label="mqtt_handshake")
 
-    def _refused(self, why: str) -> None:
-        self._broker.hub.dropped("connections_refused")
+    def refused(self, why: str) -> None:
+        """A connection is not let in; counted by ``why``, which has few values."""
+        self._broker.refused[self._name, why] += 1
+
+    def _full(self, why: str) -> None:
+        self.refused(why)
         self._broker.access.decisions["accept", why, "deny"] += 1
 
     def _adopt(self, channel: Channel) -> bool:
@@ -209,7 +214,7 @@ class Acceptor(GenServer):
         supervisor = broker.runtime.whereis(self._channels_name)
         if supervisor is None:
             self.limits.leave(admitted=False)
-            self._refused("restarting")
+            self._full("restarting")
             return False
         pid = channel.open(link_to=supervisor, runtime=broker.runtime, label="mqtt_channel")
         DynamicSupervisor.adopt(supervisor, pid, CHANNEL_SPEC)

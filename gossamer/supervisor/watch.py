@@ -23,6 +23,7 @@ from typing import Any
 
 import structlog
 
+from gossamer.histogram import Histogram
 from gossamer.supervisor.functions import send_after
 from gossamer.supervisor.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.process import Process
@@ -49,6 +50,8 @@ class LoopWatch(GenServer):
     """Seconds by which the last tick was late."""
     worst: float
     """The largest of them."""
+    delays: Histogram
+    """All of them."""
     stalls: int
     """Ticks that were late enough to be reported."""
 
@@ -58,6 +61,7 @@ class LoopWatch(GenServer):
         """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
         self._tell = tell
         self.lag = self.worst = 0.0
+        self.delays = Histogram()
         self.stalls = 0
         self._interval, self._stall = interval, stall
         loop = self.process.loop
@@ -75,6 +79,7 @@ class LoopWatch(GenServer):
         now = self.process.loop.time()
         self.lag = max(0.0, now - self._due)
         self.worst = max(self.worst, self.lag)
+        self.delays.observe(self.lag)
         seen = None if self._witness is None else self._witness.tick()
         if self.lag > self._stall:
             self.stalls += 1

@@ -214,7 +214,8 @@ async def test_too_many_connections_are_refused_and_counted(make_world):
     world.dial()
     third = world.dial()
     assert third.closed
-    assert world.broker.stats()["dropped_connections_refused"] == 1
+    assert world.broker.refused == {("tcp:0", "connections"): 1}
+    assert world.broker.stats()["connections_refused"] == 1
     first.send(p.Disconnect())
     assert not world.dial().closed
 

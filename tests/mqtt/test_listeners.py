@@ -295,7 +295,7 @@ async def test_without_a_proper_proxy_header_nobody_comes_in(stream):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         await until(lambda: not broker.channels)
-        assert broker.stats()["dropped_no_proxy_header"] == 1
+        assert broker.refused["tcp:0", "no_proxy_header"] == 1
         writer.close()
 
 
@@ -363,7 +363,7 @@ def test_the_proxy_header_comes_before_tls(ca, kind, header, loop):
             # Without a header TLS is no way in either.
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await shown(port, "localhost", ca)
-            assert broker.stats()["dropped_no_proxy_header"] == 1
+            assert broker.refused[f"{kind}:0", "no_proxy_header"] == 1
 
     def through(port, size):
         through_proxy(port, ca, kind=kind, header=header, size=size)
@@ -472,7 +472,7 @@ async def test_hundreds_that_never_say_connect_are_bounded_and_let_go():
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
         for _, writer in idle[::2]:
             writer.write(b"\x10")
-        await until(lambda: broker.stats().get("dropped_connections_refused", 0) == 200)
+        await until(lambda: broker.refused["tcp:0", "pending"] == 200)
         assert len(broker.channels) == 100
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp:1"])
         assert (await mqtt(reader, writer, p.Connect(client_id="good"))).reason == 0

@@ -4,6 +4,7 @@ import pytest
 
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.encode import encode
 from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.properties import Properties
 
@@ -27,7 +28,9 @@ async def test_a_node_that_is_late_lets_nobody_else_in_and_serves_who_is_there(w
     late = world.dial()
     assert (await late.connect("late", version=version)).reason == code
     assert late.closed
-    assert world.broker.hub.drops["shed"] == 1
+    assert world.broker.refused == {("tcp:0", "server_busy"): 1}
+    # Nobody's message was lost.
+    assert not world.broker.hub.drops
     here.send(p.Pingreq())
     assert await here.got() == [p.Pingresp()]
     world.broker.shedding.late(0.0)
@@ -103,3 +106,41 @@ async def test_the_connections_to_the_authentication_service_end_with_the_server
     await world.stop()
     assert service.is_closed
     assert callout._client is None
+
+
+async def test_connections_that_are_not_let_in_are_counted_by_reason(make_world):
+    world = await make_world(anonymous=False, listener={"max_connections": 3}, connect_timeout="2s")
+    world.dial()
+    world.later(3)
+    world.dial().raw(b"GET / HTTP/1.1\r\n\r\n")
+    await world.dial().connect("nobody")
+    newer = p.Connect(client_id="x")
+    world.dial().raw(encode(newer, p.V4).replace(b"MQTT\4", b"MQTT\7"))
+    for _ in range(4):
+        world.dial()
+    assert world.broker.refused == {
+        ("tcp:0", "connect_timeout"): 1,
+        ("tcp:0", "protocol_error"): 1,
+        ("tcp:0", "not_authorized"): 1,
+        ("tcp:0", "unsupported_protocol_version"): 1,
+        ("tcp:0", "connections"): 1,
+    }
+    assert world.broker.stats()["connections_refused"] == 5
+    # None of this is a message that was lost.
+    assert not world.broker.hub.drops
+
+
+async def test_clients_that_the_node_disconnects_are_counted_by_reason(world):
+    await world.client("silent", keep_alive=10)
+    (await world.client("careless")).raw(b"\x36\x05\0\1a\0\1")
+    leaves = await world.client("leaves")
+    leaves.send(p.Disconnect())
+    await world.client("kicked")
+    world.broker.kick("kicked")
+    world.later(16)
+    assert world.broker.disconnected == {
+        "keep_alive_timeout": 1,
+        "malformed_packet": 1,
+        "administrative_action": 1,
+    }
+    assert not world.broker.refused

@@ -24,6 +24,7 @@ def test_a_held_loop_shows_in_the_metrics():
             "gossamer_loop_lag_seconds",
             "gossamer_loop_lag_worst_seconds",
             "gossamer_loop_stalls_total",
+            "gossamer_loop_delay_seconds",
         }
         ticks = watch.process.reductions
         time.sleep(0.3)  # noqa: ASYNC251 - it must block
@@ -38,3 +39,4 @@ def test_a_held_loop_shows_in_the_metrics():
     assert held["gossamer_loop_lag_seconds"] > 0.2
     assert held["gossamer_loop_lag_worst_seconds"] >= held["gossamer_loop_lag_seconds"]
     assert held["gossamer_loop_stalls_total"] >= 1
+    assert held["gossamer_loop_delay_seconds"] >= 1

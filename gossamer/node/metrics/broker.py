@@ -19,6 +19,20 @@ def mqtt(node: Node, census: Census) -> Iterator[Metric]:
     """Of the broker of this node."""
     stats = node.broker.stats()
     yield one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
+    yield by(
+        ("listener", "reason"),
+        "gossamer_mqtt_connections_refused_total",
+        "Connections that were not let in, by listener and reason.",
+        "counter",
+        dict(sorted(node.broker.refused.items())),
+    )
+    yield by(
+        "reason",
+        "gossamer_mqtt_clients_disconnected_total",
+        "Clients that this node has disconnected, by reason code.",
+        "counter",
+        dict(sorted(node.broker.disconnected.items())),
+    )
     yield one("gossamer_mqtt_sessions", "Sessions, connected or not.", "gauge", stats["sessions"])
     yield one("gossamer_mqtt_sessions_offline", "Sessions without a connection.", "gauge", census.offline)
     yield one(

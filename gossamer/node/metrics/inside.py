@@ -61,6 +61,11 @@ def loop(runtime: Runtime) -> Iterator[Metric]:
         "gauge",
         watch.worst if watch else None,
     )
+    yield histogram(
+        "gossamer_loop_delay_seconds",
+        "How late the ticks of the event loop came, four a second.",
+        watch.delays if watch else {},
+    )
     yield one(
         "gossamer_loop_stalls_total",
         "How often a callback held the event loop; the log names the process.",
