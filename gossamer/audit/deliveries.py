@@ -124,6 +124,13 @@ class Deliveries(Lives):
         if len(told) > PENDING:
             self._deliver()
 
+    def handed(self, taker: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
+        """A client that is served without a session is given a message."""
+        self._told.append((taker, ident, (qos, retain, share, "retained" if stored else None)))
+        self._stir()
+        if len(self._told) > PENDING:
+            self._deliver()
+
     def acknowledged(self, session: Any, idents: Sequence[int], role: str) -> None:
         """The last acknowledgement of messages was sent to their publisher, or came from a subscriber."""
         self._begin()

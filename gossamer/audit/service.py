@@ -268,7 +268,7 @@ class Auditor:
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 
     def _standing(self) -> Iterable[Any]:
-        return list(self._sessions.values())
+        return [*self._sessions.values(), *self._hub.guests]
 
     def _peers(self) -> list[str]:
         peers = self._distribution.peers

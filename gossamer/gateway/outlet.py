@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gossamer.mqtt import Pressure
+from gossamer.gateway.guest import Guest
+from gossamer.mqtt import NO_IDENT, Pressure
 
 __all__ = ["FAR", "Emit", "Outlet"]
 
@@ -34,10 +35,16 @@ class _Waiting(NamedTuple):
     retain: bool
     expires_at: float | None
     lost: int
+    ident: int
+    share: str | None
+    stored: bool
 
 
 class Outlet:
-    """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session."""
+    """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session.
+
+    ``guest`` is who it is for the recorder; ``acknowledges``: the client says what it is done with.
+    """
 
     def __init__(
         self,
@@ -47,14 +54,18 @@ class Outlet:
         now: Callable[[], float],
         pressure: Pressure,
         owner: object,
+        guest: Guest,
         window: int,
         max_queued: int,
         max_bytes: int,
+        acknowledges: bool = True,
     ) -> None:
         self._emit = emit
         self._soon = soon
         self._now = now
         self._pressure = pressure
+        self._guest = guest
+        self._acknowledges = acknowledges
         self._window = window
         self._max_queued = max_queued
         self._max_bytes = max_bytes
@@ -81,20 +92,23 @@ class Outlet:
         retain = message.retain and delivery.retain_as_published
         self.put(message, min(message.qos, delivery.qos), retain)
 
-    def put(self, message: Any, qos: int, retain: bool) -> None:
-        """Queue a message for the client, or drop it."""
+    def put(self, message: Any, qos: int, retain: bool, *, stored: bool = False) -> None:
+        """Queue a message for the client, or drop it; ``stored``: it is what was retained."""
         if self.closed:
             return
         size = len(message.payload)
         if not self._fits(size, FAR if qos else 1):
             self.dropped += 1
             self._lost += qos > 0
+            self._guest.lost(message.ident, "queue_full")
             if not self._queue:
                 self._schedule()
             return
         self._bytes += size
+        ident = message.ident
         waiting = _Waiting(
-            message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost
+            *(message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost),
+            *(ident, self._guest.share(ident), stored),
         )
         self._lost = 0
         self._queue.append(waiting)
@@ -110,6 +124,7 @@ class Outlet:
         # A count that is not true would let it in for more than the window, or for nothing ever again.
         self._taken = max(self._taken, min(count, self._sent))
         self.delivered += 1
+        self._guest.taken(self._taken)
         self.flush()
 
     def flush(self) -> None:
@@ -136,6 +151,8 @@ class Outlet:
     def close(self) -> None:
         """Take nothing more, and hold nobody up."""
         self.closed = True
+        for item in self._queue:
+            self._guest.lost(item.ident, "session_ended")
         self._queue.clear()
         self._bytes = 0
         self._relieve()
@@ -153,6 +170,11 @@ class Outlet:
             if item.expires_at is None or item.expires_at > self._now():
                 size += len(item.payload)
                 batch.append([item.topic, item.payload, item.qos, item.retain])
+                if item.ident != NO_IDENT:
+                    place = self._sent + len(batch) if self._acknowledges else 0
+                    self._guest.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
+            else:
+                self._guest.lost(item.ident, "expired")
         self._sent += len(batch)
         return batch
 

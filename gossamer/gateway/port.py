@@ -10,7 +10,10 @@ Retained messages come first, as for a client that subscribes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
+from gossamer.errors import GossamerError
+from gossamer.gateway.guest import Guest, publish
 from gossamer.gateway.outlet import Outlet
 from gossamer.gateway.retained import send_retained, wants_retained
 from gossamer.mqtt import Broker
@@ -29,11 +32,16 @@ class BrokerPort:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._numbers = count(1)
+        self._name = f"{broker.runtime.node}/thespian"
+        self._guest: Guest | None = None
 
     def publish(self, message: Publish) -> None:
         """Publish to all nodes. Raises UsageError where the topic is none."""
         qos = min(max(message.qos, 0), 2)
-        self._broker.publish(message.topic, message.payload, qos=qos, retain=message.retain)
+        if self._guest is None:
+            self._guest = Guest(self._broker.hub, self._name)
+        publish(self._broker, self._guest, message.topic, message.payload, qos=qos, retain=message.retain)
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
         """Call ``deliver`` for what arrives, from all nodes. Raises UsageError where the filter is none."""
@@ -43,20 +51,27 @@ class BrokerPort:
             for topic, payload, qos, retain in messages:
                 deliver(Delivered(topic, payload, qos, retain))  # type: ignore[arg-type]
 
+        guest = Guest(broker.hub, f"{self._name}/{next(self._numbers)}")
         outlet = Outlet(
             emit=emit,
             soon=broker.runtime.loop.call_soon,
             now=broker.hub.now,
             pressure=broker.hub.pressure,
             owner=None,
+            guest=guest,
+            acknowledges=False,
             window=ENDLESS,
             max_queued=max(1, broker.config.limits.max_queued),
             max_bytes=MAX_QUEUED_BYTES,
         )
         qos = min(max(request.qos, 0), 2)
-        broker.router.subscribe(
-            request.filter, outlet, SubscriptionOptions(qos=qos, retain_as_published=True)
-        )
+        options = SubscriptionOptions(qos=qos, retain_as_published=True)
+        try:
+            broker.router.subscribe(request.filter, outlet, options)
+        except GossamerError:
+            guest.close("refused")
+            raise
+        guest.subscribed(request.filter, qos)
         if wants_retained(request.filter, 0, again=False):
             broker.runtime.spawn(
                 send_retained, broker, request.filter, qos, outlet, label="thespian_retained"
@@ -65,5 +80,6 @@ class BrokerPort:
         def cancel() -> None:
             outlet.close()
             broker.router.unsubscribe_all(outlet)
+            guest.close("unsubscribed")
 
         return cancel

@@ -31,7 +31,7 @@ async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Out
     for number, topic in enumerate(store.topics(body_of(topic_filter)), 1):
         found = store.get(topic)
         if isinstance(found, Message):
-            outlet.put(found, min(qos, found.qos), True)
+            outlet.put(found, min(qos, found.qos), True, stored=True)
         elif found is not None:
             far.append(topic)
         if number % STEP == 0:
@@ -48,6 +48,6 @@ async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Out
                 found = await found()
             await outlet.room()
             if found is not None:
-                outlet.put(found, min(qos, found.qos), True)
+                outlet.put(found, min(qos, found.qos), True, stored=True)
 
     await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(far)))))

@@ -16,6 +16,7 @@ here who gets it is behind (:mod:`~gossamer.gateway.publisher`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ import structlog
 
 from gossamer.distribution import Distribution, Event, NodeDown
 from gossamer.errors import GossamerError
+from gossamer.gateway.guest import Guest, publish
 from gossamer.gateway.messages import (
     GATEWAY,
     WINDOW,
@@ -56,6 +58,7 @@ from gossamer.supervisor import (
     Reply,
     Stop,
     Supervisor,
+    describe,
     monitor,
     reply,
     send_after,
@@ -83,14 +86,15 @@ class Attachment(GenServer):
         self._client = client
         self._broker = broker
         self._distribution = distribution
-        self._outlets: dict[int, Outlet] = {}
+        self._outlets: dict[int, tuple[Outlet, Guest]] = {}
+        self._guest = Guest(broker.hub, str(client))
         self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
         self._seen = self._runtime.loop.time()
         monitor(client)
         distribution.subscribe(self._event)
         # Not in terminate, which a kill would skip.
-        self.process.on_release(lambda _: self._release())
+        self.process.on_release(lambda entry: self._release(describe(entry.reason)))
         send_after(SILENCE / 3, self.process.pid, _CHECK)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
@@ -103,7 +107,7 @@ class Attachment(GenServer):
             case Subscribe():
                 return Reply(await self._subscribe(request))
             case Unsubscribe(number):
-                self._close(number)
+                self._close(number, "unsubscribed")
                 return Reply(True)
             case Find(node):
                 return Reply(self._find(node))
@@ -112,12 +116,12 @@ class Attachment(GenServer):
     async def handle_cast(self, request: Any) -> None:
         self._seen = self._runtime.loop.time()
         if isinstance(request, Taken):
-            outlet = self._outlets.get(request.number)
-            if outlet is not None:
-                outlet.taken(request.count)
+            held = self._outlets.get(request.number)
+            if held is not None:
+                held[0].taken(request.count)
         elif isinstance(request, Publish):
             try:
-                self._broker.publish(request.topic, request.payload, qos=0, retain=request.retain)
+                self._out(request, 0, None)
             except (GossamerError, UnicodeError) as error:
                 log.info("publish_refused", client=str(self._client), error=str(error))
 
@@ -143,18 +147,21 @@ class Attachment(GenServer):
             self._publisher.published(wanted.topic, lambda: reply(caller, answer))
 
         try:
-            self._broker.publish(
-                wanted.topic,
-                wanted.payload,
-                qos=qos,
-                retain=wanted.retain,
-                on_safe=safe if qos else None,
-            )
+            self._out(wanted, qos, safe if qos else None)
         except (GossamerError, UnicodeError) as error:
             return Reply(Refused(str(error)))
         if not qos:
             safe(True)
         return NoReply()
+
+    def _out(self, wanted: Publish, qos: int, on_safe: Callable[[bool], None] | None) -> None:
+        """Raises GossamerError, or UnicodeError, where the topic is none."""
+        publish(
+            *(self._broker, self._guest, wanted.topic, wanted.payload),
+            qos=qos,
+            retain=wanted.retain,
+            on_safe=on_safe,
+        )
 
     async def _subscribe(self, wanted: Subscribe) -> object:
         if wanted.number in self._outlets:
@@ -166,12 +173,14 @@ class Attachment(GenServer):
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
             self._runtime.send(client, Deliveries(me, number, messages, dropped, lost))
 
+        guest = Guest(self._broker.hub, f"{client}/{number}")
         outlet = Outlet(
             emit=emit,
             soon=self._runtime.loop.call_soon,
             now=self._broker.hub.now,
             pressure=self._broker.hub.pressure,
             owner=self._publisher,
+            guest=guest,
             window=WINDOW,
             max_queued=max(1, self._broker.config.limits.max_queued),
             max_bytes=MAX_QUEUED_BYTES,
@@ -182,9 +191,11 @@ class Attachment(GenServer):
         try:
             done = router.subscribe(wanted.filter, outlet, options)
         except GossamerError as error:
+            guest.close("refused")
             return Refused(str(error))
-        self._outlets[number] = outlet
+        self._outlets[number] = outlet, guest
         await router.visible(done.seq)
+        guest.subscribed(wanted.filter, qos)
         if wants_retained(wanted.filter, wanted.retain, again=wanted.again):
             self._runtime.spawn(
                 send_retained,
@@ -207,16 +218,19 @@ class Attachment(GenServer):
         if isinstance(event, NodeDown):
             self._runtime.send(self._client, Gone(event.name))
 
-    def _close(self, number: int) -> None:
-        outlet = self._outlets.pop(number, None)
-        if outlet is not None:
+    def _close(self, number: int, why: str) -> None:
+        held = self._outlets.pop(number, None)
+        if held is not None:
+            outlet, guest = held
             outlet.close()
             self._broker.router.unsubscribe_all(outlet)
+            guest.close(why)
 
-    def _release(self) -> None:
+    def _release(self, why: str) -> None:
         self._distribution.unsubscribe(self._event)
         for number in list(self._outlets):
-            self._close(number)
+            self._close(number, why)
+        self._guest.close(why)
 
 
 class Gateway(GenServer):

@@ -26,7 +26,7 @@ from gossamer.mqtt.idents import (
 from gossamer.mqtt.limits import Bucket
 from gossamer.mqtt.listener import ListenError, mqtt_spec
 from gossamer.mqtt.message import Message
-from gossamer.mqtt.packets import V5
+from gossamer.mqtt.packets import V5, Subscription
 from gossamer.mqtt.passwords import PasswordFile, set_password
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.properties import Properties
@@ -63,6 +63,7 @@ __all__ = [
     "ReasonCode",
     "Scram",
     "Span",
+    "Subscription",
     "Tracked",
     "Verdict",
     "base_of",

@@ -157,6 +157,7 @@ class Fanout:
         "bytes_sent",
         "dropped_connections",
         "drops",
+        "guests",
         "origin",
         "pressure",
         "received",
@@ -186,6 +187,8 @@ class Fanout:
         self.touched: list[Session] = []
         self.trail: TrailLike | None = None
         """Told what happens to messages while that is recorded."""
+        self.guests: set[Any] = set()
+        """Who publishes and subscribes here without a session: Python clients, for whoever records."""
         self.pressure = Pressure(call_later)
         self.wide = Wide(self, call_soon)
         self.drops: Counter[str] = Counter()

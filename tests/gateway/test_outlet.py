@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from gossamer.gateway.guest import Guest
 from gossamer.gateway.outlet import FAR, Outlet
 from gossamer.mqtt import Message, Pressure
 
@@ -22,6 +23,7 @@ class Bench:
             now=lambda: self.time,
             pressure=self.pressure,
             owner=None,
+            guest=Guest(SimpleNamespace(trail=None, guests=set()), "c/1"),
             **{"window": WINDOW, "max_queued": QUEUED, "max_bytes": 10_000} | options,
         )
 

@@ -1,0 +1,118 @@
+"""A Python client as the recorder sees it: who publishes, and each of its subscriptions.
+
+A client is called by the identifier of its process, which is the same at whatever node it is attached. Each
+of its subscriptions gets its own copy of a message, so each is a client of its own there, called by a number
+behind that; what it was sent counts as delivered when it leaves for the client, and as acknowledged once the
+client has said that it is done with it.
+
+Rules: 1. Nothing is done for messages that are not recorded.  2. Who is here when recording begins is told
+then: the hub knows its guests.  3. A guest's session is its connection, and ends with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from gossamer.mqtt import NO_IDENT, Broker, Message, Subscription
+
+__all__ = ["Guest", "publish"]
+
+
+class Guest:
+    """See the module; it has what a trail asks of a session."""
+
+    expiry = 0
+    """Of its session, seconds."""
+    version = 0
+    """Of MQTT: it speaks none."""
+    keep_alive = 0
+    idents = None
+    queue = ()
+
+    def __init__(self, hub: Any, client_id: str) -> None:
+        self.client_id = client_id
+        self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
+        self._hub = hub
+        self._flying: deque[tuple[int, int]] = deque()
+        """Place and identifier of messages that the client is not done with."""
+        hub.guests.add(self)
+        if hub.trail is not None:
+            hub.trail.connected(self, False)
+
+    @property
+    def channel(self) -> Guest:
+        """Its connection."""
+        return self
+
+    def subscribed(self, topic_filter: str, qos: int) -> None:
+        """Every node knows that it wants this."""
+        self.subscriptions[topic_filter] = (Subscription(topic_filter, qos), None)
+        if self._hub.trail is not None:
+            self._hub.trail.subscribed(self, (topic_filter,), None)
+
+    def share(self, ident: int) -> str | None:
+        """The share group for which it gets a message right now."""
+        trail = self._hub.trail
+        return None if ident == NO_IDENT or trail is None else trail.share
+
+    def sent(self, ident: int, qos: int, retain: bool, share: str | None, stored: bool, place: int) -> None:
+        """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
+        trail = self._hub.trail
+        if trail is not None:
+            trail.handed(self, ident, qos, retain, share, stored)
+            if qos and place:
+                self._flying.append((place, ident))
+
+    def taken(self, count: int) -> None:
+        """The client is done with so many in all."""
+        done: list[int] = []
+        while self._flying and self._flying[0][0] <= count:
+            done.append(self._flying.popleft()[1])
+        if done and self._hub.trail is not None:
+            self._hub.trail.acknowledged(self, done, "subscriber")
+
+    def lost(self, ident: int, reason: str) -> None:
+        """The client will not get a message."""
+        if ident != NO_IDENT and self._hub.trail is not None:
+            self._hub.trail.lost(ident, self, reason)
+
+    def close(self, reason: str) -> None:
+        """It is gone."""
+        if self not in self._hub.guests:
+            return
+        self._hub.guests.discard(self)
+        trail = self._hub.trail
+        if trail is not None:
+            if self.subscriptions:
+                trail.unsubscribed(self, list(self.subscriptions))
+            trail.disconnected(self, reason)
+            trail.ended(self, reason)
+
+
+def publish(
+    broker: Broker,
+    guest: Guest,
+    topic: str,
+    payload: bytes,
+    *,
+    qos: int,
+    retain: bool,
+    on_safe: Callable[[bool], None] | None = None,
+) -> None:
+    """Publish for ``guest``, as :meth:`Broker.publish` does.
+
+    Raises:
+        MqttProtocolError: ``topic`` is not a topic name.
+    """
+    message = Message(topic.encode(), payload, qos=qos, retain=retain)
+
+    def safe(done: bool) -> None:
+        trail = broker.hub.trail
+        if done and message.ident != NO_IDENT and trail is not None:
+            trail.acknowledged(guest, (message.ident,), "publisher")
+        if on_safe is not None:
+            on_safe(done)
+
+    broker.route(message, client_id=guest.client_id, on_safe=safe if qos and on_safe is not None else None)

@@ -1,0 +1,166 @@
+"""Python clients in the record of their node: the same events as clients of MQTT have."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from gossamer.audit import KINDS, Tape, Trail, schema
+from gossamer.clock import HybridLogicalClock
+from gossamer.gateway import WINDOW, BrokerPort
+from gossamer.mqtt import Message
+from gossamer.supervisor.thespian.messages import Publish, Subscribe
+
+NAMES = {number: name for name, number in KINDS.items()}
+FIELDS = {event.name: event.columns for event in schema.EVENTS}
+
+
+class Recording:
+    """All that a node notes from now on."""
+
+    def __init__(self, node):
+        hub = node.broker.hub
+        self.tape = Tape(limit=100_000, wall=node.clock.wall, clock=HybridLogicalClock())
+        self.trail = Trail(
+            self.tape,
+            node=node.name,
+            creation=node.runtime.creation,
+            hub=hub,
+            key=b"k" * 16,
+            pseudonyms=False,
+            filters_of=lambda topic: ["#"],
+            soon=asyncio.get_running_loop().call_soon,
+        )
+        self.trail.sample = 1.0
+        self.hub = hub
+        self.rows = []
+        hub.trail = self.trail
+
+    def told(self, *kinds):
+        """(event, client, what else says most), a row a client."""
+        for _, kind, _, _, *values in self.tape.take():
+            row = dict(zip(FIELDS[NAMES[kind]], values, strict=True)) | {"event": NAMES[kind]}
+            clients = row.get("client")
+            self.rows += [
+                {**row, "client": one} for one in (clients if isinstance(clients, tuple) else [clients])
+            ]
+        return [row for row in self.rows if not kinds or row["event"] in kinds]
+
+    def of(self, client):
+        """What happened to it, in order."""
+        return [row["event"] for row in self.told() if row["client"] == client]
+
+
+@pytest.fixture
+def record():
+    made = []
+
+    def begin(node):
+        made.append(Recording(node))
+        return made[-1]
+
+    yield begin
+    for recording in made:
+        recording.hub.trail = None
+
+
+def standing(recording):
+    """Whoever is here without a session, as a watch tells of them when recording begins."""
+    for guest in recording.hub.guests:
+        recording.trail.standing(guest)
+
+
+async def test_the_life_of_a_client_and_of_its_subscriptions_is_recorded(cluster, client_of, record):
+    recording = record(cluster.nodes[1])
+    python = await client_of(1)
+    subscription = await python.subscribe("a/+", qos=1)
+    # A client says now and then how far it is.
+    for _ in range(WINDOW):
+        await python.publish("a/b", b"x", qos=1)
+        await asyncio.wait_for(anext(subscription), 60)
+    await asyncio.sleep(1)
+    subscription.close()
+    await asyncio.sleep(1)
+    await python.stop()
+    await asyncio.sleep(60)
+    published = recording.told("published")
+    client = published[0]["client"]
+    assert client.startswith("<client1@")
+    messages = ["published", "acknowledged"] * WINDOW
+    assert recording.of(client) == ["connected", *messages, "disconnected", "ended"]
+    [subscribed] = recording.told("subscribed")
+    assert (subscribed["filter"], subscribed["qos"]) == ("a/+", 1)
+    assert subscribed["client"].startswith(f"{client}/")
+    life = recording.of(subscribed["client"])
+    assert life[:3] == ["connected", "subscribed", "delivered"]
+    assert life[-3:] == ["unsubscribed", "disconnected", "ended"]
+    taken = [row for row in recording.told("acknowledged") if row["role"] == "subscriber"]
+    assert WINDOW // 4 < sum(row["count"] for row in taken) <= WINDOW
+    delivered = {row["message"] for row in recording.told("delivered")}
+    assert delivered == {row["message"] for row in published}
+
+
+async def test_each_subscription_of_a_client_is_owed_its_own_copy(cluster, client_of, record):
+    recording = record(cluster.nodes[1])
+    python, mqtt = await client_of(1), await cluster.client(1)
+    wide = await python.subscribe("a/#")
+    narrow = await python.subscribe("a/b")
+    shared = await python.subscribe("$share/g/a/b")
+    await mqtt.publish("a/b", b"x", qos=1)
+    for subscription in (wide, narrow, shared):
+        await asyncio.wait_for(anext(subscription), 60)
+    delivered = recording.told("delivered")
+    assert Counter((row["client"], row["message"]) for row in delivered).most_common(1)[0][1] == 1
+    assert sorted(str(row["share"]) for row in delivered) == ["None", "None", "g"]
+
+
+async def test_what_waits_for_a_slow_client_is_delivered_later_or_dropped(cluster, client_of, record):
+    python = await client_of(1)
+    subscription = await python.subscribe("a", qos=1)
+    node = cluster.nodes[1]
+    recording = record(node)
+    for number in range(WINDOW + 5):
+        node.broker.route(Message(b"a", b"%d" % number, qos=1))
+    await asyncio.sleep(1)
+    assert len(recording.told("delivered")) == WINDOW
+    subscription.close()
+    await asyncio.sleep(1)
+    assert [row["reason"] for row in recording.told("dropped")] == ["session_ended"] * 5
+    told = [row["message"] for row in recording.told("delivered", "dropped")]
+    assert sorted(told) == sorted(row["message"] for row in recording.told("published"))
+
+
+async def test_retained_messages_are_told_as_such(cluster, client_of, record):
+    recording = record(cluster.nodes[1])
+    mqtt, python = await cluster.client(1), await client_of(1)
+    await mqtt.publish("r", b"1", qos=1, retain=True)
+    subscription = await python.subscribe("r")
+    await asyncio.wait_for(anext(subscription), 60)
+    [delivered] = recording.told("delivered")
+    assert (delivered["reason"], delivered["retain"]) == ("retained", True)
+
+
+async def test_who_is_there_when_recording_begins_is_told_then(cluster, client_of, record):
+    python = await client_of(1)
+    await python.subscribe("a/+", qos=1)
+    recording = record(cluster.nodes[1])
+    standing(recording)
+    assert len(recording.told("connected")) == 2
+    [subscribed] = recording.told("subscribed")
+    assert (subscribed["filter"], subscribed["reason"]) == ("a/+", "standing")
+
+
+async def test_the_actors_of_a_node_are_clients_too(cluster, record):
+    node = cluster.nodes[1]
+    recording = record(node)
+    port = BrokerPort(node.broker)
+    got = []
+    cancel = port.subscribe(Subscribe("a/+", 1), got.append)
+    port.publish(Publish("a/b", b"x", qos=1))
+    await asyncio.sleep(1)
+    cancel()
+    assert [found.payload for found in got] == [b"x"]
+    name = f"{node.name}/thespian"
+    assert recording.of(name) == ["connected", "published"]
+    life = ["connected", "subscribed", "delivered", "unsubscribed", "disconnected", "ended"]
+    assert recording.of(f"{name}/1") == life
