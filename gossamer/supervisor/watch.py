@@ -141,7 +141,8 @@ class _Witness:
         try:
             task = asyncio.current_task(self._runtime.loop)
             for entry in tuple(self._runtime.table.values()):
-                if isinstance(entry, Process) and entry.task is task:
+                # One that is just being spawned is in the table before it has a task.
+                if isinstance(entry, Process) and getattr(entry, "task", None) is task is not None:
                     return entry.pid, entry.label, where
         except RuntimeError:
             # The table changed while it was read: the loop runs again.

@@ -7,7 +7,8 @@ import time
 
 from structlog.testing import capture_logs
 
-from gossamer.supervisor import LoopWatch, Runtime, get_state
+from gossamer.supervisor import LoopWatch, Pid, Runtime, get_state
+from gossamer.supervisor.process import Process
 from tests.supervisor.harness import Worker, virtual
 
 
@@ -35,6 +36,27 @@ def test_a_blocking_callback_is_named():
     report = next(entry for entry in reports if entry["pid"] is not None)
     assert (report["pid"], report["label"]) == (str(pid), "the culprit")
     assert "handle_cast" in report["where"]
+
+
+def test_a_process_that_is_just_being_spawned_does_not_end_the_watch():
+    """It is in the table before it has a task, and the watch looks from another thread."""
+
+    async def main():
+        rt = Runtime()
+        await rt.start(LoopWatch, interval=0.02, stall=0.02)
+        half = Pid("n@h", 1, 10**6)
+        rt.table = {half: Process.__new__(Process), **rt.table}
+        pid = await rt.start(Blocking, label="the culprit")
+        with capture_logs() as logs:
+            for _ in range(2):
+                rt.cast(pid, 0.2)
+                await rt.run(asyncio.sleep, 0.25)
+        del rt.table[half]
+        await rt.stop()
+        return str(pid), [entry["pid"] for entry in logs if entry["event"] == "loop_stalled"]
+
+    pid, seen = asyncio.run(main())
+    assert seen.count(pid) == 2
 
 
 @virtual
