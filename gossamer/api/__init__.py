@@ -14,6 +14,7 @@ from gossamer.api.healing import (
     PartitionInfo,
     QuarantinedRow,
 )
+from gossamer.api.limits import Limits
 from gossamer.api.live import Pulse, Seen
 from gossamer.api.metrics import Exposition
 from gossamer.api.model import (
@@ -41,6 +42,7 @@ from gossamer.api.model import (
     TraceEvent,
 )
 from gossamer.api.paging import Listed
+from gossamer.api.process import ProcessNumbers
 from gossamer.api.programs import Programs, runs_spec
 from gossamer.api.recording import RecordingInfo, RecordingSettings, RecordingView
 from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
@@ -74,6 +76,7 @@ __all__ = [
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
+    "Limits",
     "Listed",
     "MemberInfo",
     "Metric",
@@ -87,6 +90,7 @@ __all__ = [
     "PortTakenError",
     "Principal",
     "ProcessInfo",
+    "ProcessNumbers",
     "Programs",
     "Pulse",
     "QuarantinedRow",

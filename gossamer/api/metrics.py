@@ -13,12 +13,13 @@ import asyncio
 from collections.abc import Iterator
 from itertools import islice
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from gossamer.api.model import Metric
+from gossamer.api.process import ProcessNumbers
 from gossamer.api.view import NodeView
 
 __all__ = ["CONTENT_TYPE_LATEST", "Exposition"]
@@ -57,13 +58,16 @@ class Exposition:
     def __init__(self, view: NodeView) -> None:
         self._view = view
         self._process = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=self._process)
+        self._numbers = ProcessNumbers()
+        self._process.register(self._numbers)
 
     async def render(self) -> bytes:
         """The text format, version 1."""
         await self._view.count()
-        # It lists the open files of the process one by one: 10 ms where 10,000 clients are.
-        parts = [await asyncio.to_thread(generate_latest, self._process)]
+        if self._numbers.is_slow:
+            parts = [await asyncio.to_thread(generate_latest, self._process)]
+        else:
+            parts = [generate_latest(self._process)]
         metrics = iter(self._view.metrics())
         while piece := list(islice(metrics, PIECE)):
             parts.append(_text(piece))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gossamer.supervisor import Runtime
+from gossamer.supervisor import Port, Runtime
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
@@ -54,7 +54,9 @@ async def _longest_mailbox(runtime: Runtime) -> int:
     entries = list(runtime.table.values())
     for start in range(0, len(entries), SLICE):
         for entry in entries[start : start + SLICE]:
-            # Connections have none.
+            # Connections have none, and are most.
+            if isinstance(entry, Port):
+                continue
             mailbox = getattr(entry, "mailbox", None)
             if mailbox and len(mailbox) > longest:
                 longest = len(mailbox)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-
-from gossamer.api import Metric
+from gossamer.api import Metric, ProcessNumbers
 from gossamer.testing.references.markdown import cell, code, flow, table
 
 __all__ = ["metrics_page"]
@@ -36,7 +34,7 @@ def metrics_page(metrics: Iterable[Metric]) -> str:
 
 
 def _of_the_process() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    for family in ProcessCollector(registry=CollectorRegistry()).collect():
+    for family in ProcessNumbers().collect():
         suffix = "_total" if family.type == "counter" else ""
         yield family.name + suffix, family.type, (), family.documentation
 
