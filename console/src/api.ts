@@ -58,8 +58,8 @@ export async function order<T>(method: string, path: string, body?: unknown, par
   return (await send(`/api/v1${path}${query(params)}`, options)).json();
 }
 
-/** Path of the same request at another node. */
-export const at = (node: string, path: string) => `/nodes/${encodeURIComponent(node)}${path}`;
+/** Path of the same request at another node; before any name is known, at the one that answers. */
+export const at = (node: string, path: string) => (node ? `/nodes/${encodeURIComponent(node)}${path}` : path);
 
 async function* chunks(path: string, signal: AbortSignal): AsyncGenerator<string> {
   const answer = await send(`/api/v1${path}`, { signal });
