@@ -12,78 +12,42 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import (
-    audit,
-    autoheal,
-    clients,
-    cluster,
-    configuration,
-    drill,
-    inside,
-    loglevel,
-    look,
-    routes,
-    tokens,
-)
-from gossamer.cli.alarms import alarms
-from gossamer.cli.bundle import support_bundle
-from gossamer.cli.events import events
+from gossamer.cli.examples import EXAMPLES
 from gossamer.cli.exits import ExitCode, exit_code_of
-from gossamer.cli.live import live
-from gossamer.cli.messages import publish, retained
 from gossamer.cli.noun import Commands
-from gossamer.cli.output import print_error
-from gossamer.cli.passwd import passwd
-from gossamer.cli.start import start
-from gossamer.cli.top import top
-from gossamer.cli.up import up
-from gossamer.cli.version import version_lines
 from gossamer.errors import GossamerError
 
-__all__ = ["ExitCode", "app", "main"]
+__all__ = ["EXAMPLES", "ExitCode", "app", "main"]
+
+EPILOG = """[bold]Environment[/]
+GOSSAMER_API         address of the node that is asked, as --api
+GOSSAMER_TOKEN       a token for it, or in a file: GOSSAMER_TOKEN_FILE
+GOSSAMER_CACERT      certificates of who signed the node's own (PEM)
+NO_COLOR             no colours; FORCE_COLOR: colours, whatever is written to
+GOSSAMER_NODE__NAME  node.name of the configuration, and so every other key
+
+[bold]Exit codes[/]
+0 done                    4 no node answers       7 a node ended by itself
+1 gossamer's own mistake  5 the node refused      8 a promise is broken
+2 wrong command line      6 not now, or in part   130 interrupted
+3 wrong configuration
+"""
 
 app = typer.Typer(
     name="gossamer",
     help="A clustered MQTT message router.",
+    epilog=EPILOG,
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(start)
-app.command()(up)
-app.command()(passwd)
-app.add_typer(audit.app, name="audit")
-app.add_typer(autoheal.app, name="autoheal")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(configuration.app, name="config")
-app.add_typer(drill.app, name="drill")
-app.add_typer(tokens.app, name="tokens")
-for _name, _noun in {
-    "nodes": look.nodes,
-    "topics": look.topics,
-    "tables": look.tables,
-    "clients": clients.clients,
-    "sessions": clients.sessions,
-    "subscriptions": clients.subscriptions,
-    "routes": routes.app,
-    "retained": retained,
-    "alarms": alarms,
-    "log-level": loglevel.app,
-}.items():
-    app.add_typer(_noun, name=_name)
-app.command()(support_bundle)
-app.command()(publish)
-app.command()(top)
-app.command()(inside.ps)
-app.command("processes", hidden=True)(inside.ps)
-app.command()(events)
-app.command()(live)
-app.command()(inside.trace)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from gossamer.cli.version import version_lines
+
         typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
@@ -112,6 +76,8 @@ def main() -> None:
     try:
         app()
     except GossamerError as error:
+        from gossamer.cli.output import print_error
+
         print_error(str(error), as_json="--json" in sys.argv)
         sys.exit(exit_code_of(error))
     except BrokenPipeError:

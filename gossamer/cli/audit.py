@@ -16,7 +16,7 @@ from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import note
 from gossamer.cli.show import Listing, Missing, show
-from gossamer.config import format_size, parse_size
+from gossamer.config import format_size
 from gossamer.errors import UsageError
 
 __all__ = ["app"]
@@ -53,6 +53,8 @@ def change(
     if keep_for is not None:
         body["keep_for"] = keep_for
     if keep_size is not None:
+        from gossamer.config import parse_size
+
         body["keep_size"] = parse_size(keep_size)
     if not body:
         raise UsageError("nothing to set: give --on, --off, --sample, --keep-for or another option")

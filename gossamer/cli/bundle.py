@@ -52,7 +52,7 @@ class BundleError(UsageError):
 
 def support_bundle(
     out: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to [default: gossamer-DATE.tar.gz]")
+        Path | None, typer.Argument(metavar="FILE", help="Where to (default: gossamer-DATE.tar.gz)")
     ] = None,
     api: Api = DEFAULT_API,
     clients: Annotated[bool, typer.Option("--clients", help="With names of clients and topics.")] = False,

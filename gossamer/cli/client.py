@@ -12,13 +12,12 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
-
-import httpx
 
 from gossamer.cli.refusals import (
     Answer,
@@ -36,6 +35,9 @@ from gossamer.cli.refusals import (
     reason_of,
 )
 from gossamer.errors import GossamerError
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["DEFAULT_API", "ApiClient", "Gathered", "Rows"]
 
@@ -82,6 +84,9 @@ class ApiClient:
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        # Here and below, so that the rest of the command starts without loading it.
+        import httpx
+
         self.url = _whole(url)
         self.asked = node
         self._timeout = timeout
@@ -256,6 +261,8 @@ class ApiClient:
         return f"{_BELOW}nodes/{quote(self.asked, safe='@')}/{path.removeprefix(_BELOW)}"
 
     def _lines(self, path: str, params: Mapping[str, str | float | bool], patience: float) -> Iterator[str]:
+        import httpx
+
         begun = False
         try:
             timeout = httpx.Timeout(self._timeout, read=patience)
@@ -271,6 +278,8 @@ class ApiClient:
             raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
+        import httpx
+
         try:
             answer = self._http.request(method, self._path(path), **options)
         except httpx.UnsupportedProtocol as error:
@@ -287,7 +296,7 @@ class ApiClient:
         if answer.is_success:
             return body
         if (
-            answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
             and isinstance(body, dict)
             and "ready" in body
         ):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.exits import ExitCode
@@ -17,7 +16,6 @@ from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
 from gossamer.cli.output import emit_json, print_error, print_lines
 from gossamer.cli.show import Listing, Missing, ask
 from gossamer.cli.show import show as show_found
-from gossamer.config import json_schema, load_config, to_plain
 from gossamer.errors import ConfigError, UsageError
 
 __all__ = ["app"]
@@ -27,11 +25,14 @@ app = typer.Typer(help="Check and explain the configuration.", no_args_is_help=T
 
 @app.command()
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML file.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")] = None,
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
     """Say every mistake in FILE and the environment at once; exit with 3 if there is any."""
+    # Here and below, so that the rest of the command starts without loading the schema.
+    from gossamer.config import load_config
+
     path = file or config
     try:
         load_config(path, environ=os.environ)
@@ -51,12 +52,14 @@ def check(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the file."""
+    from gossamer.config import json_schema
+
     emit_json(json_schema())
 
 
 @app.command()
 def show(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML file.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")] = None,
     config: ConfigFile = None,
     json: Json = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the defaults.")] = False,
@@ -68,6 +71,8 @@ def show(
 ) -> None:
     """Print the configuration that FILE and the environment give, or that of a running node; no secrets."""
     if not running and node is None:
+        from gossamer.config import load_config, to_plain
+
         loaded = load_config(file or config, environ=os.environ)
         _print(to_plain(loaded, changed_only=changed), as_json=json)
         return
@@ -82,6 +87,8 @@ def _print(config: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         emit_json(config)
         return
+    import yaml
+
     # YAML writes plain values, and what an answer holds is a little more.
     plain = jsonlib.loads(jsonlib.dumps(config))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False)

@@ -20,7 +20,6 @@ from gossamer.cli.drill_suite import suite
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.output import note
 from gossamer.cli.start import loop_factory
-from gossamer.config import parse_duration
 from gossamer.drill.record import BackEndName, DrillKind, Plan, Setting, record_json
 from gossamer.errors import UsageError
 
@@ -46,6 +45,9 @@ class DrillOptionError(UsageError):
 
 
 def _duration(text: str) -> float:
+    # Here, so that the options are told without loading the schema.
+    from gossamer.config import parse_duration
+
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -80,7 +82,7 @@ _SPLIT: dict[str, _Option] = {
             str,
             typer.Option(
                 "--split",
-                help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 [default: two halves]",
+                help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
                 show_default=False,
             ),
         ],
@@ -91,7 +93,7 @@ _NODE: dict[str, _Option] = {
     "node": (
         Annotated[
             int | None,
-            typer.Option("--node", min=1, help="Its number [default: the last one]", show_default=False),
+            typer.Option("--node", min=1, help="Its number (default: the last one)", show_default=False),
         ],
         None,
     )

@@ -16,7 +16,6 @@ from gossamer.cli.exits import ExitCode
 from gossamer.cli.interrupt import interruptible
 from gossamer.cli.output import note, print_table
 from gossamer.cli.start import loop_factory
-from gossamer.config import parse_duration
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
 from gossamer.errors import UsageError
 
@@ -35,6 +34,9 @@ class SuiteOptionError(UsageError):
 
 
 def _duration(text: str) -> float:
+    # Here, so that the options are told without loading the schema.
+    from gossamer.config import parse_duration
+
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -58,7 +60,7 @@ def suite(
             "--load",
             min=0,
             max=50_000,
-            help="Messages a second [default: 500, quick 200]",
+            help="Messages a second (default: 500, quick 200)",
             show_default=False,
         ),
     ] = None,

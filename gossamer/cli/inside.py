@@ -45,7 +45,7 @@ def ps(
     root: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PID]",
+            metavar="PID",
             help="Only this process and those below it.",
             autocompletion=values.processes,
         ),

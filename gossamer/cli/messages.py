@@ -56,7 +56,7 @@ def list_retained(
     topic_filter: Annotated[
         str,
         typer.Argument(
-            metavar="[FILTER]", help="Only topics that match.", autocompletion=values.retained_topics
+            metavar="FILTER", help="Only topics that match.", autocompletion=values.retained_topics
         ),
     ] = "#",
     api: Api = DEFAULT_API,

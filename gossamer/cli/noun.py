@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from gossamer.cli.exits import ExitCode
+from gossamer.cli.verbs import VERBS, Later
 
 __all__ = ["Commands", "noun"]
 
@@ -25,13 +26,28 @@ PERIOD = "2"
 class Commands(TyperGroup):
     """All commands: what holds for each of them, and for no command line elsewhere."""
 
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        self.commands.update({name: Later(name, verb) for name, verb in VERBS.items()})
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """``--watch`` may stand alone, or with its seconds."""
         return super().parse_args(ctx, _with_seconds(args))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the alphabet; panels part them by purpose."""
-        return sorted(self.commands)
+        """By purpose, as the panels stand."""
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is meant, imported now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
+
+    def whole(self) -> dict[str, Any]:
+        """All commands by name, imported."""
+        return {
+            name: found.load() if isinstance(found, Later) else found for name, found in self.commands.items()
+        }
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a reader who has enough (``gossamer routes | head``) is no mistake."""

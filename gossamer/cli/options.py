@@ -19,7 +19,7 @@ Api = Annotated[
         "--api",
         envvar="GOSSAMER_API",
         metavar="URL",
-        help=f"API of a node [default: {DEFAULT_API}]",
+        help=f"API of a node (default: {DEFAULT_API})",
         show_default=False,
     ),
 ]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
-
-import httpx
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
 from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = [
     "Answer",
@@ -131,6 +133,9 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 def reason_of(error: Exception) -> str:
     """Why there was no answer, in few words."""
+    # Here, so that the rest of the command starts without loading it.
+    import httpx
+
     text = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
         return "no answer in time"
@@ -157,19 +162,19 @@ def error_of(answer: httpx.Response, body: object, url: str) -> GossamerError:
         return bad_answer(answer, url)
     detail = str(body["detail"])
     request = answer.request
-    if answer.status_code == httpx.codes.NOT_FOUND and detail == f"{request.method} {request.url.path}":
+    if answer.status_code == HTTPStatus.NOT_FOUND and detail == f"{request.method} {request.url.path}":
         return OtherVersionError(problem=f"the node at {url} does not know {detail}")
-    if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and "extra" in detail.lower():
+    if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and "extra" in detail.lower():
         return OtherVersionError(problem=f"the node at {url} does not take this: {detail}")
-    if answer.status_code == httpx.codes.UNAUTHORIZED:
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
         return RefusedError(f"{detail}; this command sends what GOSSAMER_TOKEN or GOSSAMER_TOKEN_FILE holds")
-    if answer.status_code == httpx.codes.FORBIDDEN and "role" in detail:
+    if answer.status_code == HTTPStatus.FORBIDDEN and "role" in detail:
         return RefusedError(f"{detail}; give a token of that role in GOSSAMER_TOKEN")
-    if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+    if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
         return NotNowError(detail)
     if answer.is_client_error:
         return RefusedError(detail)
-    if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+    if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         return BadAnswerError(f"{url}: {detail}")
     return NotNowError(detail)
 

@@ -22,12 +22,9 @@ import typer
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import ConfigFile, Json
 from gossamer.cli.output import note, ports_text, print_error
-from gossamer.config import Config, cookie_of, load_config
 
 if TYPE_CHECKING:
-    from gossamer.node import Node
-
-if TYPE_CHECKING:
+    from gossamer.config import Config
     from gossamer.node import Node
 
 __all__ = ["loop_factory", "start"]
@@ -49,6 +46,7 @@ def start(
     # Here, so that the rest of the command starts without loading what a node is made of.
     from gossamer.cli.logfields import secrets_in
     from gossamer.cli.logs import set_up_logging
+    from gossamer.config import cookie_of, load_config
 
     loaded = load_config(config, environ=os.environ)
     cookie = cookie_of(loaded.node).get_secret_value()

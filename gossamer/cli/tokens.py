@@ -12,7 +12,6 @@ import typer
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import ago, emit_json, note, print_table, until
-from gossamer.config import parse_duration
 from gossamer.errors import UsageError
 
 __all__ = ["app"]
@@ -57,6 +56,8 @@ def create(
     json: Json = False,
 ) -> None:
     """Make a token and print it, once; `export GOSSAMER_TOKEN=…` lets this command use it."""
+    from gossamer.config import parse_duration
+
     try:
         lifetime = None if expires == "never" else parse_duration(expires)
     except ValueError:

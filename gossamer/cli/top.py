@@ -39,7 +39,7 @@ def top(
     api: Api = DEFAULT_API,
     json: Json = False,
     samples: Annotated[
-        int | None, typer.Option("--samples", min=1, help="Stop after so many [default: never].")
+        int | None, typer.Option("--samples", min=1, help="Stop after so many (default: never).")
     ] = None,
 ) -> None:
     """Watch all nodes: clients, messages a second, queues, lateness, memory, and who sees whom."""

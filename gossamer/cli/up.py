@@ -7,26 +7,17 @@ import json as jsonlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import structlog
 import typer
-from rich.console import Console
-from rich.status import Status
 
-from gossamer.cli.launcher import Launcher
 from gossamer.cli.options import Json
 from gossamer.cli.output import note, ports_text
-from gossamer.launch import (
-    MAX_NODES,
-    WEBSOCKET,
-    PortSpec,
-    PortsTakenError,
-    Workspace,
-    chooser,
-    make_plan,
-    taken_ports,
-)
+from gossamer.cli.table import make_console
+from gossamer.launch import MAX_NODES, WEBSOCKET
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 __all__ = ["up"]
 
@@ -61,6 +52,12 @@ def up(
     json: Json = False,
 ) -> None:
     """Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C."""
+    # Here, so that the options are told without loading what starts processes and asks nodes.
+    import structlog
+
+    from gossamer.cli.launcher import Launcher
+    from gossamer.launch import PortSpec, PortsTakenError, Workspace, chooser, make_plan, taken_ports
+
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
     if ws_port is not None:
         texts[WEBSOCKET] = ws_port
@@ -102,7 +99,7 @@ class _Screen:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._console = Console(stderr=True, highlight=False)
+        self._console = make_console(stderr=True)
         self._status: Status | None = None
 
     def __enter__(self) -> Self:

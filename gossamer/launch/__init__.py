@@ -1,23 +1,30 @@
 """Nodes of one cluster on this machine: plan, ports, directory, processes, readiness.
 
 What ``gossamer up`` and the drills share.
+
+Names are imported when they are first used, so that the command can tell its options without loading what
+starts processes and asks nodes.
 """
 
-from gossamer.launch.child import STOP_LIMIT, NodeProcess, describe_end, node_environment
-from gossamer.launch.plan import (
-    MAX_NODES,
-    SERVICES,
-    WEBSOCKET,
-    BadPortsError,
-    ClusterPlan,
-    NodePlan,
-    PortSpec,
-    make_plan,
-    node_tree,
-)
-from gossamer.launch.ports import PortsTakenError, chooser, taken_ports
-from gossamer.launch.readiness import NotReadyError, missing_of, wait_until_ready
-from gossamer.launch.workspace import BadDirectoryError, DirectoryTakenError, Workspace, cluster_facts
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gossamer.launch.child import STOP_LIMIT, NodeProcess, describe_end, node_environment
+    from gossamer.launch.plan import (
+        MAX_NODES,
+        SERVICES,
+        WEBSOCKET,
+        BadPortsError,
+        ClusterPlan,
+        NodePlan,
+        PortSpec,
+        make_plan,
+        node_tree,
+    )
+    from gossamer.launch.ports import PortsTakenError, chooser, taken_ports
+    from gossamer.launch.readiness import NotReadyError, missing_of, wait_until_ready
+    from gossamer.launch.workspace import BadDirectoryError, DirectoryTakenError, Workspace, cluster_facts
 
 __all__ = [
     "MAX_NODES",
@@ -44,3 +51,34 @@ __all__ = [
     "taken_ports",
     "wait_until_ready",
 ]
+
+_NAMES = {
+    "child": ("NodeProcess", "STOP_LIMIT", "describe_end", "node_environment"),
+    "plan": (
+        "BadPortsError",
+        "ClusterPlan",
+        "MAX_NODES",
+        "NodePlan",
+        "PortSpec",
+        "SERVICES",
+        "WEBSOCKET",
+        "make_plan",
+        "node_tree",
+    ),
+    "ports": ("PortsTakenError", "chooser", "taken_ports"),
+    "readiness": ("NotReadyError", "missing_of", "wait_until_ready"),
+    "workspace": ("BadDirectoryError", "DirectoryTakenError", "Workspace", "cluster_facts"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gossamer.launch' has no attribute {name!r}")
+    value = getattr(import_module(f"gossamer.launch.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

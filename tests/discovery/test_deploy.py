@@ -96,8 +96,10 @@ def gossamer_commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", gossamer_commands(), ids=" ".join)
 def test_every_command_of_a_page_is_there_with_its_options(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
-    while words and hasattr(command, "commands") and words[0] in command.commands:
-        command, words = command.commands[words[0]], words[1:]
+    below = command.whole()
+    while words and words[0] in below:
+        command, words = below[words[0]], words[1:]
+        below = getattr(command, "commands", {})
     assert not getattr(command, "commands", None), f"no command {words}"
     known = {option for parameter in command.params for option in parameter.opts}
     assert [word for word in words if word.startswith("-") and word not in known] == []

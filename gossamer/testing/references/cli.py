@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gossamer.cli import ExitCode, app
+from gossamer.cli import EXAMPLES, ExitCode, app
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
 __all__ = ["Entry", "cli_page", "commands"]
@@ -41,13 +41,14 @@ def cli_page() -> str:
 
 def commands() -> Iterator[Entry]:
     """Every command that is not hidden: those of ``gossamer`` itself first, then group after group."""
-    root = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
     yield from sorted(_below(root, None, "gossamer"), key=lambda entry: (len(entry[0].split()) > 2, entry[0]))
 
 
 def _below(command: Any, parent: Any, typed: str) -> Iterator[Entry]:
     context = typer.Context(command, info_name=typed.rpartition(" ")[2], parent=parent)
-    inner = getattr(command, "commands", None)
+    # The root knows its commands by name, and imports them when they are asked for.
+    inner = command.whole() if parent is None else getattr(command, "commands", None)
     if inner is None:
         yield typed, command, context
         return
@@ -70,6 +71,9 @@ def _described(typed: str, command: Any, context: Any) -> str:
     if any(row[0].startswith("`-") for row in rows):
         usage.append("[OPTIONS]")
     text = f"{level} {typed}\n\n```text\n{' '.join(usage)}\n```\n\n{prose(command.help)}\n"
+    if examples := EXAMPLES.get(typed.partition(" ")[2]):
+        lines = "\n".join(examples)
+        text += f"\n```text\n{lines}\n```\n"
     return text + (f"\n{table(('argument or option', 'means'), rows)}" if rows else "")
 
 
