@@ -14,7 +14,6 @@ from gossamer.api.healing import (
     PartitionInfo,
     QuarantinedRow,
 )
-from gossamer.api.limits import Limits
 from gossamer.api.live import Pulse, Seen
 from gossamer.api.metrics import Exposition
 from gossamer.api.model import (
@@ -76,7 +75,6 @@ __all__ = [
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
-    "Limits",
     "Listed",
     "MemberInfo",
     "Metric",
