@@ -17,6 +17,29 @@ def spark():
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def shared(spark, tmp_path_factory):
+    """One recording of several worlds, and them."""
+    from gossamer.spark.source import load
+    from tests.spark.together import write_together
+
+    root = tmp_path_factory.mktemp("together")
+    worlds = write_together(root)
+    return load(spark, str(root)), worlds
+
+
+@pytest.fixture(scope="session", params=[False, True], ids=["as it comes", "salted"])
+def judged(request, shared):
+    """Verdicts on all of them; also where every topic that has two messages in a slot is salted."""
+    from gossamer.spark.completeness import verdicts
+    from gossamer.spark.owed import SALTED_FROM
+    from tests.spark.together import Together
+
+    recording, worlds = shared
+    found = verdicts(recording, salted_from=1 if request.param else SALTED_FROM).collect()
+    return Together(worlds, recording, found)
+
+
 def pytest_collection_modifyitems(items):
     """A JVM on a machine that others use too is slow, and not hung."""
     for item in items:

@@ -9,7 +9,7 @@ import pytest
 from gossamer.spark.completeness import verdicts
 from gossamer.spark.files import Footer, without_duplicates
 from gossamer.spark.source import load
-from tests.spark.world import SECOND, World, write_rows
+from tests.spark.world import SECOND, World
 
 DAY = 86_400 * SECOND
 
@@ -30,21 +30,16 @@ def test_a_clock_that_is_a_day_off_and_does_not_know_is_found_by_its_links(spark
         ("clock", "n2%40host")
     }
     assert "about +86400.0 s off, which it did not know" in recording.problems[0].message
-    assert dict(counts(recording)) == {k: v for k, v in world.truth.items() if k != "published" and v}
+    assert dict(counts(recording)) == world.found
 
 
 @pytest.mark.spark
-def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(spark, tmp_path):
-    world = World(12, clients=6).play(120)
-    for node, rows in world.rows.items():
-        half = len(rows) // 2
-        # What came late stands hours behind its time, in another file, and the two overlap.
-        write_rows(tmp_path, node, rows[:half][::-1], first=1, closed=False)
-        write_rows(tmp_path, node, rows[half - 10 :][::-1], first=rows[half - 10]["seq"])
-    recording = load(spark, str(tmp_path))
+def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(judged):
+    recording, world = judged.recording, judged.worlds["late"]
     assert {problem.kind for problem in recording.problems} == {"overlap"}
+    assert all("%40late/" in problem.path for problem in recording.problems)
     assert not recording.holes
-    assert dict(counts(recording)) == {k: v for k, v in world.truth.items() if k != "published" and v}
+    assert dict(Counter(row.verdict for row in judged.rows("late"))) == world.found
 
 
 @pytest.mark.spark

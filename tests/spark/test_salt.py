@@ -6,25 +6,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from gossamer.spark.completeness import Terms, verdicts
+from gossamer.spark.completeness import Terms
 from gossamer.spark.histories import of_sessions
 from gossamer.spark.owed import SALTED_FROM, hot_topics, owed, published, salted
 from gossamer.spark.source import load
-from tests.spark.world import World
+from tests.spark.together import Lopsided
 
 pytestmark = pytest.mark.spark
 
-HOT = "site/1/dev"
+HOT = Lopsided.HOT
 FEW = 10
 """Messages of a topic in a slot that are called too many here."""
-
-
-class Lopsided(World):
-    """Most of what is published goes to one topic, in runs; all faults happen to it too."""
-
-    def publish(self, client, topic, *, count=1):
-        hot = self.random.random() < 0.7
-        super().publish(client, HOT if hot else topic, count=4 * count if hot else count)
 
 
 @contextmanager
@@ -39,16 +31,12 @@ def adaptive(spark, **settings):
         spark.conf.set(key, value)
 
 
-def test_a_hot_topic_is_judged_the_same_and_every_fault_of_it_is_found(spark, tmp_path):
-    world = Lopsided(21, clients=6).play(150)
-    recording = load(spark, str(world.write(tmp_path)))
-    found = verdicts(recording, salted_from=FEW).collect()
-    assert Counter(row.verdict for row in found) == {
-        verdict: n for verdict, n in world.truth.items() if verdict != "published" and n
-    }
+def test_a_hot_topic_is_judged_the_same_and_every_fault_of_it_is_found(judged):
+    world, found = judged.worlds["lopsided"], judged.rows("lopsided")
+    assert Counter(row.verdict for row in found) == world.found
     assert Counter(row.hop for row in found if row.verdict == "lost") == world.lost_at
     spread = Counter(row.topic for row in found if row.verdict in ("lost", "doubled", "late"))
-    assert spread[HOT] > 20, "the faults are not where the salt is"
+    assert spread[world.own(HOT)] > 20, "the faults are not where the salt is"
 
 
 def test_no_salt_has_more_than_a_task_may_do_and_every_message_has_one(spark):

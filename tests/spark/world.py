@@ -31,11 +31,15 @@ class Client:
 
 
 class World:
-    """Emits rows as it goes; ``truth`` counts verdicts, ``lost_at`` the hops."""
+    """Emits rows as it goes; ``truth`` counts verdicts, ``lost_at`` the hops.
 
-    def __init__(self, seed, *, nodes=3, clients=8, faults=0.15):
+    Worlds of different ``name`` have nodes, clients and topics of their own, and may share a recording.
+    """
+
+    def __init__(self, seed, *, nodes=3, clients=8, faults=0.15, name=None):
         self.random = random.Random(seed)
-        self.nodes = [f"n{i}@host" for i in range(1, nodes + 1)]
+        self.name = name
+        self.nodes = [f"n{i}@{name or 'host'}" for i in range(1, nodes + 1)]
         self.rows = defaultdict(list)
         self.numbers = Counter()
         self.messages = Counter()
@@ -43,12 +47,25 @@ class World:
         self.faults = faults
         self.truth = Counter()
         self.lost_at = Counter()
-        self.clients = [Client(f"c{i}", persistent=i % 3 == 0) for i in range(clients)]
+        own = f"{name}-" if name else ""
+        self.clients = [Client(f"{own}c{i}", persistent=i % 3 == 0) for i in range(clients)]
         self.skew = {}
         self.unaware = set()
         """Nodes that do not know of their skew."""
         for node in self.nodes:
             self.emit(node, schema.OPENED)
+
+    def node(self, number):
+        return self.nodes[number - 1]
+
+    @property
+    def found(self):
+        """``truth`` as verdicts are counted."""
+        return {verdict: n for verdict, n in self.truth.items() if verdict != "published" and n}
+
+    def own(self, path):
+        """A topic or a filter, below the world's name."""
+        return f"{self.name}/{path}" if self.name else path
 
     def emit(self, node, event, *, after=0, **columns):
         self.numbers[node] += 1
@@ -187,11 +204,13 @@ class World:
             if move < 0.1:
                 self.go(client)
             elif move < 0.3:
-                self.subscribe(client, self.random.choice(FILTERS))
+                self.subscribe(client, self.own(self.random.choice(FILTERS)))
             elif move < 0.35 and client.filters:
                 self.unsubscribe(client, self.random.choice(sorted(client.filters)))
             else:
-                self.publish(client, self.random.choice(TOPICS), count=self.random.choice([1, 1, 5]))
+                self.publish(
+                    client, self.own(self.random.choice(TOPICS)), count=self.random.choice([1, 1, 5])
+                )
         self.pass_time(60)
         # The queue of who is away at the end.
         self.truth["queued"] += sum(len(client.waiting) for client in self.clients)
