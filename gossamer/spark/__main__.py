@@ -37,8 +37,6 @@ __all__ = ["app", "main"]
 BROKEN = 8
 _REFUSED, _UNAVAILABLE = 5, 6
 REPORT = "report"
-_OF_A_BATCH = 1_000_000
-"""Events that a batch of a stream is thought to have."""
 
 app = typer.Typer(add_completion=False, help="Ask where every message went (Spark).", no_args_is_help=True)
 
@@ -144,7 +142,9 @@ def stream(
     for name in kinds:
         if name not in VERDICTS:
             raise OptionError(f"--alarm-on: got {name!r}; expected any of {', '.join(VERDICTS)}")
-    session = open_session(master=master, memory=memory, settings=settings_of(conf or []))
+    # One that goes on for days becomes fast; one that looks once at little is done before.
+    brief = once and is_little(directory)
+    session = open_session(master=master, memory=memory, brief=brief, settings=settings_of(conf or []))
     auditor = Auditor(
         out=out.rstrip("/"),
         checkpoint=(checkpoint or f"{out.rstrip('/')}/checkpoint").rstrip("/"),
@@ -155,7 +155,6 @@ def stream(
         on_batch=_say_batch,
     )
     try:
-        fit(session, _OF_A_BATCH)
         query = start(session, directory, auditor, every=None if once else every)
         try:
             query.awaitTermination()

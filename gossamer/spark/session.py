@@ -115,11 +115,13 @@ def fit(session: Any, events: int) -> None:
     """
     if not session.sparkContext.master.startswith("local"):
         return
-    parts = max(2 * session.sparkContext.defaultParallelism, events // _ROWS)
+    small = events < _SMALL
+    parallel = session.sparkContext.defaultParallelism
+    parts = parallel if small else max(2 * parallel, events // _ROWS)
     session.conf.set("spark.sql.shuffle.partitions", str(parts))
-    if events < _SMALL:
-        session.conf.set("spark.sql.adaptive.enabled", "false")
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
+    asked = session.sparkContext.getConf()
+    for key in ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage"):
+        session.conf.set(key, "false" if small else asked.get(key, "true"))
 
 
 def _cores(master: str) -> int:

@@ -30,6 +30,7 @@ from gossamer.spark.errors import NoDataError
 from gossamer.spark.files import FileProblem, Footer, judge_file, text_of
 from gossamer.spark.histories import of_sessions, standing
 from gossamer.spark.run import read_text, write_text
+from gossamer.spark.session import fit
 from gossamer.spark.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known, dump, parse
 
@@ -129,6 +130,7 @@ class Auditor:
         except NoDataError:
             # A span in which nobody wrote a file: nothing was published.
             return Batch(number, begin, end, {}), replace(known, judged_until=end)
+        fit(session, recording.size)
         holes = (*recording.holes, *(hole for hole in silent if hole.end > begin))
         # What is known ends where the slowest node has told to, whatever the others said since.
         recording = replace(recording, holes=holes, last=told_until)

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gossamer.audit import schema
 from gossamer.spark.moments import BadMomentError, moment_of, span_of
-from gossamer.spark.session import check_memory, is_little
+from gossamer.spark.session import JAVA_OPTIONS, check_memory, fit, is_little
 from tests.spark.world import World
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -111,6 +112,24 @@ def test_little_is_what_a_short_look_at_a_directory_of_this_machine_says(tmp_pat
     assert not is_little(str(tmp_path))
 
 
+def test_a_stream_is_fitted_to_each_of_its_batches():
+    """One that is small after a large one costs what a small one does, and the other way round."""
+    conf = {}
+    asked = {"spark.sql.adaptive.enabled": "true"}
+    context = SimpleNamespace(
+        master="local[2]", defaultParallelism=2, getConf=lambda: SimpleNamespace(get=asked.get)
+    )
+    session = SimpleNamespace(sparkContext=context, conf=SimpleNamespace(set=conf.__setitem__))
+    for events, adaptive, parts in ((1000, "false", "2"), (10_000_000, "true", "40"), (5, "false", "2")):
+        fit(session, events)
+        assert conf["spark.sql.adaptive.enabled"] == conf["spark.sql.codegen.wholeStage"] == adaptive
+        assert conf["spark.sql.shuffle.partitions"] == parts
+    context.master = "spark://host:7077"
+    conf.clear()
+    fit(session, 5)
+    assert not conf
+
+
 @pytest.mark.spark
 def test_spark_submit_takes_the_same_program_and_the_same_arguments(tmp_path):
     """Lost messages end it with the code that says so; what was asked for is there."""
@@ -120,6 +139,7 @@ def test_spark_submit_takes_the_same_program_and_the_same_arguments(tmp_path):
     done = subprocess.run(
         [
             *(submit, "--master", "local[2]", "--driver-memory", "1g"),
+            *("--driver-java-options", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {JAVA_OPTIONS}"),
             *("--conf", "spark.ui.enabled=false", str(program), "run", "completeness"),
             *("--dir", (tmp_path / "in").as_uri(), "--out", (tmp_path / "out").as_uri()),
             *("--fail-on", "lost,doubled"),

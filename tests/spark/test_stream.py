@@ -1,20 +1,28 @@
 """A stream of files is judged as one run over all of them would, once, whatever is killed in between."""
 
 import json
+import os
 import shutil
+import signal
 import threading
 from collections import Counter
+from contextlib import contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from real.harness import Program, eventually
 
 from gossamer.spark.completeness import Terms, verdicts
-from gossamer.spark.files import Footer
+from gossamer.spark.files import Footer, micros_of
+from gossamer.spark.session import JAVA_OPTIONS
 from gossamer.spark.source import load
 from gossamer.spark.stream import Auditor, start
 from gossamer.spark.watch import Known, dump, parse
 from tests.spark.world import SECOND, World
 
+PATIENCE = 300
+"""Seconds for a JVM and a batch, on a machine that others use too."""
 MINUTE = 60 * SECOND
 
 
@@ -80,94 +88,119 @@ def cluster():
     thread.join()
 
 
+@contextmanager
+def streaming(tmp_path, name, *more):
+    """The command as a process of its own; what is left of it is killed, its JVM too."""
+    program = Program(
+        tmp_path / name,
+        *("audit", "stream", "--dir", str(tmp_path / "seen"), "--out", str(tmp_path / "out")),
+        *("--master", "local[2]", "--memory", "1g", *more),
+    )
+    try:
+        yield program
+    finally:
+        if program.process.poll() is None:
+            os.killpg(program.process.pid, signal.SIGKILL)
+            program.process.wait(60)
+
+
+class Dies(Auditor):
+    """After all was written, before Spark knows that it was."""
+
+    def _keep(self, *parts):
+        super()._keep(*parts)
+        raise KilledError
+
+
 @pytest.mark.spark
 def test_a_stream_that_is_killed_and_goes_on_judges_everything_once(spark, tmp_path, cluster):
+    """With SIGKILL between two batches, and at the worst moment of one; the same as one run over all."""
     api, told = cluster
-    whole, seen = tmp_path / "whole", tmp_path / "seen"
-    World(8).play(100).write(whole, files=3)
-    files = sorted(whole.rglob("*.parquet"), key=lambda path: (path.stat().st_mtime_ns, str(path)))
-    by_part = {path: part for paths in by_node(files).values() for part, path in enumerate(paths)}
-    made = []
+    whole, seen, out = (tmp_path / name for name in ("whole", "seen", "out"))
+    world = World(8).play(100)
+    world.write(whole, files=3)
+    parts = parts_of(whole)
+    key = ("origin", "message", "receiver")
 
-    def auditor(**more):
-        options = {"out": str(tmp_path / "out"), "checkpoint": str(tmp_path / "checkpoint"), **more}
-        return Auditor(api=api, on_batch=made.append, **options)
+    def come(number):
+        for path in parts[number]:
+            target = seen / path.relative_to(whole)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # As a recorder does: it is there at once, or not.
+            path.rename(target)
 
-    def run(auditor):
-        query = start(spark, str(seen), auditor, every=None)
-        query.awaitTermination()
+    def go_on(auditor):
+        start(spark, str(seen), auditor, every=None).awaitTermination()
 
-    def come(part):
-        for path, number in by_part.items():
-            if number == part:
-                target = seen / path.relative_to(whole)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                # As a recorder does: it is there at once, or not.
-                shutil.copy(path, target.with_name(f".{target.name}"))
-                target.with_name(f".{target.name}").rename(target)
+    def batches():
+        found = [json.loads(path.read_text()) for path in (out / "batches").glob("*.json")]
+        return sorted(found, key=lambda batch: batch["batch"])
 
     come(0)
-    run(auditor())
+    brief = f"spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {JAVA_OPTIONS}"
+    committed = out / "checkpoint/spark/commits/0"
+    with streaming(tmp_path, "first", "--every", "1", "--conf", brief) as first:
+        eventually(
+            lambda: first.process.poll() is not None or ("batch 0:" in first.out and committed.exists()),
+            seconds=PATIENCE,
+            says="the first batch is done",
+        )
+        assert first.process.poll() is None, first.err
+    assert first.process.returncode == -signal.SIGKILL
     come(1)
-
-    class Dies(Auditor):
-        """After all was written, before Spark knows that it was."""
-
-        def _keep(self, *parts):
-            super()._keep(*parts)
-            raise KilledError
-
     with pytest.raises(Exception, match="KilledError"):
-        run(Dies(str(tmp_path / "out"), str(tmp_path / "checkpoint")))
-    assert (tmp_path / "out/verdicts/batch=1").exists()
+        go_on(Dies(str(out), str(out / "checkpoint")))
+    assert (out / "verdicts/batch=1").exists()
     (seen / "stray.parquet").write_bytes(b"PAR1")
-    for part in (2,):
-        come(part)
-    run(auditor())
-    assert [batch.number for batch in made] == [0, 1, 2]
-    assert [problem.kind for batch in made for problem in batch.problems] == ["truncated"]
+    come(2)
+    with streaming(tmp_path, "second", "--once", "--api", api) as second:
+        assert second.process.wait(PATIENCE) == 0, second.err
+    assert "Traceback" not in first.err + second.err
+    assert [line.partition(":")[0] for line in second.out.splitlines()] == ["batch 1", "batch 2"]
+    assert "truncated: " in second.err
+    made = batches()
+    assert [batch["batch"] for batch in made] == [0, 1, 2]
+    assert [problem["kind"] for batch in made for problem in batch["problems"]] == ["truncated"]
 
-    found = spark.read.parquet(str(tmp_path / "out/verdicts"))
-    key = ["origin", "message", "receiver"]
-    assert found.count() == found.select(*key).distinct().count()
-    # The same as one run over all, but for what the stream has not come to yet.
-    until = made[-1].end
-    expected = verdicts(load(spark, str(whole)), Terms()).where(f"published_at < {until}")
-    names = [*key, "verdict", "hop"]
-    got, wanted = (
-        {tuple(row[: len(key)]): row[len(key) :] for row in rows(table, names)} for table in (found, expected)
-    )
-    assert got.keys() == wanted.keys()
-    differ = {row for row in got if got[row] != wanted[row]}
-    # A delivery after its time was judged is known to the run over all, and not to the stream.
-    changes = {(got[row][0], wanted[row][0]) for row in differ}
-    assert changes <= {(was, now) for was in ("queued", "lost") for now in ("delivered", "late")}
-    assert len(differ) < len(got) / 20
+    table = spark.read.parquet(str(out / "verdicts"))
+    names = [*key, "verdict", "hop", "batch"]
+    found = [tuple(row) for row in table.select(*names).collect()]
+    names = [*key, "verdict", "hop", "delivered_at"]
+    wanted = [tuple(row) for row in verdicts(load(spark, str(seen)), Terms()).select(*names).collect()]
+    # Nothing twice and nothing lost: message by message, receiver by receiver.
+    assert Counter(row[:3] for row in found) == Counter(row[:3] for row in wanted)
+    assert Counter(row[3] for row in wanted) == world.found
+    ends = {batch["batch"]: micros_of(datetime.fromisoformat(batch["to"])) for batch in made}
+    right = {row[:3]: row[3:] for row in wanted}
+    differ = [row for row in found if row[3:5] != right[row[:3]][:2]]
+    for row in differ:
+        verdict, _, delivered_at = right[row[:3]]
+        # A delivery after its time was judged is known to the run over all, and not to the stream.
+        assert (row[3], verdict) in {(w, n) for w in ("queued", "lost") for n in ("delivered", "late")}
+        assert delivered_at >= ends[row[5]]
+    assert len(differ) < len(found) / 20
     counted = Counter()
     for batch in made:
-        counted.update(batch.numbers)
+        counted.update(batch["numbers"])
+    assert +counted == Counter(row[3] for row in found)
     assert counted["lost"]
-    assert sum(counted.values()) == found.count()
     assert ("/api/v1/alarms", "audit_lost", True) in told
 
     # What comes of a time that was judged is counted, and judges nothing anew.
-    late = World(8, faults=0).play(20)
-    late.write(tmp_path / "late", files=1)
+    World(8, faults=0).play(20).write(tmp_path / "late", files=1)
     (path,) = (tmp_path / "late").rglob("node=n1*/*.parquet")
     shutil.copy(path, seen / "1-0000000000099999.parquet")
-    run(auditor())
-    assert made[-1].late > 0 or made[-1].problems
-    assert spark.read.parquet(str(tmp_path / "out/verdicts")).count() == found.count() + sum(
-        made[-1].numbers.values()
-    )
+    go_on(Auditor(str(out), str(out / "checkpoint"), api=api))
+    *_, last = batches()
+    assert last["batch"] == 3
+    assert last["late_events"] > 0 or last["problems"]
+    after = spark.read.parquet(str(out / "verdicts")).count()
+    assert after == len(found) + sum(last["numbers"].values())
 
 
-def by_node(files):
+def parts_of(root):
+    """Files by their number at their node."""
     nodes = {}
-    for path in files:
+    for path in root.rglob("*.parquet"):
         nodes.setdefault(path.parent.name, []).append(path)
-    return {node: sorted(paths, key=lambda path: path.name) for node, paths in nodes.items()}
-
-
-def rows(frame, names):
-    return sorted(tuple(str(value) for value in row) for row in frame.select(*names).collect())
+    return list(zip(*(sorted(paths, key=lambda path: path.name) for paths in nodes.values()), strict=True))
