@@ -1,16 +1,14 @@
 """What is given away installs in an empty environment, and runs there without anything of the repository."""
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import venv
+import tomllib
 import zipfile
-from dataclasses import dataclass
 from email.parser import Parser
 from pathlib import Path
 
@@ -25,8 +23,11 @@ PACKAGE = ROOT / "gossamer"
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 SOURCES = ("gossamer/routes/csrc/",)
 """What only building needs."""
-EXTRAS = {"console", "dns", "etcd", "k8s", "spark", "thespian"}
-HEAVY = ("aetcd", "dns", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark", "thespian")
+EXTRAS = {"console", "dns", "etcd", "k8s", "otel", "spark", "thespian"}
+HEAVY = ("aetcd", "dns", "matplotlib", "numpy", "opentelemetry", "pandas", "pyarrow", "pyspark", "thespian")
+
+BUILDING = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+UV = (sys.executable, "-m", "uv", "--quiet")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,22 +51,36 @@ def ordered(*command, cwd, **environ):
     return said
 
 
-@dataclass
 class Environment:
-    """A virtual environment that had nothing but pip in it."""
+    """A virtual environment with pip in it, and what others wrote that ``wheel`` asks for.
 
-    path: Path
+    All that is slow about it is shared: uv brings the packages of others, pip installs what is ours.
+    """
 
-    @property
-    def python(self):
-        return self.path / "bin" / "python"
+    def __init__(self, path, wheel):
+        self.path = path
+        self.python = path / "bin" / "python"
+        self._held = None
+        ordered(*UV, "venv", "--seed", "--python", sys.executable, path, cwd=path.parent)
+        required = [line for line in metadata_of(wheel).get_all("Requires-Dist") if "extra ==" not in line]
+        (path / "requirements.txt").write_text("\n".join(required))
+        (path / "building.txt").write_text("\n".join(BUILDING))
+        where = ("--python", self.python)
+        for names in ("requirements", "building"):
+            ordered(*UV, "pip", "install", *where, *CONSTRAINTS, "-r", path / f"{names}.txt", cwd=path)
 
     def gossamer(self, *arguments):
         # Not from the repository, whose package would come before the one that is installed.
         return run(self.path / "bin" / "gossamer", *arguments, cwd=self.path)
 
-    def pip(self, *arguments, **environ):
-        return ordered(self.python, "-m", "pip", "--quiet", *arguments, cwd=self.path, **environ)
+    def install(self, given, **environ):
+        """With pip, and nothing but what is there by now."""
+        if self._held != (given, environ):
+            plain = ("--no-index", "--no-build-isolation", "--force-reinstall", "--no-deps")
+            pip = (self.python, "-m", "pip", "--quiet")
+            ordered(*pip, "install", *plain, given, cwd=self.path, **environ)
+            ordered(*pip, "check", cwd=self.path)
+            self._held = given, environ
 
     @property
     def kernel(self):
@@ -75,9 +90,9 @@ class Environment:
         return re.search(r"^  kernel +(\w+)", said, re.M)[1]
 
 
-def empty(path):
-    venv.create(path, with_pip=True)
-    return Environment(path)
+def metadata_of(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return Parser().parsestr(archive.read(f"gossamer-{__version__}.dist-info/METADATA").decode())
 
 
 class Installed(Cluster):
@@ -108,37 +123,28 @@ def serves(environment, directory, *, nodes=2):
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
-    """The sdist and the wheel, as the build backend makes them."""
+    """The sdist, and the wheel that is made of nothing but it."""
     built = tmp_path_factory.mktemp("dist")
-    builder = empty(tmp_path_factory.mktemp("builder"))
-    builder.pip("install", *CONSTRAINTS, "hatchling", "setuptools")
-    for kind in ("sdist", "wheel"):
-        ordered(
-            builder.python,
-            *("-c", f"from hatchling.build import build_{kind} as build; build({str(built)!r})"),
-            cwd=ROOT,
-        )
+    ordered(*UV, "build", "--build-constraints", CONSTRAINTS[1], "--out-dir", built, ROOT, cwd=built)
     (sdist,) = built.glob("*.tar.gz")
     (wheel,) = built.glob("*.whl")
     return sdist, wheel
 
 
 @pytest.fixture(scope="module")
-def from_wheel(dist, tmp_path_factory):
-    environment = empty(tmp_path_factory.mktemp("wheel"))
-    environment.pip("install", *CONSTRAINTS, dist[1])
+def environment(dist, tmp_path_factory):
+    return Environment(tmp_path_factory.mktemp("empty"), dist[1])
+
+
+@pytest.fixture
+def from_wheel(dist, environment):
+    environment.install(dist[1])
     return environment
 
 
-@pytest.fixture(scope="module")
-def from_sdist(dist, tmp_path_factory):
-    environment = empty(tmp_path_factory.mktemp("sdist"))
-    if importlib.util.find_spec("uv") is None:
-        environment.pip("install", *CONSTRAINTS, dist[0])
-    else:
-        # The same in a third of the time; the wheel was installed with pip.
-        uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", environment.python]
-        ordered(*uv, *CONSTRAINTS, dist[0], cwd=environment.path)
+@pytest.fixture
+def without_compiler(dist, environment):
+    environment.install(dist[0], CC="false")
     return environment
 
 
@@ -157,7 +163,6 @@ def test_both_hold_every_file_and_the_console_as_it_was_built(dist):
         sources = {name.partition("/")[2] for name in archive.getnames()}
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-        metadata = Parser().parsestr(archive.read(f"gossamer-{__version__}.dist-info/METADATA").decode())
         for name in packed:
             if name.startswith(("gossamer/api/console/", "gossamer/drill/templates/")):
                 held = hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
@@ -173,27 +178,14 @@ def test_both_hold_every_file_and_the_console_as_it_was_built(dist):
     # The wheel brings one package, and the sdist nothing that was built.
     assert {name.partition("/")[0] for name in packed} == {"gossamer", f"gossamer-{__version__}.dist-info"}
     assert not [name for name in sources if name.endswith((".so", ".pyc"))]
+    metadata = metadata_of(wheel)
     assert (metadata["Version"], metadata["License-Expression"]) == (__version__, "Apache-2.0")
     assert set(metadata.get_all("Provides-Extra")) >= EXTRAS
 
 
-def test_the_wheel_runs_in_an_empty_environment(from_wheel, tmp_path):
+def test_the_kernel_is_compiled_out_of_the_sdist_where_there_is_a_compiler(from_wheel, tmp_path):
     assert from_wheel.kernel == ("compiled" if shutil.which("cc") else "python")
     serves(from_wheel, tmp_path)
-
-
-def test_the_sdist_compiles_the_kernel_where_there_is_a_compiler(from_sdist, tmp_path):
-    assert from_sdist.kernel == ("compiled" if shutil.which("cc") else "python")
-    serves(from_sdist, tmp_path)
-
-
-def test_the_sdist_does_without_a_compiler(dist, from_sdist, tmp_path):
-    from_sdist.pip("wheel", "--no-deps", "--wheel-dir", tmp_path, dist[0], CC="false")
-    (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.name == f"gossamer-{__version__}-py3-none-any.whl"
-    from_sdist.pip("install", "--no-deps", "--force-reinstall", wheel)
-    assert from_sdist.kernel == "python"
-    serves(from_sdist, tmp_path, nodes=1)
 
 
 def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_path):
@@ -210,3 +202,17 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
     assert "pip install 'gossamer[spark]'" in said
     start = "from gossamer.discovery import K8s; from gossamer.config import *; print('k8s')"
     assert ordered(from_wheel.python, "-c", start, cwd=tmp_path).strip() == "k8s"
+
+
+def test_what_every_extra_brings_is_what_the_tests_ran_with(dist):
+    """With all extras the wheel asks for nothing that is missing here, or is here in another version."""
+    wanted = f"gossamer[{','.join(sorted(EXTRAS))}] @ {dist[1].as_uri()}"
+    where = ("--dry-run", "--python", sys.executable)
+    said = ordered(*UV[:-1], "pip", "install", *where, *CONSTRAINTS, wanted, cwd=dist[1].parent)
+    changed = re.findall(r"^ [-+~] ([\w.-]+)", said, re.M)
+    assert set(changed) == {"gossamer"}, said
+
+
+def test_the_sdist_does_without_a_compiler(without_compiler, tmp_path):
+    assert without_compiler.kernel == "python"
+    serves(without_compiler, tmp_path, nodes=1)
