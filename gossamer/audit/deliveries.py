@@ -135,13 +135,13 @@ class Deliveries(Lives):
         """The last acknowledgement of messages was sent to their publisher, or came from a subscriber."""
         self._begin()
         name = self.alias(session.client_id)
-        if role == "subscriber":
-            if self._sent or self._told:
-                # A quick client: what it acknowledges was delivered before.
-                self._deliver_sent()
-        elif idents[-1] - idents[0] + 1 == len(idents) and NO_IDENT not in idents:
+        if role == "subscriber" and (self._sent or self._told):
+            # A quick client: what it acknowledges was delivered before.
+            self._deliver_sent()
+        first = idents[0]
+        if first != NO_IDENT and list(idents) == list(range(first, first + len(idents))):
             # In the order of their numbers, and none is missing, as most are.
-            self._note(_ACKNOWLEDGED, *name_of(idents[0]), len(idents), name, role)
+            self._note(_ACKNOWLEDGED, *name_of(first), len(idents), name, role)
             return
         for ident, many in runs_of(i for i in idents if i != NO_IDENT):
             self._note(_ACKNOWLEDGED, *name_of(ident), many, name, role)

@@ -1,9 +1,9 @@
 """What a broker tells of messages and clients, made rows of: where each message came from and went.
 
 Messages of reads that the sampler keeps get an identifier when they are taken, and keep it (``mqtt.idents``);
-about all others a whole read costs one subtraction. The number of a message is its place among all that its
-node took. Neighbours are told together: what one publisher sent to one topic in a turn of the loop is one row
-a kind of event, however many messages it was.
+about all others a whole read costs one step of an iterator. The number of a message is its place among all
+that its node took. Neighbours are told together: what one publisher sent to one topic in a turn of the loop
+is one row a kind of event, however many messages it was.
 
 Rules: 1. What is open is closed before it leaves for another node.  2. A payload is hashed under a key, and
 only where a row is one message; the hash of a run would be of use to nobody.  3. What becomes of messages at
@@ -12,8 +12,9 @@ this node's clients is ``deliveries``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 import gossamer.audit.schema as schema
@@ -88,7 +89,7 @@ class Trail(Deliveries):
         self._open: _Open | None
         self.kept = 0
         """Messages of this node's publishers that were recorded."""
-        self.skip = NEVER
+        self.arrivals: Iterator[bool] = repeat(False)
         self.live = False
         self.mixed = False
         self.marks: list[list[int]] = []
@@ -104,7 +105,7 @@ class Trail(Deliveries):
     def sample(self, share: float) -> None:
         self._sampler = Sampler(share)
         self._place, self._until = self._sampler.next(0)
-        self.skip = self._place + 1
+        self.arrivals = repeat(False, self._place)
 
     # Which messages.
 
@@ -113,15 +114,14 @@ class Trail(Deliveries):
         self.live = True
         place = self._place
         if place < self._until:
+            # The next one as well: what is used up stays so.
             self._place = place + 1
-            self.skip = 1
         else:
             self._draw()
 
     def chance(self) -> bool:
         """A message comes by itself; whether it is kept."""
-        self.skip -= 1
-        if self.skip:
+        if not next(self.arrivals, True):
             return False
         self._draw()
         return True
@@ -129,7 +129,7 @@ class Trail(Deliveries):
     def _draw(self) -> None:
         place = self._place
         self._place, self._until = self._sampler.next(place + 1)
-        self.skip = self._place - place
+        self.arrivals = repeat(False, self._place - place - 1)
 
     # Messages come.
 

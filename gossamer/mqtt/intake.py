@@ -64,11 +64,10 @@ def take(channel: Channel, data: bytes) -> int:
     # acknowledged in it.
     trail = hub.trail
     if trail is not None:
-        trail.skip -= 1
-        if trail.skip:
-            trail = None
-        else:
+        if next(trail.arrivals, True):
             trail.begin()
+        else:
+            trail = None
     idents = session.idents
     ident = NO_IDENT
     far_idents: list[int] = []

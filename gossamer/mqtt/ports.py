@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 __all__ = ["ForwarderLike", "RouteLike", "RouterLike", "TrailLike"]
@@ -88,8 +88,9 @@ class TrailLike(Protocol):
     what a client sends whole reads are kept; a run that a peer sends is kept in part, as its ``Span`` say.
     """
 
-    skip: int
-    """Reads, and messages that come otherwise, up to the next one that is kept: 1, the next one is."""
+    arrivals: Iterator[bool]
+    """Reads, and messages that come otherwise: has a False for each that is passed over, and ends at one that
+    is kept. What an iterator counts by itself costs a read a third of what an attribute would."""
     live: bool
     """What is being taken from a client right now is kept."""
     busy: bool

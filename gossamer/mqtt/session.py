@@ -82,7 +82,6 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_aliases",
-        "_next_id",
         "alias_maximum",
         "behind",
         "born",
@@ -101,6 +100,7 @@ class Session:
         "incoming",
         "inflight",
         "keep_oldest",
+        "last_id",
         "max_packet",
         "max_queued",
         "out",
@@ -150,7 +150,8 @@ class Session:
         self.max_packet = 0
         self.alias_maximum = 0
         self._aliases: dict[bytes, int] | None = None
-        self._next_id = 0
+        self.last_id = 0
+        """The packet identifier that was given last."""
         self.resend: list[bytes] | None = None
         self.queue = _EMPTY
         self.queued_bytes = 0
@@ -312,11 +313,6 @@ class Session:
         if ident != NO_IDENT and self.hub.trail is not None:
             self.hub.trail.lost(ident, self, reason)
 
-    @property
-    def last_id(self) -> int:
-        """The packet identifier that was given last."""
-        return self._next_id
-
     def unreleased(self, packet_id: int, ident: int) -> None:
         """A message of QoS 2 that the client published is recorded as ``ident``."""
         if self.idents is None:
@@ -335,12 +331,12 @@ class Session:
     def send(self, head: bytes, tail: bytes) -> None:
         """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
         inflight = self.inflight
-        packet_id = self._next_id + 1
+        packet_id = self.last_id + 1
         if packet_id > 65535:
             packet_id = 1
         while packet_id in inflight:
             packet_id = packet_id + 1 if packet_id < 65535 else 1
-        self._next_id = packet_id
+        self.last_id = packet_id
         identifier = PACKET_ID[packet_id]
         packet = inflight[packet_id] = head + identifier + tail
         self.push(packet if self._aliases is None else self._aliased(head, tail, identifier) or packet)

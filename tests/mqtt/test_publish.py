@@ -328,7 +328,7 @@ async def test_packet_identifiers_in_use_are_skipped(world):
     pub.publish("a", b"first", qos=1, packet_id=1)
     await sub.got()
     session = world.broker.sessions["s"]
-    session._next_id = 65535
+    session.last_id = 65535
     pub.publish("a", b"second", qos=1, packet_id=2)
     assert [x.packet_id for x in await sub.got()] == [2]
 

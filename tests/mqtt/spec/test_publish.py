@@ -74,11 +74,11 @@ async def test_an_identifier_in_use_is_not_used_again(make_world, version):
     sub = await world.client("s", version=version)
     await sub.subscribe("t", qos=2)
     session = world.broker.sessions["s"]
-    session._next_id = 65533
+    session.last_id = 65533
     for _ in range(3):
         world.broker.publish("t", b"x", qos=1)
     assert [x.packet_id for x in await sub.got()] == [65534, 65535, 1]
-    session._next_id = 65532
+    session.last_id = 65532
     for n in range(3):
         world.broker.publish("t", b"x", qos=1 + n % 2)
     assert [x.packet_id for x in await sub.got()] == [65533, 2, 3]
