@@ -24,7 +24,7 @@ CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 SOURCES = ("gossamer/routes/csrc/",)
 """What only building needs."""
 EXTRAS = {"console", "dns", "etcd", "k8s", "otel", "spark", "thespian"}
-HEAVY = ("aetcd", "dns", "matplotlib", "numpy", "opentelemetry", "pandas", "pyarrow", "pyspark", "thespian")
+HEAVY = ("aetcd", "dns", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark", "thespian")
 
 BUILDING = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 UV = (sys.executable, "-m", "uv", "--quiet")
