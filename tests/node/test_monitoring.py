@@ -12,7 +12,9 @@ from gossamer.config import Config
 from gossamer.node import Node
 from gossamer.node.metrics import metrics_of
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "monitoring"
+RUNBOOK = ROOT / "docs" / "guide" / "runbook.md"
 # Of Prometheus itself, and of the process.
 FOREIGN = {
     "up",
@@ -39,21 +41,28 @@ def rules():
 
 def metrics_in(expression):
     return set(
-        re.findall(r"\b(gossamer_\w+|process_\w+|up)(?=[{\s\[]|$)", re.sub(r'"[^"]*"', '""', expression))
+        re.findall(r"\b(gossamer_\w+|process_\w+|up)(?=[{\s\[)]|$)", re.sub(r'"[^"]*"', '""', expression))
     )
 
 
 @pytest.fixture(scope="module")
-def given():
+def labelled():
+    """The names that a node gives, each with its labels."""
+
     async def names():
         node = Node(Config(), creation=1, cookie="of a node that never starts")
-        names = set()
+        names = {}
         for metric in metrics_of(node):
             parts = ("_bucket", "_count", "_sum") if metric.kind == "histogram" else ("",)
-            names.update(metric.name + part for part in parts)
+            names.update((metric.name + part, set(metric.labels)) for part in parts)
         return names
 
     return asyncio.run(names())
+
+
+@pytest.fixture(scope="module")
+def given(labelled):
+    return set(labelled)
 
 
 @pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda value: value[:40])
@@ -65,8 +74,58 @@ def test_every_number_that_is_asked_for_exists(where, expression, given):
 
 def test_every_alert_says_what_to_do():
     for rule in rules():
-        assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "action", "runbook"}, rule["alert"]
         assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+def test_every_alert_has_its_paragraph_in_the_runbook_and_nothing_else_has():
+    paragraphs = re.findall(r"^## (\w+)\n\n(.+)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert sorted(name for name, _ in paragraphs) == sorted(rule["alert"] for rule in rules())
+    for rule in rules():
+        page, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert ROOT / page == RUNBOOK
+        assert anchor == rule["alert"].lower()
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda value: value[:40])
+def test_what_is_selected_and_summed_by_is_a_label_of_the_metric(where, expression, labelled):
+    everywhere = {"job", "instance", "le"}
+    known = set().union(*(labelled.get(name, set()) for name in metrics_in(expression))) | everywhere
+    asked = set(re.findall(r"(\w+)(?:=~|!~|!=|=)\"", expression))
+    for by in re.findall(r"\bby \(([^)]*)\)", expression):
+        asked |= {label.strip() for label in by.split(",")}
+    assert asked <= known, f"{where} asks for the labels {sorted(asked - known)}"
+
+
+def test_reasons_that_rules_name_are_those_of_the_code():
+    """An alert on a reason that nobody gives never fires, or always does."""
+    source = "\n".join(path.read_text() for path in sorted((ROOT / "gossamer").rglob("*.py")))
+    for where, expression in expressions():
+        for values in re.findall(r"(?:reason|outcome|status|alarm)(?:=~|!=|=)\"([^\"]*)\"", expression):
+            for value in values.split("|"):
+                # Reason codes of the standard are named in capitals.
+                word = rf"\b{value.replace('.*', '[a-z_]*')}\b"
+                assert re.search(word, source, re.IGNORECASE), f"{where} names {value}"
+
+
+def test_every_expression_is_closed():
+    for where, expression in expressions():
+        bare = re.sub(r'"[^"]*"', "", expression)
+        for opening, closing in ("()", "{}", "[]"):
+            assert bare.count(opening) == bare.count(closing), where
+
+
+def test_panels_do_not_cover_each_other():
+    panels = json.loads((FOLDER / "grafana.json").read_text())["panels"]
+    cells = [
+        (x, y)
+        for at in (panel["gridPos"] for panel in panels)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
 
 
 def test_samples_have_the_labels_that_their_metric_names():
