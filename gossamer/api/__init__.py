@@ -14,6 +14,7 @@ from gossamer.api.healing import (
     PartitionInfo,
     QuarantinedRow,
 )
+from gossamer.api.limits import Limits
 from gossamer.api.live import Pulse, Seen
 from gossamer.api.metrics import Exposition
 from gossamer.api.model import (
@@ -75,6 +76,7 @@ __all__ = [
     "HintInfo",
     "KeyRequest",
     "KeysInfo",
+    "Limits",
     "Listed",
     "MemberInfo",
     "Metric",

@@ -21,25 +21,27 @@ from fastapi.params import Depends as Dependency
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gossamer.api.answers import refuse
+from gossamer.api.limits import PROBES, Refusal
 from gossamer.api.tokens import BadTokenError, Principal, Role, Tokens
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Bucket
 
-__all__ = ["Access", "Gate", "RoleTooLowError", "needs", "principal_of", "role_of"]
+__all__ = ["Access", "Gate", "RoleTooLowError", "is_public", "needs", "principal_of", "role_of"]
 
 log = structlog.get_logger(__name__)
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "/docs"})
 PUBLIC_BELOW = "/console/"
+Kind = Literal["asked", "probe", "stream", "wrong"]
+"""What is counted on its own: who opens streams without end may still ask, and a probe is always answered."""
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 CALLERS = 4096
 """Callers whose rates are remembered; the one that was silent longest is forgotten."""
 WRONG_TOKENS = 5.0
 """Wrong tokens a second that an address may try."""
-
-Refusal = tuple[int, str, str]
 
 
 def principal_of(request: Request) -> Principal:
@@ -68,7 +70,7 @@ def needs(role: Role) -> Dependency:
 
 def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str, path: str) -> str:
     """The role that a route takes, from the functions it depends on; nobody is a role, too."""
-    if _is_public(method, path):
+    if is_public(method, path):
         return "nobody"
     roles = [Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR]
     roles += [needed.role for needed in dependencies if isinstance(needed, _Needs)]
@@ -92,7 +94,7 @@ class Access:
         self._tokens = tokens
         self._config = config
         self.clock = clock
-        self._rates: OrderedDict[tuple[Literal["asked", "wrong"], str], Bucket] = OrderedDict()
+        self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
 
     def who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
         """Who asks, None for nobody.
@@ -111,12 +113,12 @@ class Access:
             return None
         return Principal(name="loopback" if loopback else "anonymous", role=Role(role), address=address)
 
-    def too_often(self, kind: Literal["asked", "wrong"], caller: str) -> bool:
+    def too_often(self, kind: Kind, caller: str) -> bool:
         """Count one more of ``caller``; whether that is beyond its rate."""
         key = (kind, caller)
         bucket = self._rates.get(key)
         if bucket is None:
-            bucket = self._rates[key] = Bucket(self._config.rate if kind == "asked" else WRONG_TOKENS)
+            bucket = self._rates[key] = Bucket(self._config.rate if kind != "wrong" else WRONG_TOKENS)
             if len(self._rates) > CALLERS:
                 self._rates.popitem(last=False)
         else:
@@ -168,7 +170,7 @@ class Gate:
 
     def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
         address, loopback = caller_of(scope)
-        if self._access.too_often("asked", address):
+        if self._access.too_often(_kind(scope), address):
             return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
         authorization = next(
             (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
@@ -195,7 +197,7 @@ class Gate:
 
 def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
     safe = scope["method"] in SAFE_METHODS
-    if _is_public(scope["method"], scope["path"]):
+    if is_public(scope["method"], scope["path"]):
         return None
     if principal is None:
         text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
@@ -207,15 +209,29 @@ def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
     return None
 
 
-def _is_public(method: str, path: str) -> bool:
+def _kind(scope: Scope) -> Kind:
+    path: str = scope["path"]
+    if path in PROBES:
+        return "probe"
+    lasts = path.endswith(("/live", "/trace")) or b"format=ndjson" in scope["query_string"]
+    return "stream" if lasts else "asked"
+
+
+def is_public(method: str, path: str) -> bool:
+    """Whether anybody at all may ask this."""
     return method in SAFE_METHODS and (path in PUBLIC or path.startswith(PUBLIC_BELOW))
 
 
 def caller_of(scope: Scope) -> tuple[str, bool]:
-    """The address that asks, and whether it is this machine's loopback."""
+    """The address that asks, and whether it is this machine's loopback.
+
+    A proxy on this machine is not who asks: what it passes on comes from elsewhere.
+    """
     client = scope.get("client")
     if client is None:
         return "", False
+    if any(name in _FORWARDED for name, _ in scope["headers"]):
+        return client[0], False
     try:
         return client[0], ipaddress.ip_address(client[0]).is_loopback
     except ValueError:

@@ -27,6 +27,7 @@ from gossamer.api.elsewhere import elsewhere
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
 from gossamer.api.inside import inside
+from gossamer.api.limits import Intake, Limits
 from gossamer.api.lists import lists
 from gossamer.api.live import live_router
 from gossamer.api.messages import messages_router
@@ -77,6 +78,7 @@ def make_app(
     config: ApiConfig | None = None,
     tokens: Tokens | None = None,
     clock: Clock | None = None,
+    limits: Limits | None = None,
 ) -> FastAPI:
     """The application for ``view``; without ``tokens`` nobody has one."""
     config = config or ApiConfig()
@@ -100,7 +102,7 @@ def make_app(
     app.include_router(clients_router(view), prefix="/api/v1")
     app.include_router(inside(view), prefix="/api/v1")
     app.include_router(elsewhere(view), prefix="/api/v1")
-    app.include_router(live_router(view, clock=clock, limit=config.streams), prefix="/api/v1")
+    app.include_router(live_router(view, clock=clock), prefix="/api/v1")
     app.include_router(messages_router(view), prefix="/api/v1")
     app.include_router(settings_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
@@ -119,7 +121,9 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.openapi = correct(app)  # type: ignore[method-assign]
+    limits = app.state.limits = limits or Limits(config)
     # The last one added is the first to see a request.
+    app.add_middleware(Intake, limits=limits)
     app.add_middleware(Gate, access=Access(tokens, config, clock))
     app.add_middleware(Guard, hosts=hosts)
     return app

@@ -6,12 +6,11 @@ from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import Response
 
 from gossamer.api.access import principal_of
 from gossamer.api.harmless import page_response
-from gossamer.api.relay import Answer
+from gossamer.api.streams import StreamAnswer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Wide
 
@@ -31,7 +30,13 @@ def elsewhere(view: NodeView) -> APIRouter:
         wide = Wide(view, principal_of(request))
         answer = await wide.ask(name, request.method, target, await request.body())
         if answer.cursor:
-            return _Pieces(answer, wide.rest(name, answer.cursor))
+            more = wide.rest(name, answer.cursor)
+            return StreamAnswer(
+                _joined(answer.body, more),
+                source=more,
+                status_code=answer.status,
+                media_type=answer.content_type,
+            )
         if answer.content_type.startswith("text/html"):
             # Headers do not travel, and a page that a program made must stay harmless here, too.
             return page_response(answer.body, status=answer.status)
@@ -46,20 +51,6 @@ def elsewhere(view: NodeView) -> APIRouter:
             response_class=Response,
         )
     return router
-
-
-class _Pieces(StreamingResponse):
-    """An answer in pieces; closes its source however it ends, also before the first piece."""
-
-    def __init__(self, first: Answer, rest: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(_joined(first.body, rest), first.status, media_type=first.content_type)
-        self._rest = rest
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._rest.aclose()
 
 
 async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -10,15 +10,14 @@ ends, the tap comes off.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from gossamer.api.access import needs
 from gossamer.api.model import Problem, ProcessInfo, TraceEvent
+from gossamer.api.streams import NDJSON, StreamAnswer
 from gossamer.api.tokens import Role
 from gossamer.api.view import NodeView
 from gossamer.supervisor import TraceLine
@@ -27,7 +26,6 @@ __all__ = ["inside"]
 
 LONGEST = 3600.0
 MOST = 100_000
-NDJSON = "application/x-ndjson"
 
 Who = Annotated[
     str,
@@ -57,40 +55,28 @@ def inside(view: NodeView) -> APIRouter:
     @router.get(
         "/trace",
         dependencies=[needs(Role.ADMIN)],
-        response_class=StreamingResponse,
+        response_class=StreamAnswer,
         responses={200: {"model": TraceEvent, "content": {NDJSON: {}}}, 400: {"model": Problem}},
     )
-    async def trace(pid: Who, seconds: Seconds = 300.0, limit: Lines = 1000) -> StreamingResponse:
+    async def trace(pid: Who, seconds: Seconds = 300.0, limit: Lines = 1000) -> StreamAnswer:
         """What a process takes in and sends out, one JSON object a line."""
         lines = view.trace(pid, seconds=seconds, limit=limit)
         # The first line is awaited here: what cannot be traced is a problem, not a broken stream.
-        return _Stream(await anext(lines), lines)
+        return StreamAnswer(_text(await anext(lines), lines), source=lines)
 
     return router
 
 
-class _Stream(StreamingResponse):
-    """Closes what it streams when it ends, also in the middle of writing, or before the first byte."""
-
-    def __init__(self, first: TraceLine | None, lines: AsyncGenerator[TraceLine | None, None]) -> None:
-        super().__init__(_text(first, lines), media_type=NDJSON)
-        self._lines = lines
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._lines.aclose()
-
-
-async def _text(first: TraceLine | None, lines: AsyncIterator[TraceLine | None]) -> AsyncIterator[str]:
+async def _text(
+    first: TraceLine | None, lines: AsyncGenerator[TraceLine | None, None]
+) -> AsyncGenerator[bytes, None]:
     yield _json(first)
     async for line in lines:
         yield _json(line)
 
 
-def _json(line: TraceLine | None) -> str:
+def _json(line: TraceLine | None) -> bytes:
     if line is None:
-        return "\n"
+        return b"\n"
     event = TraceEvent.model_validate(line, from_attributes=True)
-    return event.model_dump_json() + "\n"
+    return event.model_dump_json().encode() + b"\n"

@@ -26,7 +26,8 @@ from gossamer.api.model import (
     Value,
 )
 from gossamer.api.paging import Key, Listed, decode_cursor, page_of
-from gossamer.api.streamed import NDJSON, LinesResponse, own_lines
+from gossamer.api.streamed import own_lines
+from gossamer.api.streams import NDJSON, StreamAnswer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Row, Wide
 
@@ -157,7 +158,7 @@ async def answer_of_all(
     wide, path = Wide(view, principal_of(request)), request.url.path
     if form == "ndjson":
         lines = own_lines(own, above=above)
-        return LinesResponse(wide.stream(path, params, own=lines, fields=fields, after=after, node=node))
+        return StreamAnswer(wide.stream(path, params, own=lines, fields=fields, after=after, node=node))
 
     async def fetch(most: int, floor: str | None) -> tuple[Sequence[Row], str | None]:
         items, following = await page_of(own(), limit=most, after=floor)

@@ -16,18 +16,18 @@ from typing import Any, Literal
 
 import msgspec
 from fastapi import APIRouter
-from fastapi.responses import StreamingResponse
 
 from gossamer.api.alarms import AlarmInfo
 from gossamer.api.model import Value
 from gossamer.api.relay import PeerSilentError
+from gossamer.api.streams import StreamAnswer
 from gossamer.api.tokens import Principal, Role
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Wide
 from gossamer.clock import Clock
-from gossamer.errors import GossamerError, UnavailableError
+from gossamer.errors import GossamerError
 
-__all__ = ["Pulse", "Seen", "TooManyStreamsError", "live_router"]
+__all__ = ["Pulse", "Seen", "live_router"]
 
 EVENTS = "text/event-stream"
 PERIOD = 1.0
@@ -75,14 +75,6 @@ class Pulse(Value):
     alarms: tuple[AlarmInfo, ...]
 
 
-class TooManyStreamsError(UnavailableError):
-    """Nobody else may listen now."""
-
-    def __init__(self, *, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"{limit} streams are open, as many as api.streams allows; try again later")
-
-
 class _Sampler:
     """The last sample of all nodes, made anew for who comes when it is old."""
 
@@ -92,7 +84,6 @@ class _Sampler:
         self._lock = asyncio.Lock()
         self._made = -1e9
         self._sample = b""
-        self.readers = 0
 
     async def sample(self) -> bytes:
         """One event, ready to send."""
@@ -136,7 +127,7 @@ async def _pulse_of(wide: Wide, node: str) -> dict[str, Any] | str:
         return str(error)
 
 
-def live_router(view: NodeView, *, clock: Clock, limit: int) -> APIRouter:
+def live_router(view: NodeView, *, clock: Clock) -> APIRouter:
     """``/pulse`` and ``/live``."""
     router = APIRouter(tags=["cluster"])
     sampler = _Sampler(view, clock)
@@ -148,31 +139,14 @@ def live_router(view: NodeView, *, clock: Clock, limit: int) -> APIRouter:
 
     @router.get(
         "/live",
-        response_class=StreamingResponse,
+        response_class=StreamAnswer,
         responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
     )
-    async def live() -> StreamingResponse:
+    async def live() -> StreamAnswer:
         """The pulse of every node, once a second, as server-sent events."""
-        if sampler.readers >= limit:
-            raise TooManyStreamsError(limit=limit)
-        sampler.readers += 1
-        return _Counted(sampler)
+        return StreamAnswer(_events(sampler), media_type=EVENTS, headers={"cache-control": "no-store"})
 
     return router
-
-
-class _Counted(StreamingResponse):
-    """A stream that counts as open until it is over, whichever way."""
-
-    def __init__(self, sampler: _Sampler) -> None:
-        super().__init__(_events(sampler), media_type=EVENTS, headers={"cache-control": "no-store"})
-        self._sampler = sampler
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._sampler.readers -= 1
 
 
 async def _events(sampler: _Sampler) -> AsyncGenerator[bytes, None]:

@@ -280,5 +280,6 @@ def _scope(ask: Ask) -> Scope:
         ],
         "client": None,
         "server": None,
+        "gossamer.relayed": True,
         "gossamer.principal": Principal(name=ask.name, role=Role(ask.role), address=ask.address),
     }

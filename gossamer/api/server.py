@@ -1,21 +1,28 @@
 """The API as a process of the node: uvicorn's HTTP protocol behind the node's own network seam.
 
 Rules: 1. The listener is opened through :class:`~gossamer.network.Network`, so a taken port is an error of
-ours that names the key, and the simulator can stand in.  2. uvicorn brings its protocol only: no main loop
-that ticks, no signal handlers, no log of its own.  3. However the process ends, killed included, its listener
-closes and its connections are gone, so that the supervisor can start it again.
+ours that names the key, and the simulator can stand in.  2. uvicorn brings its protocol only, which
+:class:`~gossamer.api.connection.Connection` bounds: no main loop that ticks, no signal handlers.  3. However
+the process ends, killed included, its listener closes and its connections are gone, so that the supervisor
+can start it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from gossamer.api.app import make_app
+from gossamer.api.connection import Connection, Connections
+from gossamer.api.limits import Limits
 from gossamer.api.relay import Relay
 from gossamer.api.tokens import Tokens
 from gossamer.api.view import NodeView
@@ -31,6 +38,9 @@ log = structlog.get_logger(__name__)
 
 GRACE = 1.0
 """Seconds that requests under way get when the server stops."""
+BACKLOG = 128
+IDLE_WAIT = 15
+"""Seconds that a connection lasts without a request."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -46,6 +56,13 @@ class PortTakenError(UnavailableError):
         )
 
 
+def _built(build: Callable[[], FastAPI]) -> FastAPI:
+    """Compile a schema for each route, and the document of all: half a second that others need not wait."""
+    app = build()
+    app.openapi()
+    return app
+
+
 class ApiServer(GenServer):
     """Serves the API of ``view``; a call with ``"address"`` gives where it listens."""
 
@@ -58,10 +75,12 @@ class ApiServer(GenServer):
         tokens: Tokens | None = None,
         clock: Clock | None = None,
         relay: Relay | None = None,
+        limits: Limits | None = None,
     ) -> Continue | None:
         trap_exit(True)
-        # It compiles a schema for each route, a tenth of a second in all, which others need not wait for.
-        app = await asyncio.to_thread(make_app, view, config=config, tokens=tokens, clock=clock)
+        limits = limits or Limits(config)
+        build = partial(make_app, view, config=config, tokens=tokens, clock=clock, limits=limits)
+        app = await asyncio.to_thread(_built, build)
         if relay is not None:
             relay.use(app)
         self._settings = uvicorn.Config(
@@ -74,15 +93,18 @@ class ApiServer(GenServer):
             date_header=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=256,
-            timeout_keep_alive=15,
+            timeout_keep_alive=IDLE_WAIT,
             h11_max_incomplete_event_size=256 * 1024,
         )
         self._settings.load()
+        # A line for each request that cannot be read would be the caller's to fill; they are counted.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._connections = Connections(limits)
         self._state = ServerState()
         address = (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank means every address
         try:
-            self._listener: Listener = await network.listen(self._make_protocol, address)
+            # Fewer at once than there are places: who was let in is heard before others take them.
+            self._listener: Listener = await network.listen(self._make_protocol, address, backlog=BACKLOG)
         except OSError as error:
             taken = PortTakenError(key="api.port", address=address, reason=error.strerror or str(error))
             raise StopInit(("port_taken", str(taken))) from error
@@ -94,11 +116,7 @@ class ApiServer(GenServer):
         return None
 
     def _make_protocol(self) -> asyncio.BaseProtocol:
-        factory: Any = self._settings.http_protocol_class
-        protocol: asyncio.BaseProtocol = factory(
-            config=self._settings, server_state=self._state, app_state={}
-        )
-        return protocol
+        return Connection(self._connections, config=self._settings, server_state=self._state, app_state={})
 
     async def handle_call(self, request: Any, caller: Any) -> Reply:
         return Reply(self._listener.address)

@@ -19,8 +19,6 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from gossamer.api.model import Value
 from gossamer.api.paging import Key, Listed
@@ -28,9 +26,8 @@ from gossamer.api.relay import PeerSilentError
 from gossamer.api.walk import walk_in_order
 from gossamer.errors import GossamerError
 
-__all__ = ["NDJSON", "Lines", "LinesResponse", "lines_of", "merged", "own_lines"]
+__all__ = ["Lines", "lines_of", "merged", "own_lines"]
 
-NDJSON = "application/x-ndjson"
 SLICE = 500
 _LAST = b'{"missing"'
 
@@ -112,20 +109,6 @@ async def merged(
     finally:
         for part in parts.values():
             await part.aclose()
-
-
-class LinesResponse(StreamingResponse):
-    """A stream of lines; closes its source however it ends, also before the first line."""
-
-    def __init__(self, lines: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(lines, media_type=NDJSON)
-        self._lines = lines
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._lines.aclose()
 
 
 def _json(row: Value) -> bytes:

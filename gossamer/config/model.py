@@ -434,7 +434,11 @@ class ApiConfig(Section):
     rate: Positive = 200
     """Requests a second that one address may make, and as many at once."""
     streams: Positive = 64
-    """Event streams and traces that may be open at once."""
+    """Event streams, traces and lists as JSON lines that may be open at once."""
+    streams_each: Positive = 32
+    """How many of them one token, or one address without a token, may have; this machine counts as one."""
+    connections: Annotated[int, Field(ge=16)] = 256
+    """Connections that may be open at once; beyond that, one that asks nothing makes room."""
 
 
 class AuditConfig(Section):

@@ -8,7 +8,7 @@ import json
 class Reader:
     """Reads an endless answer straight from the application; who is not patient stops after one chunk."""
 
-    def __init__(self, app, path, query=b"", *, patient=True):
+    def __init__(self, app, path, query=b"", *, patient=True, headers=()):
         self._patient = patient
         self.chunks = asyncio.Queue()
         self.status = asyncio.get_running_loop().create_future()
@@ -21,7 +21,7 @@ class Reader:
             "raw_path": path.encode(),
             "query_string": query,
             "root_path": "",
-            "headers": [(b"host", b"localhost")],
+            "headers": [(b"host", b"localhost"), *headers],
             "client": ("127.0.0.1", 4),
             "server": None,
             "scheme": "http",

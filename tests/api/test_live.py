@@ -6,13 +6,23 @@ import json
 import httpx
 import pytest
 
-from api.fakes import FakeView
+from api.fakes import FakeTable, FakeView
 from api.linked import NAMES, client_of
 from api.reader import Reader
-from gossamer.api import ApiServer, make_app
+from gossamer.api import ApiServer, Role, Tokens, limits, make_app
+from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime
+
+
+class StoppedClock:
+    """However long the readers take, they come at once."""
+
+    def monotonic(self) -> float:
+        return 1.0
+
+    wall = monotonic
 
 
 async def test_every_node_has_a_pulse(cluster):
@@ -42,7 +52,7 @@ async def test_many_readers_cost_one_question(cluster):
         return await ask_peer(node, ask, timeout)
 
     view.ask_peer = counting
-    app = make_app(view)
+    app = make_app(view, clock=StoppedClock())
     readers = [Reader(app, "/api/v1/live") for _ in range(20)]
     events = [await reader.event() for reader in readers]
     assert len({json.dumps(event) for event in events}) == 1
@@ -64,6 +74,54 @@ async def test_readers_beyond_the_limit_are_told_to_come_back_and_places_are_giv
     assert await again.status == 200
     for reader in (readers[1], again, refused):
         await reader.close()
+
+
+async def test_one_caller_takes_no_more_than_a_share_and_others_have_theirs():
+    tokens = Tokens(now=SystemClock().wall)
+    tokens.attach(FakeTable())
+    text = tokens.create(name="board", role=Role.VIEWER, lifetime=60, by="test")[0]
+    app = make_app(FakeView(), config=ApiConfig(streams=5, streams_each=2), tokens=tokens)
+    readers = [Reader(app, "/api/v1/live") for _ in range(2)]
+    for reader in readers:
+        assert await reader.status == 200
+    refused = Reader(app, "/api/v1/clients", b"format=ndjson")
+    assert await refused.status == 429
+    problem = json.loads(await refused.chunks.get())
+    assert "loopback has 2 streams open, as many as api.streams_each allows" in problem["detail"]
+    other = Reader(app, "/api/v1/live", headers=[(b"authorization", b"Bearer " + text.encode())])
+    assert await other.status == 200
+    for reader in (*readers, refused, other):
+        await reader.close()
+    assert not app.state.limits.streams
+
+
+async def test_streams_take_no_places_of_requests_and_probes_need_none(monkeypatch):
+    monkeypatch.setattr(limits, "REQUESTS", 1)
+    view = FakeView()
+    going_on = asyncio.Event()
+
+    async def digests():
+        await going_on.wait()
+        return []
+
+    view.digests = digests
+    app = make_app(view, config=ApiConfig(rate=1000))
+    reader = Reader(app, "/api/v1/live")
+    assert await reader.status == 200
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        slow = Reader(app, "/api/v1/tables/digests")
+        while not app.state.limits.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        refused = await client.get("/api/v1/nodes")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        for path in ("/health", "/ready", "/metrics"):
+            assert (await client.get(path)).status_code == 200
+        going_on.set()
+        assert await slow.status == 200
+        assert (await client.get("/api/v1/nodes")).status_code == 200
+        await slow.close()
+    await reader.close()
+    assert app.state.limits.requests == 0
 
 
 async def test_a_thousand_readers_do_not_keep_others_from_asking():
