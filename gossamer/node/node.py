@@ -82,18 +82,18 @@ from gossamer.gossip import (
     LoopLag,
     MemberMetadata,
     MembershipView,
-    Status,
     UpdateMetadata,
     cluster_key,
 )
-from gossamer.mnesia_like import Disc, Store, TablesNotLoadedError
+from gossamer.mnesia_like import Disc, Store
 from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.applications import ApplicationError, applications_spec
+from gossamer.node.arrival import arrive
 from gossamer.node.chronicle import Chronicle
 from gossamer.node.datadir import DataDir
 from gossamer.node.healing import heal_status, heal_storage, healing_spec
-from gossamer.node.membership import MEMBERSHIP, Membership, NodeNameTakenError
+from gossamer.node.membership import MEMBERSHIP, Membership
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import TableLinks, split_relay_spec
 from gossamer.node.view import ROUTES, View
@@ -117,12 +117,6 @@ log = structlog.get_logger(__name__)
 
 State = Literal["new", "starting", "running", "leaving", "left", "stopping", "stopped"]
 
-JOIN_WAIT = 5.0
-"""Seconds a starting node waits for its seeds before it serves alone."""
-NAME_WAIT = 10.0
-"""Seconds more that it waits where its name is taken: the holder may be its own dead former self."""
-LOAD_WAIT = 15.0
-"""Seconds a starting node waits for tables before it serves with what it has."""
 LEAVE_WAIT = 3.0
 """Seconds a stopping node waits for its leave to spread."""
 
@@ -323,7 +317,7 @@ class Node:
                 Supervisor, self._children(), intensity=20, period=10.0, name="node", label="node"
             )
             self.runtime.join(self._root).add_done_callback(self._root_ended)
-            await self._load()
+            await arrive(self)
             await self._add(mqtt_spec(self.broker))
             await self._announce()
         except (StartFailed, UnavailableError, ApplicationError) as error:
@@ -520,39 +514,6 @@ class Node:
 
     async def _add(self, spec: ChildSpec) -> None:
         await self.runtime.run(Supervisor.start_child, "node", spec)
-
-    async def _load(self) -> None:
-        """Wait, within bounds, for the cluster and for its tables.
-
-        Raises:
-            NodeNameTakenError: a living member has this node's name.
-        """
-        if not await self._settled(JOIN_WAIT):
-            holder = await self._namesake()
-            if holder is not None and not await self._settled(NAME_WAIT):
-                holder = await self._namesake()
-                if holder is not None:
-                    raise NodeNameTakenError(name=self.name, holder=holder)
-            log.warning("started_alone", node=self.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
-        peers = [m.name for m in self.members.members()[1:] if m.status is Status.ONLINE]
-        try:
-            await self.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
-        except TablesNotLoadedError as error:
-            log.warning("tables_not_loaded", node=self.name, error=str(error))
-
-    async def _settled(self, within: float) -> bool:
-        """Wait until this node is in a cluster, or needs none."""
-        try:
-            async with asyncio.timeout(within):
-                await self.runtime.call("discovery", "settled", timeout=None)
-        except TimeoutError:
-            return False
-        return True
-
-    async def _namesake(self) -> str | None:
-        """The seed that refuses this node for its name, if one does."""
-        problems: dict[str, str] = await self.runtime.call("discovery", "problems")
-        return next((seed for seed, why in problems.items() if why == "name-taken"), None)
 
     async def _announce(self) -> None:
         """Tell the cluster of the ports that are open now."""
