@@ -38,6 +38,7 @@ app = typer.Typer(
     help="A clustered MQTT message router.",
     epilog=EPILOG,
     cls=Commands,
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -52,6 +53,25 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+# What many commands of this kind have is understood, too; `gossamer completion` is what help tells.
+
+
+def _install_completion(wanted: bool) -> None:
+    if wanted:
+        from gossamer.cli.completion import put_in_place
+
+        put_in_place()
+        raise typer.Exit
+
+
+def _show_completion(wanted: bool) -> None:
+    if wanted:
+        from gossamer.cli.completion import print_script
+
+        print_script()
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -63,12 +83,31 @@ def _options(
             help="Print what a bug report needs: versions, platform, kernel.",
         ),
     ] = False,
+    install: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion",
+            callback=_install_completion,
+            is_eager=True,
+            hidden=True,
+            help="As everywhere.",
+        ),
+    ] = False,
+    show: Annotated[
+        bool,
+        typer.Option("--show-completion", callback=_show_completion, is_eager=True, hidden=True),
+    ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
     """Run the command line and exit; never shows a traceback for what is somebody's mistake."""
+    if "_GOSSAMER_COMPLETE" in os.environ:
+        from gossamer.cli.complete import answer_shell
+
+        answer_shell(typer.main.get_command(app))
+        sys.exit(ExitCode.DONE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A name that the locale has no characters for is shown by their numbers.

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.noun import noun
 from gossamer.cli.options import Api, Json, OnNode, Watch
@@ -54,6 +55,11 @@ def _listing(client: ApiClient, node: str | None) -> Listing:
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Lower case, such as backup.late.")]
 
 
+Raised = Annotated[
+    str, typer.Argument(metavar="NAME", help="As the list shows it.", autocompletion=values.alarms)
+]
+
+
 @alarms.command("raise")
 def raise_alarm(
     name: Name,
@@ -67,7 +73,7 @@ def raise_alarm(
 
 
 @alarms.command("clear")
-def clear_alarm(name: Name, api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
+def clear_alarm(name: Raised, api: Api = DEFAULT_API, node: OnNode = None, json: Json = False) -> None:
     """Say that an alarm that was raised at a node is over."""
     _order(api, node, {"name": name, "active": False}, json=json)
 

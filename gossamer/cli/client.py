@@ -39,7 +39,7 @@ from gossamer.errors import GossamerError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "Rows"]
+__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "Rows", "credentials", "trusted", "whole"]
 
 DEFAULT_API = "http://127.0.0.1:8091"
 _PAGE = 5000
@@ -87,7 +87,7 @@ class ApiClient:
         # Here and below, so that the rest of the command starts without loading it.
         import httpx
 
-        self.url = _whole(url)
+        self.url = whole(url)
         self.asked = node
         self._timeout = timeout
         self._transport = transport
@@ -96,11 +96,12 @@ class ApiClient:
             self._http = httpx.Client(
                 base_url=self.url,
                 timeout=timeout,
-                headers=_credentials(),
+                headers=credentials(),
                 transport=transport,
                 trust_env=False,
                 follow_redirects=False,
-                verify=_trusted(self.url),
+                # Reading certificates takes longer than the rest of the command.
+                verify=trusted() if self.url.startswith("https://") else False,
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise BadUrlError(got=url, problem=str(error)) from error
@@ -343,7 +344,7 @@ def _no_such_node(name: str, rows: list[dict[str, Any]]) -> UnknownNameError:
     return UnknownNameError(kind="node", name=name, known=known, see="gossamer nodes")
 
 
-def _whole(url: str) -> str:
+def whole(url: str) -> str:
     """``:8091`` and ``host:8091`` are addresses, too."""
     if "://" in url:
         return url
@@ -352,11 +353,8 @@ def _whole(url: str) -> str:
     return f"http://{url}"
 
 
-def _trusted(url: str) -> ssl.SSLContext | bool:
+def trusted() -> ssl.SSLContext:
     """Whose certificates count: GOSSAMER_CACERT's, or those of this system."""
-    # Reading them takes longer than the rest of the command.
-    if not url.startswith("https://"):
-        return False
     path = os.environ.get("GOSSAMER_CACERT")
     try:
         return ssl.create_default_context(cafile=path or None)
@@ -364,7 +362,7 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
         raise CertificateFileError(path=path or "", problem=str(error)) from error
 
 
-def _credentials() -> dict[str, str]:
+def credentials() -> dict[str, str]:
     """From the environment, not the command line, where others see it."""
     token = os.environ.get("GOSSAMER_TOKEN", "").strip()
     path = os.environ.get("GOSSAMER_TOKEN_FILE")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.drill_screen import open_screen, show_record
 from gossamer.cli.drill_suite import suite
 from gossamer.cli.exits import ExitCode
@@ -83,6 +84,7 @@ _SPLIT: dict[str, _Option] = {
             typer.Option(
                 "--split",
                 help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
+                autocompletion=values.splits,
                 show_default=False,
             ),
         ],
@@ -107,7 +109,12 @@ _COMMON: dict[str, _Option] = {
     ),
     "backend": (
         Annotated[
-            str, typer.Option("--backend", help="gate: faults in the nodes; netns: real packets, needs root.")
+            str,
+            typer.Option(
+                "--backend",
+                help="gate: faults in the nodes; netns: real packets, needs root.",
+                autocompletion=values.backends,
+            ),
         ],
         "gate",
     ),

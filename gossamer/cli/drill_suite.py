@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.drill_screen import open_screen
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.interrupt import interruptible
@@ -46,13 +47,23 @@ def _duration(text: str) -> float:
 def suite(
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="DRILL", help="A kind or a name, such as partition; may be repeated."),
+        typer.Option(
+            "--only",
+            metavar="DRILL",
+            help="A kind or a name, such as partition; may be repeated.",
+            autocompletion=values.kinds,
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three nodes, six short drills that heal sooner: five minutes.")
     ] = False,
     backend: Annotated[
-        str, typer.Option("--backend", help="gate: faults in the nodes; netns: real packets, needs root.")
+        str,
+        typer.Option(
+            "--backend",
+            help="gate: faults in the nodes; netns: real packets, needs root.",
+            autocompletion=values.backends,
+        ),
     ] = "gate",
     load: Annotated[
         float | None,

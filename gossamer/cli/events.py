@@ -41,7 +41,13 @@ def events(
     json: Json = False,
     limit: Limit = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only these: up, down, link_down, healed …; repeat it.")
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Only these: up, down, link_down, healed …; repeat it.",
+            autocompletion=values.events,
+        ),
     ] = None,
     peer: Annotated[
         str | None,

@@ -93,12 +93,20 @@ def _sizes(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name}={size_text(size)}" for name, size in sizes.items()) or "nothing"
 
 
-Topic = Annotated[str, typer.Argument(help="A topic name, without wildcards.")]
+Topic = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="A topic name, without wildcards.", autocompletion=values.topics),
+]
 
 
 @topics.command("list")
 def list_topics(
-    topic: Annotated[str | None, typer.Argument(help="Tell where a message to this topic would go.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TOPIC", help="Tell where a message to this topic would go.", autocompletion=values.topics
+        ),
+    ] = None,
     api: Api = DEFAULT_API,
     node: OnNode = None,
     json: Json = False,

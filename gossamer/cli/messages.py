@@ -19,7 +19,7 @@ __all__ = ["publish", "retained"]
 
 
 def publish(
-    topic: Annotated[str, typer.Argument(help="Where to.", autocompletion=values.filters)],
+    topic: Annotated[str, typer.Argument(help="Where to.", autocompletion=values.topics)],
     payload: Annotated[str, typer.Argument(help="What; - is standard input, any bytes.")] = "",
     qos: Annotated[int, typer.Option("--qos", min=0, max=2, help="With 1 or 2 every node has it.")] = 0,
     retain: Annotated[bool, typer.Option("--retain", help="Keep it for who subscribes later.")] = False,

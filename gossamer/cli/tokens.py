@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import ago, emit_json, note, print_table, until
@@ -50,7 +51,9 @@ def list_tokens(api: Api = DEFAULT_API, json: Json = False) -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Who or what is to have it; stands in the log of orders.")],
-    role: Annotated[str, typer.Option("--role", help="viewer, operator or admin.")] = "viewer",
+    role: Annotated[
+        str, typer.Option("--role", help="viewer, operator or admin.", autocompletion=values.roles)
+    ] = "viewer",
     expires: Annotated[str, typer.Option("--expires", help="How long it lets in, or never.")] = "90d",
     api: Api = DEFAULT_API,
     json: Json = False,

@@ -119,6 +119,11 @@ VERBS = {
     "autoheal": Verb("autoheal:app", "See how splits of the cluster were healed, and change how.", _BREAK),
     "audit": Verb("audit:app", "Record where every message went, and ask (Spark).", _BREAK),
     "tokens": Verb("tokens:app", "Let people and scripts into the API from other machines.", _HELP),
+    "completion": Verb(
+        "completion:completion",
+        "Print the script that makes a shell complete commands, options and names of the cluster.",
+        _HELP,
+    ),
     "support-bundle": Verb(
         "bundle:support_bundle",
         "Gather what a bug report needs from every node into one file: no secrets, no payloads.",

@@ -17,7 +17,7 @@ __all__ = ["Entry", "cli_page", "commands"]
 _HEAD = """
 # Command line
 
-`gossamer` runs nodes and talks to them. Every command has `--help`; `gossamer --install-completion` makes
+`gossamer` runs nodes and talks to them. Every command has `--help`; `gossamer completion --install` makes
 the shell complete them. Where a command talks to a node, `--api` says to which (or the environment,
 `GOSSAMER_API`), and a token comes from `GOSSAMER_TOKEN`.
 """
