@@ -26,7 +26,7 @@ KINDS = {"deploy": "How-to", "guide": "How-to", "reference": "Reference"}
 OTHERS = "Explanation"
 
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
-_DIRECTIVE = re.compile(r"^ *<!-- (?:(?:not run|cluster): [^\n]*?|output) -->\n", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^ *<!-- (?:(?:not run|cluster): [^\n]*?|output|later) -->\n", re.MULTILINE)
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh", ".c": "c"}
 _LANGUAGES |= {".service": "ini", ".toml": "toml", ".ts": "typescript"}
 

@@ -4,6 +4,7 @@ What stands in the line before a block says what it is:
 
 - ``<!-- not run: reason -->``: shown, and why it cannot be tried. Its commands are held against the program.
 - ``<!-- output -->``: what the block before it printed.
+- ``<!-- later -->``: comes after a while, so the commands are typed again until it does.
 - ```node.yaml```, alone before a colon: a file of that name in the directory of the page.
 - ``[`deploy/x`](../../deploy/x):``: that file of the repository, as it is.
 
@@ -39,6 +40,7 @@ _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[^`\n]*)$")
 _NOT_RUN = re.compile(r"^\s*<!-- not run: (?P<reason>.+?) -->$")
 _CLUSTER = re.compile(r"^<!-- cluster: (?P<options>.+?) -->$", re.MULTILINE)
 _OUTPUT = re.compile(r"^\s*<!-- output -->$")
+_LATER = re.compile(r"^\s*<!-- later -->$")
 _FILE = re.compile(r"^\s*`(?P<name>[\w./-]+)`:$")
 _SHOWN = re.compile(r"^\s*\[`(?P<name>[^`]+)`\]\([^)]*\):$")
 
@@ -55,6 +57,7 @@ class Block:
     file: str = ""
     shows: str = ""
     is_output: bool = False
+    is_later: bool = False
 
     @property
     def runs(self) -> bool:
@@ -110,6 +113,7 @@ def _block(page: Path, line: int, language: str, text: str, before: str) -> Bloc
         file=file["name"] if file else "",
         shows=shows["name"] if shows else "",
         is_output=bool(_OUTPUT.match(before)),
+        is_later=bool(_LATER.match(before)),
     )
 
 

@@ -2,7 +2,7 @@
 
 Rules: 1. Numbers of more than one digit, spans of time and identifiers count by their place; ports and single
 digits as they are.  2. ``…`` in a line of the page stands for any text, alone in its line (as ``⋮``) for any
-lines.  3. How many blanks there are does not matter; neither does the order of lists in a line of JSON.
+lines.  3. How many blanks there are does not matter; neither does the order in a line of JSON that is whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 def is_like(got: str, expected: str) -> bool:
     """See the rules above."""
-    return _pattern(expected).fullmatch("".join(f"{line}\n" for line in _lines(got))) is not None
+    as_json = "…" not in expected
+    plain = "".join(f"{line}\n" for line in _lines(got, as_json=as_json))
+    return _pattern(_lines(expected, as_json=as_json)).fullmatch(plain) is not None
 
 
 def difference(got: str, expected: str) -> str:
@@ -32,9 +34,9 @@ def _indented(text: str) -> str:
     return "".join(f"  | {line}\n" for line in text.splitlines()).rstrip() or "  | (nothing)"
 
 
-def _pattern(expected: str) -> re.Pattern[str]:
+def _pattern(expected: list[str]) -> re.Pattern[str]:
     parts = []
-    for line in _lines(expected):
+    for line in expected:
         if line in _ANY_LINES:
             parts.append(r"(?:.*\n)*?")
         else:
@@ -42,12 +44,12 @@ def _pattern(expected: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-def _lines(text: str) -> list[str]:
-    return [_plain(line) for line in _COLOUR.sub("", text).rstrip().splitlines()]
+def _lines(text: str, *, as_json: bool) -> list[str]:
+    return [_plain(line, as_json=as_json) for line in _COLOUR.sub("", text).rstrip().splitlines()]
 
 
-def _plain(line: str) -> str:
-    if line.startswith("{"):
+def _plain(line: str, *, as_json: bool) -> str:
+    if as_json and line.startswith("{"):
         try:
             line = json.dumps(_without_order(json.loads(line)), sort_keys=True)
         except ValueError:

@@ -27,7 +27,7 @@ from docs.blocks import SHELLS, Block, Typed, blocks_of, cluster_of, typed_in
 from docs.likeness import difference, is_like
 from docs.terminal import Shell, UntrueError
 
-__all__ = ["play", "play_apart"]
+__all__ = ["own_network", "play", "play_apart"]
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 230.0
@@ -88,7 +88,7 @@ def play(text: str, page: Path, directory: Path) -> None:
 def _run(block: Block, shell: Shell, namespace: Namespace) -> str:
     if block.language == "console":
         for typed in typed_in(block):
-            shell.type(typed, block.page)
+            shell.type(typed, block.page, again=block.is_later)
         return ""
     if block.language in SHELLS:
         code, out = shell.run(f"set -e\n{block.text}")
@@ -103,7 +103,7 @@ def _run(block: Block, shell: Shell, namespace: Namespace) -> str:
 
 def play_apart(page: Path, directory: Path) -> str:
     """Play the page in a process of its own; what is wrong with it, empty if nothing is."""
-    apart = _own_network()
+    apart = own_network()
     command = [
         *apart,
         sys.executable,
@@ -130,7 +130,8 @@ def play_apart(page: Path, directory: Path) -> str:
     return out if process.returncode else ""
 
 
-def _own_network() -> list[str]:
+def own_network() -> list[str]:
+    """The words before a command that give it a network of its own; none where the system does not let it."""
     for command in (["unshare", "--net"], ["unshare", "--net", "--user", "--map-root-user"]):
         try:
             if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:

@@ -92,8 +92,8 @@ class Shell:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environ = {**os.environ, "PATH": path, "COLUMNS": "160", "NO_COLOR": "1"}
 
-    def type(self, typed: Typed, page: Path) -> None:
-        """Type it, and compare what comes.
+    def type(self, typed: Typed, page: Path, *, again: bool = False) -> None:
+        """Type it, ``again`` and again if need be, and compare what comes.
 
         Raises:
             UntrueError: something else came.
@@ -105,6 +105,10 @@ class Shell:
             self._begin(typed, where)
         else:
             code, out = self.run(typed.command)
+            deadline = time.monotonic() + (PATIENCE if again else 0)
+            while not is_like(out, typed.expected) and time.monotonic() < deadline:
+                time.sleep(1.0)
+                code, out = self.run(typed.command)
             if not is_like(out, typed.expected):
                 raise UntrueError(
                     where, typed.command, difference(out, typed.expected) + f"\nexit code {code}"

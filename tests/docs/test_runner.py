@@ -80,6 +80,7 @@ def test_a_page_may_have_a_cluster(directive, options):
         ("one\nfour\n", "one\n⋮\nfour\n"),
         ("took 0.123 s for it", "took … s for it"),
         ("\x1b[32mgreen\x1b[0m", "green"),
+        ('{"b":[1,2],"a":1}', '{"b":[1,…}'),
         ("", ""),
     ],
 )
@@ -177,7 +178,8 @@ def test_a_page_is_played_from_top_to_bottom(tmp_path):
         "```sh\ntest $WHO = you\n```\n\n"
         "```python\nimport asyncio\nx = await asyncio.sleep(0, 2)\n```\n\n"
         "```python\nprint(x + 1, open('a/b.txt').read(), end='')\n```\n\n"
-        "<!-- output -->\n```text\n3 hello\n```\n"
+        "<!-- output -->\n```text\n3 hello\n```\n\n"
+        "<!-- later -->\n```console\n$ echo >> n; wc -l < n\n3\n```\n"
     )
     assert play_apart(page, tmp_path) == ""
 

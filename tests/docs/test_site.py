@@ -55,5 +55,5 @@ def test_search_works_without_a_server(site):
 
 
 def test_directives_to_the_tests_are_not_shown(site):
-    shown = re.compile(r"<!-- (?:not run:|cluster:|output)")
+    shown = re.compile(r"<!-- (?:not run:|cluster:|output|later)")
     assert [page for page in site.rglob("*.html") if shown.search(page.read_text())] == []
