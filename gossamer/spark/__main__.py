@@ -92,7 +92,9 @@ def run(
     settings = settings_of(conf or [])
     progress = Progress(quiet=quiet)
     with progress.of("spark"):
-        session = open_session(master=master, memory=memory, brief=is_little(directory), settings=settings)
+        session = open_session(
+            master=master, memory=memory, brief=is_little(directory), reads=directory, settings=settings
+        )
     progress.session = session
     try:
         with progress.of("recording"):
@@ -169,7 +171,7 @@ def plans(
     directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
 ) -> None:
     """Print how Spark would carry out each job over a recording, as Markdown."""
-    session = open_session(master=master, memory=memory, brief=is_little(directory))
+    session = open_session(master=master, memory=memory, brief=is_little(directory), reads=directory)
     try:
         recording = load(session, directory)
         fit(session, recording.size)

@@ -59,6 +59,8 @@ class SparkFailedError(UnavailableError):
                 "Spark has no driver for that file system; --conf spark.jars.packages=GROUP:NAME:VERSION "
                 "brings one (for s3a: org.apache.hadoop:hadoop-aws of the version of Spark's own Hadoop)"
             )
+        if "stopped SparkContext" in why:
+            why = "it ended as soon as it began, as it does when no master answers at --master"
         super().__init__(f"Spark gave up: {why}. {advice}")
 
 

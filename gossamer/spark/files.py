@@ -107,9 +107,21 @@ def judge_file(session: Any, path: str) -> Footer | FileProblem:
         finally:
             reader.close()
     except Py4JJavaError as error:
-        why = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0][:200]
-        return FileProblem(path, "truncated", f"not a whole Parquet file ({why}); its events are missing")
+        return FileProblem(
+            path, "truncated", f"not a whole Parquet file ({_why(error, path)}); its events are missing"
+        )
     return footer_of_metadata(path, metadata)
+
+
+def _why(error: Any, path: str) -> str:
+    """The first line of what Java says, without the path, which everybody is told before."""
+    text = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
+    name = path.removeprefix("file:")
+    for words in (f"{path} is not a Parquet file", f"{name} is not a Parquet file", path, name):
+        text = text.replace(words, "").strip(" .:")
+    if (inner := re.fullmatch(r"\((.+)\)", text)) is not None:
+        text = inner.group(1)
+    return text[:200] or type(error.java_exception).__name__
 
 
 def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProblem:

@@ -20,7 +20,12 @@ from urllib.parse import unquote, urlsplit
 
 from gossamer.errors import UsageError
 from gossamer.spark.chatter import launch
-from gossamer.spark.errors import JavaMissingError, SparkMissingError, TooLittleMemoryError
+from gossamer.spark.errors import (
+    JavaMissingError,
+    NoDataError,
+    SparkMissingError,
+    TooLittleMemoryError,
+)
 
 __all__ = ["fit", "is_little", "open_session"]
 
@@ -46,18 +51,21 @@ def open_session(
     name: str = "gossamer audit",
     cores: int | None = None,
     brief: bool = False,
+    reads: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Any:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
     ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
     the machine has free, between 1 and 8 GiB. ``brief``: there is little to do (``is_little``), for which a
-    local JVM need not get faster. ``settings`` are Spark's own, and go before all others.
+    local JVM need not get faster. ``reads``: a directory that a local master has to find files in.
+    ``settings`` are Spark's own, and go before all others.
 
     Raises:
         SparkMissingError: PySpark is not installed.
         JavaMissingError: there is no Java, or it is too old.
         TooLittleMemoryError: ``memory`` does not fit into what is free.
+        NoDataError: ``reads`` is a place on this machine where there is nothing to read.
     """
     try:
         from pyspark import SparkConf
@@ -73,6 +81,8 @@ def open_session(
     if master is not None and master.startswith("local") and not submitted:
         check_java()
         memory = check_memory(memory)
+        if reads is not None and "HADOOP_CONF_DIR" not in os.environ:
+            check_files(reads)
         wanted |= _local_settings(memory, cores or _cores(master), brief=brief)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -93,11 +103,11 @@ def open_session(
 
 def is_little(where: str) -> bool:
     """Whether ``where`` is a directory here with so little in it that a brief JVM is done sooner."""
-    place = urlsplit(where)
-    if place.scheme not in ("", "file"):
+    path = _path_here(where)
+    if path is None:
         return False
     size = 0
-    for file in Path(unquote(place.path) if place.scheme else where).rglob("*.parquet"):
+    for file in path.rglob("*.parquet"):
         try:
             size += file.stat().st_size
         except OSError:
@@ -149,6 +159,29 @@ def _local_settings(memory: str, cores: int, *, brief: bool) -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": "32m",
         "spark.driver.extraJavaOptions": f"{java} {JAVA_OPTIONS}",
     }
+
+
+def _path_here(where: str) -> Path | None:
+    """``where`` as a path of this machine; None: it is one of another file system."""
+    place = urlsplit(where)
+    if place.scheme not in ("", "file"):
+        return None
+    return Path(unquote(place.path) if place.scheme else where)
+
+
+def check_files(where: str) -> None:
+    """Whether there may be something to read, where that is a place on this machine.
+
+    Raises:
+        NoDataError: there is no such directory, or no file in it.
+    """
+    path = _path_here(where)
+    if path is None:
+        return
+    if not path.exists():
+        raise NoDataError(where=where, found="no such directory")
+    if path.is_dir() and next(path.rglob("*.parquet"), None) is None:
+        raise NoDataError(where=where, found="no Parquet files")
 
 
 def check_java() -> int:

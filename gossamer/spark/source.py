@@ -118,7 +118,7 @@ def recording_of(
     if not footers:
         kinds = ", ".join(sorted({problem.kind for problem in problems}))
         found = (
-            f"{len(judged)} files, none of them usable ({kinds}; {problems[0].message})"
+            f"{counted(len(judged))}, none of them usable ({kinds}; {problems[0].message})"
             if problems
             else "no files"
         )
@@ -136,7 +136,7 @@ def recording_of(
     past = [f for f in footers if f.path and f.end < floor]
     if not met or not any(f.begin < high and f.end >= low for f in footers):
         first, last = min(f.begin for f in footers), max(f.end for f in footers)
-        found = f"{len(footers)} files with events from {text_of(first)} to {text_of(last)}"
+        found = f"{counted(len(footers))} with events from {text_of(first)} to {text_of(last)}"
         raise NoDataError(where=where, found=found)
     events = read(session, met, wrong)
     shares, named = _survey(events)
@@ -188,6 +188,11 @@ def read(session: Any, footers: Iterable[Footer], wrong: Mapping[Life, int] | No
         own = (f.col("recorder") == node) & (f.col("creation") == creation)
         t = t - f.when(own, f.lit(offset)).otherwise(f.lit(0))
     return frame.withColumn("t", t)
+
+
+def counted(files: int) -> str:
+    """A number of files, in words."""
+    return "1 file" if files == 1 else f"{files:,} files"
 
 
 def spoken_of(events: Any) -> set[str]:

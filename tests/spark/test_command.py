@@ -1,5 +1,6 @@
 """``gossamer audit`` as people run it: what is wrong is said in a sentence that tells what to do."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,12 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gossamer.audit import schema
+from gossamer.spark.errors import NoDataError
 from gossamer.spark.moments import BadMomentError, moment_of, span_of
-from gossamer.spark.session import JAVA_OPTIONS, check_memory, fit, is_little
-from tests.spark.world import World
+from gossamer.spark.session import JAVA_OPTIONS, check_files, check_memory, fit, is_little
+from tests.spark.world import SECOND, World
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -74,6 +78,17 @@ def test_the_extra_is_not_installed(tmp_path):
     (tmp_path / "pyspark" / "__init__.py").write_text(missing)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     assert refused(audit("run", "report", PYTHONPATH=path), 6, "pip install 'gossamer[spark]'")
+
+
+def test_a_directory_that_is_not_there_or_empty_is_known_before_spark_is_started(tmp_path):
+    nowhere = audit("run", "report", "--dir", str(tmp_path / "nowhere"), "--quiet")
+    assert refused(nowhere, 5, "found no such directory", "Check the directory")
+    assert not nowhere.stdout
+    with pytest.raises(NoDataError, match="found no Parquet files"):
+        check_files(tmp_path.as_uri())
+    (tmp_path / "theirs.parquet").touch()
+    check_files(str(tmp_path))
+    check_files("hdfs://somewhere/else")
 
 
 def test_moments_are_read_as_people_write_them():
@@ -157,31 +172,62 @@ def test_spark_submit_takes_the_same_program_and_the_same_arguments(tmp_path):
     assert (tmp_path / "out/completeness/summary.json").exists()
 
 
-@pytest.mark.spark
-def test_no_data_in_the_range_and_newer_schemas_only(tmp_path):
-    """Both are known when Spark runs: one start of it for the two."""
-    World(1, faults=0).play(10).write(tmp_path / "in")
-    script = """
+SCRIPT = """
 import sys
 from gossamer.spark.__main__ import app
 from gossamer.errors import GossamerError
-for arguments in (sys.argv[1:6], sys.argv[6:]):
+for arguments in " ".join(sys.argv[1:]).split(" -- "):
     try:
-        app(arguments, standalone_mode=False)
+        app(arguments.split(), standalone_mode=False)
     except GossamerError as error:
         print(error)
+    print("--")
 """
-    import pyarrow.parquet as pq
 
+
+def spoil(world, root, spare):
+    """Every bad thing that may lie in a directory: the names of files, by what is wrong with them."""
+    files = {
+        node: sorted(root.rglob(f"{node}%40host/*.parquet")) for node in ("node=n1", "node=n2", "node=n3")
+    }
+    first, second, third = files.values()
+    for path in root.rglob("node=n4%40host/*.parquet"):
+        path.unlink()
+    shutil.copy(first[0], first[0].with_name("copy.parquet"))
+    second[1].write_bytes(second[1].read_bytes()[:400])
+    (root / "empty.parquet").touch()
+    pq.write_table(pa.table({"a": [1]}), root / "theirs.parquet")
+    shutil.copy(spare, root / "newer.parquet")
+    (root / "README").write_text("not a recording")
+    return {
+        "duplicate": {"copy.parquet"},
+        "truncated": {second[1].name, "empty.parquet"},
+        "foreign": {"theirs.parquet"},
+        "version": {"newer.parquet"},
+        # A day off, without knowing.
+        "clock": {path.name for path in third},
+    }
+
+
+@pytest.mark.spark
+def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_judged(tmp_path):
+    """One start of Spark for three: a range without data, newer schemas alone, and everything bad at once."""
+    world = World(14, nodes=4, clients=9)
+    world.skew["n3@host"] = 86_400 * SECOND
+    world.unaware.add("n3@host")
+    world.play(120).write(tmp_path / "in", files=3)
     (tmp_path / "new").mkdir()
-    for number, path in enumerate((tmp_path / "in").rglob("*.parquet")):
+    for number, path in enumerate(sorted((tmp_path / "in").rglob("node=n1*/*.parquet"))):
         newer = pq.read_table(path).replace_schema_metadata({schema.METADATA_KEY: b"7.0"})
         pq.write_table(newer, tmp_path / "new" / f"{number}.parquet")
+    wrong = spoil(world, tmp_path / "in", tmp_path / "new/0.parquet")
+    run = ("run", "completeness", "--out", str(tmp_path / "out"), "--memory", "1g", "--dir")
     done = subprocess.run(
         [
-            *(sys.executable, "-c", script),
-            *("run", "completeness", "--dir", str(tmp_path / "in"), "--from=2027-01-01"),
-            *("run", "completeness", "--dir", str(tmp_path / "new")),
+            *(sys.executable, "-c", SCRIPT),
+            *(*run, str(tmp_path / "in"), "--from=2027-01-01", "--"),
+            *(*run, str(tmp_path / "new"), "--"),
+            *(*run, str(tmp_path / "in")),
         ],
         capture_output=True,
         text=True,
@@ -190,9 +236,29 @@ for arguments in (sys.argv[1:6], sys.argv[6:]):
     )
     # What every JVM says at its start is for nobody.
     told = [line.partition(":")[0] for line in done.stderr.splitlines()]
-    assert set(told) == {"spark", "recording"}, done.stderr
-    none, newer = done.stdout.splitlines()
+    assert set(told) == {"spark", "recording", "completeness", *wrong, "not judged"}, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    none, newer, judged = (text.strip() for text in done.stdout.split("--\n")[:3])
     assert "files with events from 2026-01-01" in none
     assert "--from and --to" in none
     assert "none of them usable" in newer
     assert "schema version 7.0, these jobs read 1.x; use the gossamer that wrote it" in newer
+
+    named = {kind: set() for kind in wrong}
+    for line in done.stderr.splitlines():
+        kind, _, rest = line.partition(": ")
+        if kind in named:
+            named[kind].add(rest.partition(": ")[0].rpartition("/")[2])
+    assert named == wrong, done.stderr
+    unjudged = [line for line in done.stderr.splitlines() if line.startswith("not judged")]
+    assert any("n2@host" in line and "are missing" in line for line in unjudged)
+    assert any("n4@host" in line and "no file of this node is here" in line for line in unjudged)
+    assert "could not be judged" in judged.splitlines()[0]
+    numbers = json.loads((tmp_path / "out/completeness/summary.json").read_text())["jobs"]["completeness"][
+        "numbers"
+    ]
+    assert numbers["undecidable"] > 0
+    assert numbers["delivered"] > 0
+    # What is called wrong is wrong, whatever cannot be seen.
+    for verdict in ("lost", "doubled", "late", "misrouted"):
+        assert numbers[verdict] <= world.truth[verdict], verdict

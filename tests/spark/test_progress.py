@@ -112,3 +112,9 @@ def test_a_file_system_without_a_driver_is_told_how_to_get_one():
     why = "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
     assert "spark.jars.packages" in str(SparkFailedError(why=why))
     assert "--master" in str(SparkFailedError(why="All masters are unresponsive"))
+
+
+def test_a_master_that_does_not_answer_is_named_and_not_the_context_that_stopped():
+    told = str(SparkFailedError(why="Cannot call methods on a stopped SparkContext"))
+    assert "no master answers at --master" in told
+    assert "SparkContext" not in told
