@@ -346,6 +346,8 @@ class Fanout:
             message = Message(topic, payload, qos=1, publisher=publisher)
             message.ident = ident
             self.hand_out(plan, message)
+        elif not (plan.sessions or plan.peers):
+            self.drops["no_subscribers"] += 1
 
     # Speed 3.
 

@@ -30,6 +30,15 @@ async def test_a_message_arrives_at_the_lower_of_both_qos(world, pub_version, su
     assert await pub.got() == ack[pub_qos]
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_message_that_nobody_wants_is_counted_whatever_its_qos(world, qos):
+    pub = await world.client("p")
+    for n in range(3):
+        pub.publish("a/b", b"x", qos=qos, packet_id=n + 1 if qos else None)
+    await pub.got()
+    assert world.broker.hub.drops["no_subscribers"] == 3
+
+
 async def test_topics_and_sizes_may_change_within_a_read(world):
     sub = await world.client("s")
     await sub.subscribe("#", qos=1)
