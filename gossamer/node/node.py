@@ -1,29 +1,4 @@
-"""One node: its applications, put together into one supervision tree.
-
-::
-
-    node (one_for_one)
-    ├── loop_watch       how late the event loop runs, and who holds it (not in simulations)
-    ├── distribution     links to peers
-    ├── remote           processes of other nodes: signals, rpc, process groups
-    ├── mnesia_like      tables: disc, replicator
-    ├── routes           the owner of the route table and its index
-    ├── mqtt_cluster     what brokers share: retained messages, wills
-    ├── audit            what happened to each message, for a process that writes it (where it is switched on)
-    ├── autoheal         splits seen and healed
-    ├── split_relay      and told to those who subscribed to the tables
-    ├── membership       from gossip's verdicts to links
-    ├── gossip           SWIM
-    ├── discovery        the autocluster loop, and what its strategy needs
-    ├── gateway          Python clients: hidden nodes
-    ├── applications     what the user runs here
-    ├── runs             drills and audits, as programs beside the node
-    ├── api              HTTP
-    └── mqtt             listeners and channels; started last, stopped first
-
-Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
-to the node and outlives it. Too many restarts end the root, and with it the node; a process manager starts it
-anew.
+"""One node: its applications, made, started in the order of ``tree``, and stopped.
 
 Rules: 1. Listeners for clients open once the tables are loaded, or after a bounded wait that is logged.  2.
 Everything that touches time, randomness or the network is passed in.  3. A node is started once; a restart is
@@ -47,34 +22,27 @@ import structlog
 from gossamer import __version__
 from gossamer.api import (
     REQUEST,
-    TOKENS,
-    ApiServer,
     Programs,
     Relay,
     Runs,
     Tokens,
     is_audit,
     make_app,
-    runs_spec,
     spark_lacks,
 )
-from gossamer.audit import CLOCK, WATCH, Auditor, key_of
+from gossamer.audit import CLOCK, Auditor, key_of
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config, cookie_of
-from gossamer.discovery import Aloof, Strategy, discovery_spec, strategy_of
+from gossamer.discovery import Aloof, Strategy, strategy_of
 from gossamer.distribution import (
     Distribution,
     GrpcTransport,
     LinkTransport,
     StreamTransport,
-    remote_services,
 )
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
-from gossamer.gateway import gateway_spec
 from gossamer.gossip import (
-    GossipServer,
-    GossipSettings,
     KeyFile,
     Keyring,
     Leave,
@@ -86,22 +54,20 @@ from gossamer.gossip import (
     cluster_key,
 )
 from gossamer.mnesia_like import Disc, Store
-from gossamer.mqtt import Broker, ClusterRetained, MqttCluster, mqtt_spec
+from gossamer.mqtt import Broker, ClusterRetained, mqtt_spec
 from gossamer.network import Address, Network, SystemNetwork
-from gossamer.node.applications import ApplicationError, applications_spec
+from gossamer.node.applications import ApplicationError
 from gossamer.node.arrival import arrive
 from gossamer.node.chronicle import Chronicle
 from gossamer.node.datadir import DataDir
-from gossamer.node.healing import heal_status, heal_storage, healing_spec
-from gossamer.node.membership import MEMBERSHIP, Membership
-from gossamer.node.metrics import LOOP_WATCH
-from gossamer.node.replication import TableLinks, split_relay_spec
-from gossamer.node.view import ROUTES, View
-from gossamer.routes import RouteOwner, Router, TopicLimits
+from gossamer.node.healing import heal_status, heal_storage
+from gossamer.node.replication import TableLinks
+from gossamer.node.tree import children_of
+from gossamer.node.view import View
+from gossamer.routes import Router, TopicLimits
 from gossamer.supervisor import (
     ChildSpec,
     Crash,
-    LoopWatch,
     Pid,
     Reason,
     Runtime,
@@ -159,7 +125,7 @@ class Node:
         self.state: State = "new"
         self.network = network or SystemNetwork()
         self.clock = clock or SystemClock()
-        self._real_time = isinstance(self.clock, SystemClock)
+        self.real_time = isinstance(self.clock, SystemClock)
         faulty = FaultyClock(self.clock) if config.drill.faults else None
         if faulty is not None:
             self.clock = faulty
@@ -169,7 +135,7 @@ class Node:
         self.members = MembershipView()
         self.healing = heal_status(data_dir)
         self.chronicle = Chronicle(self.clock, creation=creation)
-        self._heal_storage = heal_storage(data_dir)
+        self.heal_storage = heal_storage(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir
         )
@@ -180,7 +146,7 @@ class Node:
             self.faults.clock = faulty
         # Between nodes only: who orders faults, and the clients, are to be reached through all of them.
         gate = None if self.faults is None else FaultyNetwork(self.network, self.faults, rng=self.rng)
-        self._between: Network = gate or self.network
+        self.between: Network = gate or self.network
         self.distribution = Distribution(
             self.runtime,
             transport or self._carrier(gate),
@@ -196,15 +162,15 @@ class Node:
             backoff_initial=links.reconnect_min,
             backoff_maximum=links.reconnect_max,
         )
-        self._links = TableLinks(self.distribution)
+        self.links = TableLinks(self.distribution)
         self.store = Store(
             node=self.name,
             creation=creation,
             clock=self.clock,
-            link=self._links,
+            link=self.links,
             disc=None if data_dir is None else Disc(data_dir / "tables.db"),
         )
-        self._on_disc = data_dir is not None
+        self.on_disc = data_dir is not None
         self.router = Router(
             self.name,
             limits=TopicLimits(
@@ -217,7 +183,7 @@ class Node:
             wall=self.clock.wall,
             rng=self.rng,
         )
-        self._retained = ClusterRetained(
+        self.retained = ClusterRetained(
             node=self.name,
             creation=creation,
             clock=self.clock,
@@ -232,7 +198,7 @@ class Node:
             config=config.mqtt,
             runtime=self.runtime,
             rng=self.rng,
-            retained=self._retained,
+            retained=self.retained,
         )
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
@@ -251,7 +217,7 @@ class Node:
             tape=tape,
         )
         self.tracing = None if tape is None else Tracing(config.tracing, auditor=self.auditor, tape=tape)
-        self._user_children = tuple(children)
+        self.user_children = tuple(children)
         self.api_port = 0
         self.tokens = Tokens(now=self.clock.wall, random_bytes=nonce)
         programs = Programs(self.runtime)
@@ -277,8 +243,8 @@ class Node:
             self.runtime,
         )
         self.functions[REQUEST] = self.relay.answer
-        self._key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
-        self._keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
+        self.key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
+        self.keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
         self._directory: DataDir | None = None
         self._root: Pid | None = None
         self._ended: asyncio.Future[NodeFailedError | None] | None = None
@@ -314,7 +280,7 @@ class Node:
             if self.tracing is not None:
                 self.tracing.check()
             self._root = await self.runtime.start(
-                Supervisor, self._children(), intensity=20, period=10.0, name="node", label="node"
+                Supervisor, children_of(self), intensity=20, period=10.0, name="node", label="node"
             )
             self.runtime.join(self._root).add_done_callback(self._root_ended)
             await arrive(self)
@@ -343,7 +309,7 @@ class Node:
                 await self.runtime.run(Supervisor.terminate_child, "node", "discovery")
                 async with asyncio.timeout(LEAVE_WAIT):
                     # One that keeps sessions on disc is expected back, and so is what is kept for them.
-                    await self.runtime.call("gossip", Leave(returning=self._on_disc), timeout=LEAVE_WAIT)
+                    await self.runtime.call("gossip", Leave(returning=self.on_disc), timeout=LEAVE_WAIT)
             except (GossamerError, TimeoutError) as error:
                 log.warning("leave_failed", node=self.name, error=str(error) or "no answer in time")
         await self._clear()
@@ -401,117 +367,6 @@ class Node:
             pid=self.pid,
         )
 
-    # -- the tree
-
-    def _children(self) -> list[ChildSpec]:
-        config = self.config
-        children = [
-            self.distribution.child_spec(),
-            remote_services(self.distribution, functions=self.functions),
-            self.store.child_spec(),
-            ChildSpec("routes", self._start_routes),
-            ChildSpec("mqtt_cluster", self._start_mqtt_cluster),
-            *([self.auditor.spec()] if config.audit.enable else ()),
-            *([self.tracing.spec()] if self.tracing is not None else ()),
-            # Before membership, so that it hears of every session from the first on.
-            healing_spec(
-                config.cluster,
-                view=self.members,
-                distribution=self.distribution,
-                store=self.store,
-                clock=self.clock,
-                storage=self._heal_storage,
-                status=self.healing,
-                start_time=self.started_at,
-                note=self.chronicle.note,
-            ),
-            split_relay_spec(self.store),
-            ChildSpec(
-                "membership",
-                partial(
-                    Membership.start_link,
-                    view=self.members,
-                    distribution=self.distribution,
-                    fatal=self._fail,
-                    forced_out=self._forced_out,
-                    gone=self._gone,
-                    note=self.chronicle.note,
-                    name=MEMBERSHIP,
-                    label="membership",
-                ),
-            ),
-            ChildSpec("gossip", self._start_gossip),
-            discovery_spec(
-                self.strategy,
-                view=self.members,
-                rng=self.rng,
-                retry_interval=config.cluster.discovery.retry_interval,
-                aloof=self.aloof,
-            ),
-            gateway_spec(self.broker, self.distribution),
-            applications_spec(self, config.node.applications, self._user_children),
-        ]
-        if self._real_time:
-            watch = partial(LoopWatch.start_link, tell=self._loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
-            children.insert(0, ChildSpec(LOOP_WATCH, watch))
-        if config.api.enable:
-            children.append(runs_spec())
-            children.append(ChildSpec("api", self._start_api))
-        return children
-
-    async def _start_routes(self) -> Pid:
-        # The owner alone sees rows change, so it must be there before the first one can come.
-        table = await self.store.create_table(ROUTES, replication="owned")
-        return await RouteOwner.start_link(
-            self.router, table, self.distribution, functions=self.functions, name="routes", label="routes"
-        )
-
-    async def _start_mqtt_cluster(self) -> Pid:
-        return await MqttCluster.start_link(
-            self.broker,
-            self._retained,
-            self.store,
-            self.distribution,
-            self.functions,
-            disc=self._on_disc,
-            name="mqtt_cluster",
-            label="mqtt_cluster",
-        )
-
-    async def _start_gossip(self) -> Pid:
-        cluster = self.config.cluster
-        return await GossipServer.start_link(
-            metadata=self.metadata(),
-            bind=(cluster.host or "0.0.0.0", cluster.port),  # noqa: S104 - blank means every address
-            keyring=self._keyring,
-            network=self._between,
-            clock=self.clock,
-            view=self.members,
-            rng=self.rng,
-            settings=GossipSettings(**cluster.gossip.model_dump()),
-            subscribers=(MEMBERSHIP, WATCH),
-            key_file=self._key_file,
-            name="gossip",
-            label="gossip",
-        )
-
-    async def _start_api(self) -> Pid:
-        storage = "disc_copies" if self._on_disc else "ram_copies"
-        self.tokens.attach(await self.store.create_table(TOKENS, replication="shared", storage=storage))
-        pid = await ApiServer.start_link(
-            self.view,
-            config=self.config.api,
-            network=self.network,
-            tokens=self.tokens,
-            relay=self.relay,
-            clock=self.clock,
-            name="api",
-            label="api",
-        )
-        address: Address = await self.runtime.call(pid, "address")
-        self.api_port = address[1]
-        return pid
-
     async def _add(self, spec: ChildSpec) -> None:
         await self.runtime.run(Supervisor.start_child, "node", spec)
 
@@ -526,30 +381,35 @@ class Node:
             return StreamTransport(gate or self.network)
         return GrpcTransport(max_message=2 * links.max_frame, network=gate)
 
-    # -- the end
+    # -- what its processes tell it
 
     def _evidence(self, name: str, kind: str) -> None:
         self.runtime.cast("gossip", msgspec.convert({"name": name, "kind": kind}, LinkEvidence))
 
-    def _loop_late(self, seconds: float) -> None:
+    def loop_late(self, seconds: float) -> None:
+        """The event loop was held so long; others must not be suspected for it."""
         self.runtime.cast("gossip", LoopLag(seconds))
 
-    def _forced_out(self, by: str) -> None:
+    def forced_out(self, by: str) -> None:
+        """An operator at another node removed this one."""
         log.error("forced_out", node=self.name, by=by, advice="gossamer cluster join brings it back")
         self.state = "left"
 
-    def _gone(self, name: str, creation: int) -> None:
-        self._links.left(name)
+    def gone(self, name: str, creation: int) -> None:
+        """A member left for good: nothing of it is kept."""
+        self.links.left(name)
         self.router.gone(name)
         self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
 
-    def _fail(self, error: UnavailableError) -> None:
+    def fail(self, error: UnavailableError) -> None:
         """This node must not go on: end it and say why."""
         assert self._ended is not None  # noqa: S101
         if not self._ended.done():
             self._ended.set_result(NodeFailedError(name=self.name, reason=str(error)))
         if self._root is not None:
             self.runtime.exit(self._root, ("shutdown", str(error)))
+
+    # -- the end
 
     def _root_ended(self, joined: asyncio.Future[Reason]) -> None:
         assert self._ended is not None  # noqa: S101

@@ -37,7 +37,7 @@ async def test_a_retained_message_is_there_on_every_node_once_it_is_acknowledged
         assert await retained(cluster, number) == {}
     # Bodies that nobody names any more are let go.
     await asyncio.sleep(60)
-    assert not any(node._retained.bodies.held for node in cluster.nodes.values())
+    assert not any(node.retained.bodies.held for node in cluster.nodes.values())
 
 
 @seeds(2)
@@ -118,7 +118,7 @@ async def test_a_large_message_is_held_by_as_many_nodes_as_told_and_fetched_by_t
     await publisher.publish("small", b"s", qos=1, retain=True)
 
     def holders():
-        return {n for n, node in cluster.nodes.items() if node._retained.bodies.held}
+        return {n for n, node in cluster.nodes.items() if node.retained.bodies.held}
 
     before = holders()
     assert len(before) == 2
@@ -126,7 +126,7 @@ async def test_a_large_message_is_held_by_as_many_nodes_as_told_and_fetched_by_t
     for number in (1, 2, 3, 4):
         assert await retained(cluster, number) == {b"large": LARGE, b"small": b"s"}
         # Everybody knows that there is one; the small one is the row itself.
-        large, small = (cluster.nodes[number]._retained._table.read(topic) for topic in ("large", "small"))
+        large, small = (cluster.nodes[number].retained._table.read(topic) for topic in ("large", "small"))
         assert large[0] is None
         assert small[0] is not None
     assert holders() == before

@@ -1,0 +1,170 @@
+"""The supervision tree of a node: which processes run, in which order, and what each is given.
+
+::
+
+    node (one_for_one)
+    ├── loop_watch       how late the event loop runs, and who holds it (not in simulations)
+    ├── distribution     links to peers
+    ├── remote           processes of other nodes: signals, rpc, process groups
+    ├── mnesia_like      tables: disc, replicator
+    ├── routes           the owner of the route table and its index
+    ├── mqtt_cluster     what brokers share: retained messages, wills
+    ├── audit            what happened to each message, for a process that writes it (where it is switched on)
+    ├── tracing          the same for a collector of OpenTelemetry (where it is switched on)
+    ├── autoheal         splits seen and healed
+    ├── split_relay      and told to those who subscribed to the tables
+    ├── membership       from gossip's verdicts to links
+    ├── gossip           SWIM
+    ├── discovery        the autocluster loop, and what its strategy needs
+    ├── gateway          Python clients: hidden nodes
+    ├── applications     what the user runs here
+    ├── runs             drills and audits, as programs beside the node
+    ├── api              HTTP
+    └── mqtt             listeners and channels; started last, stopped first
+
+Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
+to the node and outlives it. Too many restarts end the root, and with it the node; a process manager starts it
+anew.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gossamer.api import TOKENS, ApiServer, runs_spec
+from gossamer.audit import WATCH
+from gossamer.discovery import discovery_spec
+from gossamer.distribution import remote_services
+from gossamer.gateway import gateway_spec
+from gossamer.gossip import GossipServer, GossipSettings
+from gossamer.mqtt import MqttCluster
+from gossamer.network import Address
+from gossamer.node.applications import applications_spec
+from gossamer.node.healing import healing_spec
+from gossamer.node.membership import MEMBERSHIP, Membership
+from gossamer.node.metrics import LOOP_WATCH
+from gossamer.node.replication import split_relay_spec
+from gossamer.node.view import ROUTES
+from gossamer.routes import RouteOwner
+from gossamer.supervisor import ChildSpec, LoopWatch, Pid
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["children_of"]
+
+
+def children_of(node: Node) -> list[ChildSpec]:
+    """What the root starts, in this order; ``mqtt`` is added once the tables are there."""
+    config = node.config
+    children = [
+        node.distribution.child_spec(),
+        remote_services(node.distribution, functions=node.functions),
+        node.store.child_spec(),
+        ChildSpec("routes", partial(_start_routes, node)),
+        ChildSpec("mqtt_cluster", partial(_start_mqtt_cluster, node)),
+        *([node.auditor.spec()] if config.audit.enable else ()),
+        *([node.tracing.spec()] if node.tracing is not None else ()),
+        # Before membership, so that it hears of every session from the first on.
+        healing_spec(
+            config.cluster,
+            view=node.members,
+            distribution=node.distribution,
+            store=node.store,
+            clock=node.clock,
+            storage=node.heal_storage,
+            status=node.healing,
+            start_time=node.started_at,
+            note=node.chronicle.note,
+        ),
+        split_relay_spec(node.store),
+        ChildSpec(
+            "membership",
+            partial(
+                Membership.start_link,
+                view=node.members,
+                distribution=node.distribution,
+                fatal=node.fail,
+                forced_out=node.forced_out,
+                gone=node.gone,
+                note=node.chronicle.note,
+                name=MEMBERSHIP,
+                label="membership",
+            ),
+        ),
+        ChildSpec("gossip", partial(_start_gossip, node)),
+        discovery_spec(
+            node.strategy,
+            view=node.members,
+            rng=node.rng,
+            retry_interval=config.cluster.discovery.retry_interval,
+            aloof=node.aloof,
+        ),
+        gateway_spec(node.broker, node.distribution),
+        applications_spec(node, config.node.applications, node.user_children),
+    ]
+    if node.real_time:
+        watch = partial(LoopWatch.start_link, tell=node.loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
+        children.insert(0, ChildSpec(LOOP_WATCH, watch))
+    if config.api.enable:
+        children.append(runs_spec())
+        children.append(ChildSpec("api", partial(_start_api, node)))
+    return children
+
+
+async def _start_routes(node: Node) -> Pid:
+    # The owner alone sees rows change, so it must be there before the first one can come.
+    table = await node.store.create_table(ROUTES, replication="owned")
+    return await RouteOwner.start_link(
+        node.router, table, node.distribution, functions=node.functions, name="routes", label="routes"
+    )
+
+
+async def _start_mqtt_cluster(node: Node) -> Pid:
+    return await MqttCluster.start_link(
+        node.broker,
+        node.retained,
+        node.store,
+        node.distribution,
+        node.functions,
+        disc=node.on_disc,
+        name="mqtt_cluster",
+        label="mqtt_cluster",
+    )
+
+
+async def _start_gossip(node: Node) -> Pid:
+    cluster = node.config.cluster
+    return await GossipServer.start_link(
+        metadata=node.metadata(),
+        bind=(cluster.host or "0.0.0.0", cluster.port),  # noqa: S104 - blank means every address
+        keyring=node.keyring,
+        network=node.between,
+        clock=node.clock,
+        view=node.members,
+        rng=node.rng,
+        settings=GossipSettings(**cluster.gossip.model_dump()),
+        subscribers=(MEMBERSHIP, WATCH),
+        key_file=node.key_file,
+        name="gossip",
+        label="gossip",
+    )
+
+
+async def _start_api(node: Node) -> Pid:
+    storage = "disc_copies" if node.on_disc else "ram_copies"
+    node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))
+    pid = await ApiServer.start_link(
+        node.view,
+        config=node.config.api,
+        network=node.network,
+        tokens=node.tokens,
+        relay=node.relay,
+        clock=node.clock,
+        name="api",
+        label="api",
+    )
+    address: Address = await node.runtime.call(pid, "address")
+    node.api_port = address[1]
+    return pid
