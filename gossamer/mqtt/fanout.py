@@ -118,9 +118,9 @@ class Plan:
         # Share groups: somebody else for each message, so such topics have no fast path.
         self.groups = groups
         other = bool(self.special or self.waits)
-        # Only subscribers of one version and of QoS 1 or more: the publisher's packet serves all of them.
-        self.pure4 = not (other or self.q0_4 or self.all5)
-        self.pure5 = not (other or self.q0_5 or self.all4)
+        # Subscribers of one version only, and of QoS 1 or more: the publisher's packet serves them all.
+        self.pure4 = bool(self.q1_4) and not (other or self.q0_4 or self.all5)
+        self.pure5 = bool(self.q1_5) and not (other or self.q0_5 or self.all4)
         self.alone: Plan | None = None
         self.facts: Any = None
         """What a recorder knows of it."""
