@@ -162,6 +162,8 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
         progress = None
         if whole and not result.verdicts:
             progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
+        # A drill of this cluster has verdicts and no page: nobody counted messages.
+        paged = bool(result.words) and run.order.get("on") != "this-cluster"
         return DrillInfo(
             id=run.id,
             node=view.name,
@@ -175,7 +177,7 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
             happened=result.happened,
             verdicts=result.verdicts,
             figures=result.figures,
-            report=run.state == "elsewhere" or bool(result.words),
+            report=run.state == "elsewhere" or paged,
             progress=progress,
         )
 

@@ -69,6 +69,7 @@ async def test_what_came_of_it_is_told(views):
         told = (await client.get(f"{DRILLS}/{id}")).json()
     # The nodes that are faked have a split open for ever.
     assert (told["state"], [one["kept"] for one in told["verdicts"]]) == ("broken", [None, False])
+    assert (bool(told["words"]), told["report"]) == (True, False), "it has no page"
     assert all(view.faults.faults == () for view in views)
 
 
