@@ -1,5 +1,6 @@
 import pytest
 
+from .certs import Authority
 from .fakes import FakeRouter
 from .harness import World
 
@@ -31,3 +32,8 @@ async def make_world():
 async def fake_world(make_world):
     """Its router is a fake that says when routes are visible."""
     return await make_world(router=FakeRouter())
+
+
+@pytest.fixture
+def ca(tmp_path):
+    return Authority(tmp_path)

@@ -19,7 +19,7 @@ from gossamer.mqtt.pressure import ITEM
 from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.session import Session
 
-from .test_listeners import broker_with, mqtt, until
+from .listening import broker_with, mqtt, until
 from .test_session import Hub
 from .test_sessionstore import FakeHub, FakeJournal, store_on
 
