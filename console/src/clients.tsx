@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
 import { get, order } from "./api";
+import { ask } from "./ask";
 import { Trace } from "./trace";
-import { Badge, Card, Missing, Oops, Table, say, tell, usePoll } from "./ui";
+import { Badge, Card, Missing, Oops, Opened, Table, say, tell, usePoll } from "./ui";
 import { count, span } from "./words";
 
 interface Client {
@@ -41,6 +42,11 @@ export function Clients() {
   );
   return (
     <>
+      {picked.value && (
+        <Opened key={picked.value.client}>
+          <Detail client={picked.value} onClose={() => (picked.value = null)} />
+        </Opened>
+      )}
       <Card
         title="Clients of all nodes"
         aside={
@@ -74,7 +80,6 @@ export function Clients() {
           ])}
         />
       </Card>
-      {picked.value && <Detail key={picked.value.client} client={picked.value} onClose={() => (picked.value = null)} />}
     </>
   );
 }
@@ -84,7 +89,7 @@ function Detail(props: { client: Client; onClose: () => void }) {
   const tracing = useSignal(false);
   const page = usePoll(() => get<Page<Subscription>>("/subscriptions", { client: client.client, limit: 200 }), 3, [client.client]);
   const kick = async () => {
-    if (!confirm(`End the connection and the session of ${client.client}?`)) return;
+    if (!(await ask(`Kick ${client.client}?`, "Its connection and its session end; a client that is set to will come back.", "kick it"))) return;
     try {
       await order("DELETE", `/clients/${encodeURIComponent(client.client)}`);
       tell(`${client.client} is kicked`);

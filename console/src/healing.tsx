@@ -1,5 +1,6 @@
 import { get, order } from "./api";
 import { sample } from "./live";
+import { Quarantine } from "./quarantine";
 import { Badge, Card, Missing, Oops, Table, say, tell, usePoll } from "./ui";
 import { moment, short, span } from "./words";
 
@@ -97,6 +98,7 @@ export function Healing() {
           </p>
         )}
       </Card>
+      <Quarantine />
       <Card title="Timeline" aside={`${history.data?.length ?? 0} healed`}>
         <Oops error={history.error} />
         <Timeline episodes={history.data ?? []} />

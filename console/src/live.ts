@@ -122,6 +122,12 @@ export const sides = computed(() => {
 
 let stop: AbortController | null = null;
 
+// A browser has six connections to a node for all its tabs: one that nobody looks at keeps none.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stop?.abort();
+  else if (!locked.value) follow();
+});
+
 /** Read the stream, and come back when it breaks. */
 export async function follow(): Promise<void> {
   stop?.abort();

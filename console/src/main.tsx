@@ -1,8 +1,12 @@
 import { signal } from "@preact/signals";
 import { render } from "preact";
+import { useEffect } from "preact/hooks";
 import { locked, setToken, who } from "./api";
 import { ApiDoc } from "./apidoc";
+import { Questions } from "./ask";
+import { Audit } from "./audit";
 import { Clients } from "./clients";
+import { Drills } from "./drills";
 import { Healing } from "./healing";
 import { connected, follow, sample } from "./live";
 import { Mqtt } from "./mqtt";
@@ -20,6 +24,8 @@ const PAGES = [
   ["processes", "Processes", Processes],
   ["tables", "Tables", Tables],
   ["healing", "Healing", Healing],
+  ["drills", "Drills", Drills],
+  ["audit", "Audit", Audit],
   ["mqtt", "MQTT client", Mqtt],
   ["settings", "Settings", Settings],
   ["api", "API", ApiDoc],
@@ -29,7 +35,8 @@ const here = () => location.hash.slice(2) || "overview";
 const page = signal(here());
 window.addEventListener("hashchange", () => {
   page.value = here();
-  document.querySelector("main")?.focus();
+  document.querySelector("main")?.focus({ preventScroll: true });
+  scrollTo(0, 0);
 });
 
 const theme = signal(localStorage.getItem("theme") ?? "");
@@ -69,6 +76,12 @@ function Login() {
 }
 
 function App() {
+  // On a phone the pages stand in a row that scrolls.
+  useEffect(() => {
+    const nav = document.querySelector<HTMLElement>("nav");
+    const link = nav?.querySelector<HTMLElement>("[aria-current]");
+    if (nav && link) nav.scrollLeft = link.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
+  }, [page.value, locked.value]);
   if (locked.value) return <Login />;
   const [, title, Page] = PAGES.find(([name]) => name === page.value) ?? PAGES[0];
   document.title = `${title} · gossamer`;
@@ -93,6 +106,7 @@ function App() {
         <SplitBanner />
         <Page />
       </main>
+      <Questions />
       <Notes />
     </>
   );

@@ -26,6 +26,10 @@ function places(SIZE: { width: number; height: number }): Map<string, [number, n
       ]);
     });
   });
+  // In the middle, since three nodes hang lower than they stand.
+  const heights = [...found.values()].map(([, y]) => y);
+  const off = (Math.min(...heights) + Math.max(...heights)) / 2 - SIZE.height / 2;
+  for (const [name, [x, y]] of found) found.set(name, [x, y - off]);
   return found;
 }
 

@@ -92,7 +92,7 @@ export function Mqtt() {
           <button>{client.value ? "disconnect" : "connect"}</button>
         </form>
       </Card>
-      <Card title="Subscribe" aside={filters.value.join("  ")}>
+      <Card title="Subscribe and publish" aside={on ? filters.value.join("  ") : "connect first"}>
         <form
           class="row"
           onSubmit={(event) => {
@@ -123,7 +123,7 @@ export function Mqtt() {
         <Table
           label="Messages"
           head={["Time", "Topic", "QoS", "", "Payload"]}
-          empty="no messages yet"
+          empty={on ? "No message came yet." : "Nothing is here before you connect and subscribe."}
           rows={messages.value.map((row) => [clock(row.at), <code>{row.topic}</code>, row.qos, row.retain ? <Badge kind="dim">retained</Badge> : "", <code>{row.payload}</code>])}
         />
       </Card>

@@ -9,11 +9,20 @@ export function SplitBanner() {
   if (!now) return null;
   const answering = new Set(now.nodes.map((pulse) => pulse.node));
   const groups = sides.value.filter((group) => group.some((name) => answering.has(name)));
-  if (groups.length < 2) return null;
+  const silent = Object.entries(now.missing);
   return (
-    <p class="banner bad" role="alert">
-      <strong>Split:</strong> {groups.map((group) => group.map(short).join(", ")).join("  |  ")}
-    </p>
+    <>
+      {groups.length > 1 && (
+        <p class="banner bad" role="alert">
+          <strong>Split:</strong> {groups.map((group) => group.map(short).join(", ")).join("  |  ")}
+        </p>
+      )}
+      {silent.length > 0 && (
+        <p class="banner" role="status">
+          <strong>Out of reach:</strong> {silent.map(([name, why]) => `${short(name)} (${why})`).join(", ")}: dead, or on the other side of a split. What these pages show is of the nodes that answer.
+        </p>
+      )}
+    </>
   );
 }
 
@@ -31,7 +40,7 @@ export function Overview() {
         <Figure label="Clients" value={count(connections)} />
         <Figure label="Messages in" value={`${count(sum("received"))} /s`} />
         <Figure label="Messages out" value={`${count(sum("sent"))} /s`} />
-        <Figure label="Dropped" value={`${count(sum("dropped"))} /s`} />
+        <Figure label="Dropped, or for nobody" value={`${count(sum("dropped"))} /s`} />
       </div>
       <Card title="Who sees whom" aside="green: sees it, and the link is up · amber: suspects it · red: holds it for down">
         <ClusterMap picked={picked.value} onPick={(name) => (picked.value = picked.value === name ? "" : name)} />
@@ -69,8 +78,8 @@ export function Overview() {
               {node ? (
                 <>
                   <dl class="facts">
-                    <div><dt>In</dt><dd>{rate ? count(rate.received) : "–"} /s</dd></div>
-                    <div><dt>Out</dt><dd>{rate ? count(rate.sent) : "–"} /s</dd></div>
+                    <div><dt class="in">In</dt><dd>{rate ? count(rate.received) : "–"} /s</dd></div>
+                    <div><dt class="out">Out</dt><dd>{rate ? count(rate.sent) : "–"} /s</dd></div>
                     <div><dt>Clients</dt><dd>{count(node.connections)}</dd></div>
                     <div><dt>Filters</dt><dd>{count(node.filters)}</dd></div>
                     <div><dt>Memory</dt><dd>{bytes(node.memory)}</dd></div>

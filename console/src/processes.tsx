@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { at, get } from "./api";
 import { names, sample } from "./live";
-import { Badge, Card, NodePicker, Oops, usePoll } from "./ui";
+import { Badge, Card, NodePicker, Oops, Opened, usePoll } from "./ui";
 import { Trace } from "./trace";
 import { bytes, count } from "./words";
 
@@ -28,13 +28,17 @@ export function Processes() {
   const { data, error } = usePoll(() => (name ? get<Process[]>(at(name, "/processes"), { fold: 10 }) : Promise.resolve([])), 3, [name]);
   return (
     <>
+      {traced.value && (
+        <Opened key={traced.value}>
+          <Trace node={name} pid={traced.value} onClose={() => (traced.value = "")} />
+        </Opened>
+      )}
       <Card title="Supervision tree" aside={<NodePicker names={names.value} value={name} onPick={(picked) => { node.value = picked; traced.value = ""; }} />}>
         <Oops error={error} />
         <ul class="tree" role="tree" aria-label={`Processes of ${name}`}>
           {(data ?? []).map((root) => <Branch key={root.pid} process={root} depth={0} onTrace={(pid) => (traced.value = pid)} />)}
         </ul>
       </Card>
-      {traced.value && <Trace node={name} pid={traced.value} onClose={() => (traced.value = "")} />}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { at, get, order, setToken, token, who } from "./api";
+import { ask } from "./ask";
 import { follow, names, sample } from "./live";
 import { Badge, Card, NodePicker, Oops, Table, say, tell, usePoll } from "./ui";
 import { moment } from "./words";
@@ -59,7 +60,7 @@ export function Settings() {
             moment(row.created_at),
             row.created_by,
             row.expired ? <Badge kind="bad">expired</Badge> : moment(row.expires_at) || "never",
-            <button class="danger" onClick={() => act(() => order("DELETE", `/tokens/${row.id}`), `${row.name} is let in no more`)}>revoke</button>,
+            <button class="danger" onClick={async () => (await ask(`Revoke ${row.name}?`, "Who uses this token is let in no more, at any node, at once.", "revoke it")) && act(() => order("DELETE", `/tokens/${row.id}`), `${row.name} is let in no more`)}>revoke</button>,
           ])}
         />
         <form class="row" onSubmit={create}>

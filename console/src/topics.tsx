@@ -40,6 +40,7 @@ export function Topics() {
           />
         </label>
         <Oops error={topic.value ? match.error : ""} />
+        {!topic.value && <p class="empty">Type a topic, and see which filters match it, on which nodes.</p>}
         {match.data && (
           <>
             <p>

@@ -37,7 +37,7 @@ export function Trace(props: { node: string; pid: string; onClose: () => void })
       <Table
         label="Trace"
         head={["Time", "Event", "Way", "Peer", "What"]}
-        empty="nothing yet"
+        empty="Nothing yet: it is quiet."
         rows={rows.value.map((row) => [clock(row.at), row.event, row.way, <code>{row.peer}</code>, <code>{row.text}</code>])}
       />
     </Card>

@@ -1,7 +1,7 @@
 // What all pages are made of.
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Problem } from "./api";
 
 export function Card(props: { title?: string; aside?: ComponentChildren; wide?: boolean; children?: ComponentChildren }) {
@@ -16,6 +16,13 @@ export function Card(props: { title?: string; aside?: ComponentChildren; wide?: 
       {props.children}
     </section>
   );
+}
+
+/** What a click opened, elsewhere on the page maybe: brought into view. */
+export function Opened(props: { children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => box.current?.scrollIntoView({ block: "nearest" }), []);
+  return <div ref={box}>{props.children}</div>;
 }
 
 export function Badge(props: { kind: "good" | "warn" | "bad" | "dim"; children: ComponentChildren }) {
@@ -56,12 +63,11 @@ export function Table(props: {
             <tr
               key={row}
               class={props.onPick ? "pick" : ""}
-              tabIndex={props.onPick ? 0 : undefined}
               onClick={() => props.onPick?.(row)}
-              onKeyDown={(event) => event.key === "Enter" && props.onPick?.(row)}
             >
               {cells.map((cell, column) => (
-                <td key={column}>{cell}</td>
+                // By keyboard a row is picked by a button in it, whose click is the row's.
+                <td key={column}>{props.onPick && column === 0 ? <button class="picks">{cell}</button> : cell}</td>
               ))}
             </tr>
           ))}
@@ -118,10 +124,14 @@ export function Notes() {
   );
 }
 
-/** Ask again every ``seconds``, and when ``deps`` change; the last good answer stays. */
-export function usePoll<T>(load: () => Promise<T>, seconds: number, deps: unknown[] = []): { data: T | null; error: string } {
+/** Ask again every ``seconds``, and when ``deps`` change; the last good answer stays. ``again``: ask anew, of the same. */
+export function usePoll<T>(load: () => Promise<T>, seconds: number, deps: unknown[] = [], again: unknown = 0): { data: T | null; error: string } {
   const data = useSignal<T | null>(null);
   const error = useSignal("");
+  useEffect(() => {
+    data.value = null;
+    error.value = "";
+  }, deps);
   useEffect(() => {
     let gone = false;
     let timer = 0;
@@ -137,13 +147,12 @@ export function usePoll<T>(load: () => Promise<T>, seconds: number, deps: unknow
       }
       timer = window.setTimeout(turn, seconds * 1000);
     };
-    data.value = null;
     turn();
     return () => {
       gone = true;
       clearTimeout(timer);
     };
-  }, deps);
+  }, [...deps, again]);
   return { data: data.value, error: error.value };
 }
 

@@ -17,7 +17,7 @@ export function span(seconds: number): string {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]] as const)
     if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${unit}`;
-  return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
+  return `${seconds < 10 && !Number.isInteger(seconds) ? seconds.toFixed(1) : Math.floor(seconds)} s`;
 }
 
 export const clock = (seconds: number) =>

@@ -1,0 +1,58 @@
+"""What a page is asked in the browser, as JavaScript: each gives a list of what is wrong, as text."""
+
+__all__ = ["FAINT", "MOVING", "NAMELESS", "NOTE_SILENCE"]
+
+NAMELESS = """() => {
+  const text = node => (node.getAttribute('aria-label') ?? node.textContent ?? '').trim();
+  const wrong = [];
+  for (const node of document.querySelectorAll('input, select, textarea'))
+    if (!node.labels?.length && !node.getAttribute('aria-label')) wrong.push(node.outerHTML);
+  for (const node of document.querySelectorAll('button, a, [role=button]'))
+    if (!text(node)) wrong.push(node.outerHTML);
+  const regions = '[role=img], [role=region], [role=tree], svg.map, iframe, nav';
+  for (const node of document.querySelectorAll(regions))
+    if (!node.getAttribute('aria-label') && !node.title) wrong.push(node.outerHTML.slice(0, 200));
+  return wrong;
+}"""
+"""Fields, buttons, pictures and regions that a reader of screens has no name for."""
+
+MOVING = """() => [...document.querySelectorAll('*')].filter(node => {
+  const style = getComputedStyle(node);
+  const lasts = style.transitionDuration.split(', ').some(one => parseFloat(one) > 0);
+  return style.animationName !== 'none' || lasts;
+}).map(node => node.outerHTML.slice(0, 100))"""
+"""What moves although the person asked for less of it."""
+
+FAINT = """() => {
+  const read = text => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const found = read(getComputedStyle(node).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const wrong = [];
+  for (const node of document.querySelectorAll('body *')) {
+    const own = [...node.childNodes].some(one => one.nodeType === 3 && one.textContent.trim());
+    if (!own || !node.checkVisibility() || node.closest(':disabled, noscript')) continue;
+    const style = getComputedStyle(node);
+    const [a, b] = [light(read(node.closest('svg') ? style.fill : style.color)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) wrong.push(`${ratio.toFixed(2)} ${node.outerHTML.slice(0, 120)}`);
+  }
+  return wrong;
+}"""
+"""Text with less contrast than WCAG's AA asks of text of this size."""
+
+NOTE_SILENCE = """name => {
+  const look = () => {
+    if (document.querySelector('.banner')?.textContent.includes(`Out of reach: ${name}`)) window.told = true;
+  };
+  new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+"""Sets ``told`` once the page says that a node does not answer, however soon it is back."""
