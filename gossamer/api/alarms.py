@@ -22,6 +22,7 @@ __all__ = ["OWN_ALARMS", "AlarmInfo", "AlarmOrder", "Alarms"]
 OWN_ALARMS: Mapping[str, str] = {
     "partition": "This node and another one held each other for dead and have met again; until it is healed.",
     "healed": "A split was healed: who survived, who reloaded, what was set back or aside. Over when told.",
+    "peer_apart": "A member is online and has no part in the cluster: no link, or tables that do not load.",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""

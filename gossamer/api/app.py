@@ -145,7 +145,7 @@ def _probes(view: NodeView) -> APIRouter:
 
     @router.get("/ready", tags=["probes"], responses={503: {"model": Readiness}})
     async def ready(response: Response) -> Readiness:
-        """200 once tables are loaded and listeners are open, else 503 with what is missing."""
+        """200 while the node is fit to take clients, else 503 with what is missing."""
         readiness = view.readiness()
         response.status_code = 200 if readiness.ready else 503
         return readiness

@@ -134,7 +134,7 @@ class Readiness(Value):
     members: tuple[str, ...] = ()
     """Names of all nodes that are online, this one included, and to which its link is up."""
     waiting: tuple[str, ...] = ()
-    """What is missing, in words."""
+    """What is missing, in words; a node that is ready may wait for one that keeps apart."""
 
 
 class NodeStatus(Value):

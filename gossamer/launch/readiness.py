@@ -66,7 +66,8 @@ def missing_of(answer: object, names: set[str]) -> str:
     """What a node lacks by its answer to ``/ready``; empty when nothing."""
     if not isinstance(answer, dict):
         return "does not answer yet"
-    if not answer.get("ready"):
+    # One that serves may still wait for another; here all are wanted.
+    if not answer.get("ready") or answer.get("waiting"):
         return ", ".join(answer.get("waiting", ())) or "not ready"
     unseen = names - set(answer.get("members", ()))
     return f"does not see {', '.join(sorted(unseen))}" if unseen else ""

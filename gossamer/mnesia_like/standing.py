@@ -46,13 +46,17 @@ class Standing:
 
     def not_loaded(self, table: str) -> list[str]:
         """What is missing of peers that are up, in words; empty: the table is loaded."""
-        lines = []
+        return list(self.unloaded(table).values())
+
+    def unloaded(self, table: str) -> dict[str, str]:
+        """The same by peer."""
+        lines = {}
         for name, replica in self.tables[table].replicas.items():
             peer = self._x.peers.get(name)
             # What its roster says may be older than the table; only its answer counts.
             if peer is None or replica.loaded:
                 continue
-            lines.append(replica.waits_for())
+            lines[name] = replica.waits_for()
         return lines
 
     def reach(self, table: str) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from gossamer.autoheal import (
 from gossamer.clock import HybridLogicalClock
 from gossamer.errors import GossamerError
 from gossamer.node.chronicle import Chronicle
+from gossamer.node.readiness import Fitness
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
@@ -44,8 +45,9 @@ _SHOWN = 80
 class Healing:
     """Implements :class:`gossamer.api.HealingView`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, fitness: Fitness) -> None:
         self._node = node
+        self._fitness = fitness
         self._of_others = Alarms()
 
     @property
@@ -92,6 +94,7 @@ class Healing:
                 AlarmInfo(name="kept_overflow", active=True, since=since, until=0.0, text=text)
                 for since, text in overflows
             ),
+            *self._fitness.alarms(),
             *self._of_others.alarms(),
             *self._heal_alarms(),
         ]

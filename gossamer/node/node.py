@@ -22,6 +22,7 @@ import structlog
 from gossamer import __version__
 from gossamer.api import (
     REQUEST,
+    Limits,
     Programs,
     Relay,
     Runs,
@@ -238,8 +239,16 @@ class Node:
             lacks=spark_lacks,
         )
         self.view = View(self)
+        self.limits = Limits(config.api)
         self.relay = Relay(
-            partial(make_app, self.view, config=config.api, tokens=self.tokens, clock=self.clock),
+            partial(
+                make_app,
+                self.view,
+                config=config.api,
+                tokens=self.tokens,
+                clock=self.clock,
+                limits=self.limits,
+            ),
             self.runtime,
         )
         self.functions[REQUEST] = self.relay.answer

@@ -161,6 +161,7 @@ async def _start_api(node: Node) -> Pid:
         network=node.network,
         tokens=node.tokens,
         relay=node.relay,
+        limits=node.limits,
         clock=node.clock,
         name="api",
         label="api",

@@ -52,6 +52,7 @@ from gossamer.node.loglevel import log_level
 from gossamer.node.metrics import Census, metrics_of, take_census
 from gossamer.node.orders import publish, reload_files
 from gossamer.node.pulse import pulse_of
+from gossamer.node.readiness import Fitness
 from gossamer.routes import Findings, matches, parse_filter
 from gossamer.supervisor import TraceLine, describe, follow, locate
 
@@ -101,7 +102,8 @@ class View:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._census = Census()
-        self._healing = Healing(node)
+        self._fitness = Fitness(node)
+        self._healing = Healing(node, self._fitness)
         self._recording = Recording(node)
         self._commands = ClusterCommands(
             self._ask_gossip,
@@ -157,21 +159,8 @@ class View:
         )
 
     def readiness(self) -> Readiness:
-        """Ready is: running, and linked and loaded with every member that is online."""
-        node = self._node
-        waiting = [] if node.state == "running" else [f"the node is {node.state}"]
-        up = node.distribution.nodes()
-        online = [m.name for m in node.members.members() if m.status is Status.ONLINE]
-        waiting += [f"no link to {name}" for name in online if name != node.name and name not in up]
-        for name in node.store.tables():
-            if isinstance(node.store.table(name), OwnedTable):
-                waiting += node.store.replication.not_loaded(name)
-        return Readiness(
-            ready=not waiting,
-            name=node.name,
-            members=tuple(name for name in online if name == node.name or name in up),
-            waiting=tuple(waiting),
-        )
+        """Whether the node takes clients; see :mod:`gossamer.node.readiness`."""
+        return self._fitness.readiness()
 
     def status(self) -> NodeStatus:
         """This node and everybody it knows."""

@@ -13,6 +13,7 @@ from gossamer.api.model import Metric
 from gossamer.node.metrics.broker import forwarding, mqtt, routing
 from gossamer.node.metrics.census import Census, take_census
 from gossamer.node.metrics.cluster import gossip, healing, links
+from gossamer.node.metrics.http import http
 from gossamer.node.metrics.inside import (
     LOOP_WATCH,
     auditing,
@@ -45,3 +46,4 @@ def metrics_of(node: Node, census: Census | None = None) -> Iterator[Metric]:
     yield from processes(node.runtime, census)
     yield from auditing(node)
     yield from tracing(node)
+    yield from http(node)

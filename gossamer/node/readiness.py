@@ -1,0 +1,159 @@
+"""Is this node fit to take clients? And who of the cluster keeps apart?
+
+A peer is *apart* when gossip says it is online and yet it has no part in the cluster: there is no link to it,
+or a table that it owns rows of does not load. Whose fault that is, neither side can see; both see the same.
+
+Rules: 1. A node that is not running, or was emptied, is not ready.  2. One that starts waits until nobody
+is apart from it, :data:`NEWCOMER` seconds at most.  3. After that it is ready as long as those it works with,
+itself included, are more than those that are apart from it; of two halves, the one with the node that started
+first. So a release that does not fit makes the node that runs it unready, and no other, and a rollout stops
+there with everybody else in service.  4. Who is apart for :data:`ALARM_AFTER` seconds is an alarm.  5. A
+member that is suspected or down is not apart: a side of a split serves its clients.
+
+Rejected: not ready as long as anybody is apart. One stranger takes every node out of service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gossamer.api import AlarmInfo, Readiness
+from gossamer.gossip import Status
+from gossamer.mnesia_like import OwnedTable
+
+if TYPE_CHECKING:
+    from gossamer.node.node import Node
+
+__all__ = ["Fitness", "Judge", "Peer", "Verdict"]
+
+log = structlog.get_logger(__name__)
+
+NEWCOMER = 30.0
+ALARM_AFTER = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A member that is online; ``lacks`` says what keeps it apart, and is empty for one that is not."""
+
+    name: str
+    started_at: float
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the node is ready, and since when who is apart, with what keeps it so."""
+
+    ready: bool
+    apart: dict[str, tuple[float, tuple[str, ...]]]
+
+
+class Judge:
+    """Decides; no clock, no I/O. ``started_at`` is the node's own, by the same clock as its peers'; ``now``
+    is when it started by the clock of :meth:`judge`."""
+
+    def __init__(self, *, name: str, started_at: float, now: float) -> None:
+        self._name = name
+        self._started_at = started_at
+        self._settled_at = now + NEWCOMER
+        self._whole = False
+        self._apart: dict[str, float] = {}
+
+    def judge(self, peers: Sequence[Peer], *, running: bool, now: float) -> Verdict:
+        """The verdict at ``now``, which never goes backwards."""
+        apart = [peer for peer in peers if peer.lacks]
+        self._apart = {peer.name: self._apart.get(peer.name, now) for peer in apart}
+        found = {peer.name: (self._apart[peer.name], peer.lacks) for peer in apart}
+        if not running:
+            return Verdict(False, found)
+        self._whole = self._whole or not apart
+        if not self._whole and now < self._settled_at:
+            return Verdict(False, found)
+        with_us = 1 + len(peers) - len(apart)
+        if with_us != len(apart):
+            return Verdict(with_us > len(apart), found)
+        first = min([(self._started_at, self._name), *((peer.started_at, peer.name) for peer in peers)])
+        return Verdict(first[1] not in found, found)
+
+
+class Fitness:
+    """Asks the parts of ``node``."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._judge = Judge(name=node.name, started_at=node.started_at, now=node.clock.monotonic())
+        self._told: set[str] = set()
+
+    def readiness(self) -> Readiness:
+        """As ``/ready`` tells it."""
+        node = self._node
+        refuses = self._refuses()
+        peers = list(self._peers())
+        verdict = self._judge.judge(peers, running=not refuses, now=node.clock.monotonic())
+        linked = node.distribution.nodes()
+        self._tell(verdict)
+        return Readiness(
+            ready=verdict.ready,
+            name=node.name,
+            members=(node.name, *(peer.name for peer in peers if peer.name in linked)),
+            waiting=(*refuses, *(line for _, lacks in verdict.apart.values() for line in lacks)),
+        )
+
+    def alarms(self) -> list[AlarmInfo]:
+        """Who is apart, and for so long that nobody is just starting."""
+        node = self._node
+        now = node.clock.monotonic()
+        verdict = self._judge.judge(list(self._peers()), running=not self._refuses(), now=now)
+        self._tell(verdict)
+        return [
+            AlarmInfo(
+                name="peer_apart",
+                active=True,
+                since=node.clock.wall() - (now - since),
+                until=0.0,
+                text=f"{name} is online and has no part in the cluster as {node.name} sees it: "
+                f"{', '.join(lacks)}; see that both run the same release",
+            )
+            for name, (since, lacks) in verdict.apart.items()
+            if now - since >= ALARM_AFTER
+        ]
+
+    def _refuses(self) -> list[str]:
+        node = self._node
+        if node.state != "running":
+            return [f"the node is {node.state}"]
+        return ["the node is drained"] if node.broker.references is not None else []
+
+    def _peers(self) -> Iterable[Peer]:
+        node = self._node
+        linked = node.distribution.nodes()
+        loading = self._loading()
+        for member in node.members.members():
+            if member.status is not Status.ONLINE or member.name == node.name:
+                continue
+            name = member.name
+            lacks = loading.get(name, ()) if name in linked else (f"no link to {name}",)
+            yield Peer(name, member.metadata.start_time, tuple(lacks))
+
+    def _loading(self) -> dict[str, list[str]]:
+        """What tables wait for, by the peer."""
+        store = self._node.store
+        found: dict[str, list[str]] = {}
+        for table in store.tables():
+            if isinstance(store.table(table), OwnedTable):
+                for name, words in store.replication.unloaded(table).items():
+                    found.setdefault(name, []).append(words)
+        return found
+
+    def _tell(self, verdict: Verdict) -> None:
+        now = self._node.clock.monotonic()
+        for name, (since, lacks) in verdict.apart.items():
+            if name not in self._told and now - since >= ALARM_AFTER:
+                self._told.add(name)
+                log.error("peer_apart", peer=name, lacks=lacks, advice="run the same release on both nodes")
+        self._told &= verdict.apart.keys()

@@ -1,0 +1,120 @@
+"""Which nodes take clients while the cluster is not as it should be."""
+
+import asyncio
+
+import pytest
+
+from gossamer.distribution import Distribution
+from gossamer.node.readiness import ALARM_AFTER, NEWCOMER
+from gossamer.testing import seeds
+
+
+def ready(cluster):
+    return {number: node.view.readiness().ready for number, node in sorted(cluster.nodes.items())}
+
+
+@pytest.fixture
+def stranger(monkeypatch):
+    """Numbers of nodes whose links are refused on both sides from their next life on, as those of a release
+    that does not fit are."""
+    numbers = set()
+    made = Distribution.__init__
+
+    def init(self, runtime, *args, env="", **more):
+        if int(runtime.node.partition("@")[0].removeprefix("node")) in numbers:
+            env = "of another release"
+        made(self, runtime, *args, env=env, **more)
+
+    monkeypatch.setattr(Distribution, "__init__", init)
+    return numbers
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_release_that_does_not_fit_makes_its_own_node_unready_and_no_other(sim, cluster, stranger):
+    await cluster.start()
+    await cluster.settled()
+    assert ready(cluster) == {1: True, 2: True, 3: True}
+    stranger.add(3)
+    await cluster.stop(3)
+    seen = []
+
+    async def probe():
+        while True:
+            await asyncio.sleep(1)
+            seen.append(ready(cluster))
+
+    probing = asyncio.create_task(probe())
+    await cluster.restart(3)
+    await asyncio.sleep(NEWCOMER + ALARM_AFTER + 5)
+    probing.cancel()
+    # Not once on the way.
+    assert all(one[1] and one[2] and not one.get(3) for one in seen)
+    first = cluster.nodes[1].view
+    name = cluster.nodes[3].name
+    assert first.readiness().waiting == (f"no link to {name}",)
+    (alarm,) = [alarm for alarm in first.healing.alarms() if alarm.name == "peer_apart"]
+    assert alarm.active
+    assert alarm.text.startswith(f"{name} is online and has no part in the cluster as {first.name} sees it")
+    # One that fits again is taken back, and the alarm is over.
+    await cluster.stop(3)
+    stranger.clear()
+    await cluster.restart(3)
+    await cluster.settled()
+    assert ready(cluster) == {1: True, 2: True, 3: True}
+    assert not [alarm for alarm in first.healing.alarms() if alarm.name == "peer_apart"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_of_two_the_one_that_was_there_first_stays_in_service(sim, cluster, stranger):
+    await cluster.start()
+    await cluster.settled()
+    # Wall clocks differ by seconds.
+    await asyncio.sleep(30)
+    stranger.add(2)
+    await cluster.stop(2)
+    await cluster.restart(2)
+    await asyncio.sleep(NEWCOMER + 5)
+    assert ready(cluster) == {1: True, 2: False}
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [5], indirect=True)
+async def test_both_sides_of_a_split_serve_their_clients(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(60)
+    assert all(ready(cluster).values())
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_node_that_starts_is_not_ready_before_it_has_the_others_tables(sim, cluster):
+    await cluster.start(1, 2)
+    await cluster.settled()
+    starting = asyncio.create_task(cluster.start(3))
+    while not starting.done():
+        await asyncio.sleep(0.05)
+        if 3 in cluster.nodes and cluster.nodes[3].state != "running":
+            assert not cluster.nodes[3].view.readiness().ready
+        assert cluster.nodes[1].view.readiness().ready
+    await starting
+    await cluster.settled()
+    assert ready(cluster) == {1: True, 2: True, 3: True}
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_one_that_was_drained_or_has_left_is_not_ready_and_the_rest_is(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    await asyncio.sleep(1)
+    node = cluster.nodes[3]
+    await node.view.drain()
+    assert (node.view.readiness().ready, node.view.readiness().waiting) == (False, ("the node is drained",))
+    await node.view.leave()
+    assert "the node is left" in node.view.readiness().waiting
+    await asyncio.sleep(10)
+    assert ready(cluster) == {1: True, 2: True, 3: False}
