@@ -313,6 +313,9 @@ class Admission:
         kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
         if len(kept) < len(session.queue):
             self._broker.hub.dropped("not_authorized", len(session.queue) - len(kept))
+            for head, tail, _ in session.queue:
+                if not gate.may_subscribe(topic_of(head)):
+                    session.tell_lost(tail, "not_authorized")
             session.refill(kept)
 
 

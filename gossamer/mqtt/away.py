@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,6 +19,7 @@ from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.arrivals import Arrivals
 from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.keeping import Keeping
+from gossamer.mqtt.undelivered import tell_lost
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -63,6 +65,7 @@ class Away:
             clients=self._clients,
             session=distribution.session_at,
             ask=self._ask,
+            lost=partial(tell_lost, broker.hub),
         )
         if sessions.away_messages:
             broker.router.keep_with(self.keeping)

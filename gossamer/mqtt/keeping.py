@@ -29,7 +29,7 @@ import structlog
 from gossamer.mqtt.ingest import MOVE_MARK
 from gossamer.mqtt.records import acknowledged, fresh, walk
 from gossamer.mqtt.sessionstore import JournalLike
-from gossamer.mqtt.spool import Action, Ask, Drop, Keep, Kept, Live, Over, Send, Spool
+from gossamer.mqtt.spool import Action, Ask, Drop, Keep, Kept, Live, Lost, Over, Send, Spool
 
 __all__ = ["Keeping", "encode_kept"]
 
@@ -66,7 +66,7 @@ def encode_kept(number: int, records: bytes, *, live: bool) -> bytes:
 class Keeping:
     """See the module. ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
     sessions it has, ``session(peer)`` under which number it knows its session with this node; ``ask`` is told
-    whom to ask."""
+    whom to ask, ``lost(peer, records, reason, left)`` what nobody gets any more."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Keeping:
         clients: Callable[[str], Iterable[str]],
         session: Callable[[str], int],
         ask: Callable[[str], object],
+        lost: Callable[[str, Iterable[bytes], str, bytes], object],
     ) -> None:
         self.identity = identity
         """Tells the numbers of this node's entries from those of a namesake that has lost its disc."""
@@ -102,6 +103,7 @@ class Keeping:
         self._clients = clients
         self._session = session
         self._ask = ask
+        self._lost = lost
         self._journal: JournalLike | None = None
         self._waiting: deque[tuple[int, list[OnSafe]]] = deque()
         self._sessions: dict[str, int] = {}
@@ -359,6 +361,8 @@ class Keeping:
                 case Drop(numbers):
                     for number in numbers:
                         self._put((peer, _KEPT, number), None)
+                case Lost(records, reason, left):
+                    self._lost(peer, records, reason, left)
                 case Ask():
                     self._ask(peer)
                 case Send(kept, records):

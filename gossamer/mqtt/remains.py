@@ -138,18 +138,22 @@ class Remains:
         """What another node still had for a client of this one; how many were taken. None: not now."""
         if self._home.is_moving(client_id):
             return None
+        hub = self._broker.hub
         session = self._broker.sessions.get(client_id)
-        if session is None or (session.clean and session.born > born):
-            return 0
-        levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
+        levels: list[tuple[str, int]] = []
+        if session is not None and not (session.clean and session.born > born):
+            levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
         taken = 0
         for record in records:
             message, _ = read_record(record, 0, len(record), self._broker.hub.now())
             topic = message.topic.decode()
             qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
-            if qos:
+            if qos and session is not None:
                 session.take(message, qos=min(message.qos, qos), retain=False)
                 taken += 1
-        if taken and session.store is not None:
+            elif message.ident != NO_IDENT and hub.trail is not None:
+                # The other node counts it; which ones these are is known here.
+                hub.trail.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
+        if taken and session is not None and session.store is not None:
             await session.store.settled()
         return taken

@@ -302,7 +302,7 @@ class Session:
         if trail is not None:
             trail.sent(self, message.ident, qos, retain, trail.share, stored)
 
-    def _tell_lost(self, tail: bytes, reason: str) -> None:
+    def tell_lost(self, tail: bytes, reason: str) -> None:
         """A queued message goes, and it may be one that is recorded."""
         if type(tail) is Tracked and self.hub.trail is not None:
             self.hub.trail.lost(tail.ident, self, reason)
@@ -365,7 +365,7 @@ class Session:
         if (
             length > limit or after > pressure.max_session or pressure.queued + size > pressure.max_node
         ) and not self._make_room(size, limit):
-            self._tell_lost(tail, "queue_full")
+            self.tell_lost(tail, "queue_full")
             return
         queue.append((head, tail, message))
         self.queued_bytes += size
@@ -385,7 +385,7 @@ class Session:
             if self.given:
                 self.given -= 1
             head, tail, _ = queue.popleft()
-            self._tell_lost(tail, "queue_full")
+            self.tell_lost(tail, "queue_full")
             self._lighter(len(head) + len(tail) + ITEM)
             over = False
         return True
@@ -424,12 +424,12 @@ class Session:
                 parts = message.parts(self.version, head[0] & 7, identifiers, self.hub.now())
                 if parts is None:
                     self.hub.dropped("expired")
-                    self._tell_lost(queued, "expired")
+                    self.tell_lost(queued, "expired")
                     continue
                 head, tail = parts
             if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
                 self.hub.dropped("too_large")
-                self._tell_lost(queued, "too_large")
+                self.tell_lost(queued, "too_large")
                 continue
             self.send(head, tail)
             if type(queued) is Tracked and self.hub.trail is not None:

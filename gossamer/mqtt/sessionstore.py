@@ -180,9 +180,11 @@ class SessionStore:
     def pack(self, item: Item) -> list[Any]:
         """A queued message as a row."""
         head, tail, message = item
+        # What is written takes bytes, and no kind of them.
+        plain = bytes(tail)
         if message is None:
-            return [head, tail, tail.tag] if isinstance(tail, Tracked) else [head, tail]
-        return [head, tail, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
+            return [head, plain, tail.tag] if isinstance(tail, Tracked) else [head, plain]
+        return [head, plain, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
 
     def unpack(self, row: list[Any]) -> Item:
         """What :meth:`pack` made."""

@@ -31,7 +31,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Action", "Ask", "Drop", "Keep", "Kept", "Live", "Over", "Send", "Spool"]
+__all__ = ["Action", "Ask", "Drop", "Keep", "Kept", "Live", "Lost", "Over", "Send", "Spool"]
 
 State = Literal["live", "away", "asking", "sending"]
 
@@ -74,6 +74,15 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """The node will not get these records, but for those that are ``left`` of them."""
+
+    records: tuple[bytes, ...]
+    reason: str
+    left: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Ask the node what it has."""
 
@@ -96,7 +105,7 @@ class Live:
     """The node gets what comes itself again."""
 
 
-Action = Keep | Drop | Ask | Send | Over | Live
+Action = Keep | Drop | Lost | Ask | Send | Over | Live
 
 Refresh = Callable[[bytes, float], tuple[bytes, int]]
 """``refresh(records, seconds)``: the records with so much less time left, and how many have expired."""
@@ -228,6 +237,7 @@ class Spool:
         if short:
             self.counts["dropped_overflow"] += count
             self.overflowed += count
+            actions.append(Lost((records,), "overflow"))
             return actions
         self._put(kept)
         self.counts["kept"] += count
@@ -268,6 +278,8 @@ class Spool:
                 actions.append(Over())
             records, late = self._refresh(kept.records, now - kept.at)
             self.counts["dropped_expired"] += late
+            if late:
+                actions.append(Lost((kept.records,), "expired", records))
             if not records:
                 expired.append(number)
                 continue
@@ -308,6 +320,7 @@ class Spool:
     def _drop(self, numbers: list[int], reason: str, what: str = "") -> list[Action]:
         if not numbers:
             return []
+        lost = tuple(self.entries[number].records for number in numbers) if reason else ()
         for number in numbers:
             kept = self.entries.pop(number)
             self.messages -= kept.count
@@ -315,4 +328,5 @@ class Spool:
             self._waiting -= 0 if kept.live else kept.count
             if reason or what:
                 self.counts[what or f"dropped_{reason}"] += kept.count
-        return [Drop(tuple(numbers))]
+        drop = Drop(tuple(numbers))
+        return [drop, Lost(lost, reason)] if lost else [drop]

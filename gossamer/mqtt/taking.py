@@ -156,6 +156,8 @@ class Taking:
         known = broker.sessions.get(self._client_id)
         if known is not None:
             broker.hub.dropped("session_superseded", len(known.queue))
+            for _, tail, _ in known.queue:
+                known.tell_lost(tail, "session_superseded")
             broker.table.end(known, None)
         session = self._session = broker.table.create(self._client_id, state["expiry"])
         session.version = state["version"]

@@ -77,10 +77,12 @@ def _entries(session: Session, now: float) -> Iterator[list[Any]]:
 
 def _packed(item: Item, now: float) -> tuple[Any, ...]:
     head, tail, message = item
+    # What travels takes bytes, and no kind of them.
+    plain = bytes(tail)
     if message is None or message.expires_at is None:
-        return (head, tail, tail.tag) if isinstance(tail, Tracked) else (head, tail)
+        return (head, plain, tail.tag) if isinstance(tail, Tracked) else (head, plain)
     # The record rounds up, so the time that is left goes beside it.
-    return head, tail, record_of(message, now), message.expires_at - now
+    return head, plain, record_of(message, now), message.expires_at - now
 
 
 def _parts(entries: Iterable[list[Any]]) -> list[list[Any]]:

@@ -1,11 +1,15 @@
 """What was forwarded and will not arrive, told to whoever records messages: which ones, and why.
 
 A link does not take a record because the peer is too far behind (``congested``), gave up frames of it
-(``gap``), or refused the frame (``refused``); or the peer is declared down (``peer_down``).
+(``gap``), or refused the frame (``refused``); or the peer is declared down (``peer_down``). And what was kept
+for a peer that was away (``spool``): there was no room (``away_overflow``), it came back without its sessions
+(``away_sessions_lost``) or is gone for good (``away_removed``), or the message was too old by then
+(``expired``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gossamer.mqtt.idents import MARK, read_mark
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.fanout import Fanout
     from gossamer.mqtt.ports import RouterLike
 
-__all__ = ["tell_undelivered"]
+__all__ = ["tell_lost", "tell_undelivered"]
 
 
 def tell_undelivered(router: RouterLike, hub: Fanout) -> None:
@@ -35,3 +39,22 @@ def tell_undelivered(router: RouterLike, hub: Fanout) -> None:
             trail.refused_by(peer, idents, reason)
 
     router.on_dropped(dropped)
+
+
+def tell_lost(hub: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
+    """What was kept for ``peer`` in ``records``, but for what is ``left``, goes."""
+    trail = hub.trail
+    if trail is None:
+        return
+    still = set(_idents(left))
+    idents = [ident for each in records for ident in _idents(each) if ident not in still]
+    if idents:
+        trail.refused_by(peer, idents, reason if reason == "expired" else f"away_{reason}")
+
+
+def _idents(records: bytes) -> Iterator[int]:
+    """Of the messages that are recorded, and are kept."""
+    if MARK in records:
+        for qos, _, record in walk(records):
+            if qos and record[:1] == MARK:
+                yield read_mark(record, 0)[0].ident

@@ -5,50 +5,15 @@ from collections import Counter
 
 import pytest
 
-from gossamer.audit import KINDS, Tape, Trail, schema
-from gossamer.clock import HybridLogicalClock
 from gossamer.gateway import WINDOW, BrokerPort
 from gossamer.mqtt import Message
 from gossamer.supervisor.thespian.messages import Publish, Subscribe
-
-NAMES = {number: name for name, number in KINDS.items()}
-FIELDS = {event.name: event.columns for event in schema.EVENTS}
+from gossamer.testing.recording import Recording
 
 
-class Recording:
-    """All that a node notes from now on."""
-
-    def __init__(self, node):
-        hub = node.broker.hub
-        self.tape = Tape(limit=100_000, wall=node.clock.wall, clock=HybridLogicalClock())
-        self.trail = Trail(
-            self.tape,
-            node=node.name,
-            creation=node.runtime.creation,
-            hub=hub,
-            key=b"k" * 16,
-            pseudonyms=False,
-            filters_of=lambda topic: ["#"],
-            soon=asyncio.get_running_loop().call_soon,
-        )
-        self.trail.sample = 1.0
-        self.hub = hub
-        self.rows = []
-        hub.trail = self.trail
-
-    def told(self, *kinds):
-        """(event, client, what else says most), a row a client."""
-        for _, kind, _, _, *values in self.tape.take():
-            row = dict(zip(FIELDS[NAMES[kind]], values, strict=True)) | {"event": NAMES[kind]}
-            clients = row.get("client")
-            self.rows += [
-                {**row, "client": one} for one in (clients if isinstance(clients, tuple) else [clients])
-            ]
-        return [row for row in self.rows if not kinds or row["event"] in kinds]
-
-    def of(self, client):
-        """What happened to it, in order."""
-        return [row["event"] for row in self.told() if row["client"] == client]
+def of(recording, client):
+    """What happened to it, in order."""
+    return [row["event"] for row in recording.told() if row["client"] == client]
 
 
 @pytest.fixture
@@ -61,7 +26,7 @@ def record():
 
     yield begin
     for recording in made:
-        recording.hub.trail = None
+        recording.stop()
 
 
 def standing(recording):
@@ -87,11 +52,11 @@ async def test_the_life_of_a_client_and_of_its_subscriptions_is_recorded(cluster
     client = published[0]["client"]
     assert client.startswith("<client1@")
     messages = ["published", "acknowledged"] * WINDOW
-    assert recording.of(client) == ["connected", *messages, "disconnected", "ended"]
+    assert of(recording, client) == ["connected", *messages, "disconnected", "ended"]
     [subscribed] = recording.told("subscribed")
     assert (subscribed["filter"], subscribed["qos"]) == ("a/+", 1)
     assert subscribed["client"].startswith(f"{client}/")
-    life = recording.of(subscribed["client"])
+    life = of(recording, subscribed["client"])
     assert life[:3] == ["connected", "subscribed", "delivered"]
     assert life[-3:] == ["unsubscribed", "disconnected", "ended"]
     taken = [row for row in recording.told("acknowledged") if row["role"] == "subscriber"]
@@ -161,6 +126,6 @@ async def test_the_actors_of_a_node_are_clients_too(cluster, record):
     cancel()
     assert [found.payload for found in got] == [b"x"]
     name = f"{node.name}/thespian"
-    assert recording.of(name) == ["connected", "published"]
+    assert of(recording, name) == ["connected", "published"]
     life = ["connected", "subscribed", "delivered", "unsubscribed", "disconnected", "ended"]
-    assert recording.of(f"{name}/1") == life
+    assert of(recording, f"{name}/1") == life

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gossamer.mqtt.durable import DurableSession
 from gossamer.mqtt.encode import publish_parts
-from gossamer.mqtt.idents import base_of
+from gossamer.mqtt.idents import Tracked, base_of, ident_in
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V5, Subscription
 from gossamer.mqtt.pressure import Pressure
@@ -289,3 +289,18 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     journal.commit()
     [stored] = store.read(journal.read())
     assert stored.idents == {2: first + 1, 3: first + 2}
+
+
+def test_what_is_queued_and_recorded_is_known_by_its_name_after_a_restart():
+    hub, journal = FakeHub(), FakeJournal()
+    session = make(journal, hub)
+    session.save()
+    first = base_of("there", 3) + 200
+    message = Message(b"t", b"late", qos=1, expires_at=hub.now() + 500)
+    message.ident = first + 1
+    for number, kept in enumerate((None, message)):
+        head, tail = publish_parts(b"t", b"x", flags=2, version=V5)
+        session.enqueue(head, Tracked.of(tail, first + number), kept)
+    journal.commit()
+    [stored] = store_on(journal, hub).read(journal.read())
+    assert [ident_in(tail) for _, (_, tail, _) in stored.queue] == [first, first + 1]

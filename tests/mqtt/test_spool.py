@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mqtt.spool import Ask, Drop, Keep, Live, Over, Send, Spool
+from gossamer.mqtt.spool import Ask, Drop, Keep, Live, Lost, Over, Send, Spool
 
 
 def still(records: bytes, seconds: float) -> tuple[bytes, int]:
@@ -94,7 +94,7 @@ def test_a_node_that_comes_back_without_its_sessions_gets_nothing_of_them():
 def test_a_node_that_is_gone_for_good_gets_nothing():
     spool = away()
     spool.add(b"1", 3, 0.0)
-    assert spool.gone("removed") == [Drop((1,))]
+    assert spool.gone("removed") == [Drop((1,)), Lost((b"1",), "removed")]
     assert (spool.counts["dropped_removed"], spool.messages, spool.state) == (3, 0, "live")
 
 
@@ -128,7 +128,7 @@ def test_without_room_the_new_one_goes_where_that_is_wanted():
 def test_bytes_are_bounded_and_what_is_larger_than_all_of_it_drops_nothing_else():
     spool = away(max_bytes=1000)
     spool.add(b"." * 500, 1, 0.0)
-    assert spool.add(b"." * 2000, 1, 0.0) == []
+    assert spool.add(b"." * 2000, 1, 0.0) == [Lost((b"." * 2000,), "overflow")]
     assert spool.messages == 1
     spool.add(b"." * 500, 1, 0.0)
     assert (spool.messages, spool.overflowed) == (1, 2)

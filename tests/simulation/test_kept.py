@@ -8,6 +8,7 @@ import structlog
 
 from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
+from gossamer.testing.recording import Recording
 
 from .flows import Flow, doubled, in_order
 
@@ -77,6 +78,14 @@ def kept(town, number=1):
 
 def drops(town, reason):
     return sum(kept(town, number).stats().get(f"away_dropped_{reason}", 0) for number in town.nodes)
+
+
+def told_lost(recording, reason):
+    """The messages that node 3 will not get of the node that is recorded, by their place among its own."""
+    rows = recording.told("dropped")
+    assert {(row["peer"], row["client"], row["reason"]) for row in rows} == {("node3@10.0.0.3", None, reason)}
+    sent = recording.messages("published")
+    return sorted(sent.index(number) for number in recording.messages("dropped"))
 
 
 def nothing_left(town):
@@ -218,6 +227,7 @@ async def test_expiry_goes_on_while_a_message_is_kept(sim, made):
     speaker = await made.client(1)
     made.crash(3)
     await asyncio.sleep(10)
+    recording = Recording(made.nodes[1])
     await speaker.publish("t/short", b"short", qos=1, expiry=20)
     await speaker.publish("t/long", b"long", qos=1, expiry=600)
     await speaker.publish("t/ever", b"ever", qos=1)
@@ -231,6 +241,7 @@ async def test_expiry_goes_on_while_a_message_is_kept(sim, made):
     left = back.messages[0].properties.message_expiry
     assert 500 < left < 570
     assert drops(made, "expired") == 1
+    assert told_lost(recording, "expired") == [0]
 
 
 @seeds(1)
@@ -240,6 +251,7 @@ async def test_a_node_that_comes_back_without_its_sessions_gets_nothing_and_it_i
     speaker = await made.client(1)
     made.crash(3)
     await asyncio.sleep(10)
+    recording = Recording(made.nodes[1])
     for number in range(5):
         await speaker.publish("t/x", b"%d" % number, qos=1)
     await made.restart(3)
@@ -251,6 +263,7 @@ async def test_a_node_that_comes_back_without_its_sessions_gets_nothing_and_it_i
     await asyncio.sleep(3)
     assert again.payloads() == [b"new"]
     assert drops(made, "sessions_lost") == 5
+    assert told_lost(recording, "away_sessions_lost") == list(range(5))
     assert nothing_left(made)
 
 
@@ -261,11 +274,13 @@ async def test_what_is_kept_goes_with_a_member_that_is_removed(sim, made):
     speaker = await made.client(1)
     made.crash(3)
     await asyncio.sleep(10)
+    recording = Recording(made.nodes[1])
     for number in range(5):
         await speaker.publish("t/x", b"%d" % number, qos=1)
     assert kept(made).stats()["away_waiting"] == 5
     await asyncio.sleep(60)
     assert drops(made, "removed") == 5
+    assert told_lost(recording, "away_removed") == list(range(5))
     await speaker.publish("t/x", b"nobody", qos=1)
     assert nothing_left(made)
     await made.restart(3)
@@ -286,10 +301,13 @@ async def test_more_than_is_kept_is_counted_and_raises_an_alarm(sim, tmp_path, p
         speaker = await made.client(1)
         made.crash(3)
         await asyncio.sleep(10)
+        recording = Recording(made.nodes[1])
         for number in range(25):
             await speaker.publish("t/x", b"%d" % number, qos=1)
         await asyncio.sleep(2)
         assert drops(made, "overflow") == 15
+        lost = range(15) if policy == "drop_oldest" else range(10, 25)
+        assert told_lost(recording, "away_overflow") == list(lost)
         [(_, text)] = kept(made).alarms()
         assert text.startswith("15 messages for sessions of node3@10.0.0.3")
         await made.restart(3)

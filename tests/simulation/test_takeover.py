@@ -8,6 +8,7 @@ from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.packets import Subscription, Will
 from gossamer.testing import seeds
+from gossamer.testing.recording import Recording
 
 from .flows import Flow
 
@@ -189,9 +190,11 @@ async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluste
     old.drop()
     speaker = await cluster.client(1)
     await asyncio.sleep(0.1)
+    recordings = [Recording(cluster.nodes[1]), Recording(cluster.nodes[2])]
     for number in range(3):
         await speaker.publish(f"kept/{number}", b"k", qos=1 + number % 2)
         await speaker.publish(f"gone/{number}", b"g", qos=1)
+    sent = recordings[0].told("published")
     cluster.crash(1)
     await asyncio.sleep(30)
     new = await cluster.client(2, "c", clean_start=clean, session_expiry=3000)
@@ -202,6 +205,13 @@ async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluste
     await asyncio.sleep(10)
     assert sorted(m.topic for m in new.messages) == ([] if clean else [b"kept/0", b"kept/1", b"kept/2"])
     assert cluster.nodes[1].broker.hub.drops["session_superseded"] == (6 if clean else 3)
+    # Each message that was taken from its publisher is told as delivered where the client is, or as lost.
+    there = recordings[1]
+    names = {row["message"]: row["topic"] for row in sent}
+    told = {kind: sorted(names[n] for n in there.messages(kind)) for kind in ("delivered", "dropped")}
+    gone, kept = [f"gone/{n}" for n in range(3)], [f"kept/{n}" for n in range(3)]
+    assert told == {"delivered": [] if clean else kept, "dropped": gone + kept if clean else gone}
+    assert {(row["client"], row["reason"]) for row in there.told("dropped")} == {("c", "session_superseded")}
     assert "c" not in cluster.nodes[1].broker.sessions
 
 
@@ -381,3 +391,39 @@ async def test_a_client_that_gives_up_waiting_finds_its_session_later(sim, clust
     await asyncio.sleep(1)
     assert client.session_present
     assert client.payloads() == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("disc", [True, False])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, cluster, disc, tmp_path):
+    """In flight on one node and acknowledged on the other, or queued on one and delivered by the other."""
+    cluster.discs = tmp_path if disc else None
+    await cluster.start()
+    await cluster.settled()
+    recordings = {number: Recording(cluster.nodes[number]) for number in (1, 2)}
+    old = await cluster.client(1, "c", session_expiry=3000)
+    await old.subscribe("t", qos=1)
+    speaker = await cluster.client(2)
+    old.data_received = lambda data: None
+    for payload in (b"0", b"1", b"2"):
+        await speaker.publish("t", payload, qos=1)
+    await asyncio.sleep(1)
+    old.drop()
+    await asyncio.sleep(1)
+    for payload, expiry in ((b"3", None), (b"4", 500), (b"5", None)):
+        await speaker.publish("t", payload, qos=1, expiry=expiry)
+    await asyncio.sleep(1)
+    new = await cluster.client(2, "c", clean_start=False, session_expiry=3000)
+    await asyncio.sleep(1)
+    assert new.payloads() == [b"%d" % number for number in range(6)]
+    sent = recordings[2].messages("published")
+    assert {number: recording.messages("delivered") for number, recording in recordings.items()} == {
+        1: sent[:3],
+        2: sent[3:],
+    }
+    there = [row for row in recordings[2].told("acknowledged") if row["role"] == "subscriber"]
+    assert sorted(n for row in there for n in range(row["message"], row["message"] + row["count"])) == sent
+    assert [(row["client"], row["peer"]) for row in recordings[2].told("taken_over")] == [
+        ("c", cluster.nodes[1].name)
+    ]
+    assert not any(recording.told("dropped") for recording in recordings.values())
