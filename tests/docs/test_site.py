@@ -37,6 +37,18 @@ def test_every_page_is_part_of_the_site(site):
     assert (site / "source" / "CONTRIBUTING.html").exists()
 
 
+def test_every_page_can_be_reached_from_the_navigation(site):
+    """Nobody finds a page that only a search would find."""
+    start = (site / "index.html").read_text()
+    (menu,) = re.findall(r'<nav class="md-nav md-nav--primary.*?</nav>\s*</div>', start, re.DOTALL)
+    assert "md-content" not in menu
+    reached = set(re.findall(r'href="([^"#]+)"', menu)) | {"index.html"}
+    pages = (page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md"))
+    inside = {page.with_suffix(".html").as_posix().replace("README.html", "index.html") for page in pages}
+    assert sorted(inside - reached) == []
+    assert {"source/CONTRIBUTING.html", "source/CHANGELOG.html"} <= reached
+
+
 def test_pages_load_nothing_from_other_sites(site):
     loaded = [
         f"{page.relative_to(site)} loads {target}"
