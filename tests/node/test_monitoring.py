@@ -87,6 +87,22 @@ def test_every_alert_has_its_paragraph_in_the_runbook_and_nothing_else_has():
         assert anchor == rule["alert"].lower()
 
 
+def test_numbers_that_pages_name_exist(labelled):
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = 0
+    for page in pages:
+        for name, labels in re.findall(r"`(gossamer_[a-z0-9_]+)(?:\{([^}`]*)\})?", page.read_text()):
+            known = [labels for given, labels in labelled.items() if given.startswith(name)]
+            # A prefix ends in a line; a histogram is named without its parts.
+            assert name in labelled or f"{name}_count" in labelled or (name[-1] == "_" and known), (
+                f"{page.name}: {name}"
+            )
+            for label in re.findall(r"(\w+)=", labels):
+                assert label in known[0], f"{page.name}: {name} has no label {label}"
+            named += 1
+    assert named > 50
+
+
 @pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda value: value[:40])
 def test_what_is_selected_and_summed_by_is_a_label_of_the_metric(where, expression, labelled):
     everywhere = {"job", "instance", "le"}
