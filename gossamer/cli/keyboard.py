@@ -7,6 +7,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,19 @@ except ImportError:  # pragma: no cover - there is no such terminal on this syst
 
 __all__ = ["Keyboard"]
 
+_NAMED = {
+    **{
+        f"\x1b{lead}{code}": name
+        for lead in "[O"
+        for code, name in zip("ABCD", ("up", "down", "right", "left"), strict=True)
+    },
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "escape",
+    "\x7f": "backspace",
+    "\b": "backspace",
+}
+"""Keys that are no character, by what the terminal sends."""
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -29,6 +43,7 @@ class Keyboard:
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None
+        self._typed: deque[str] = deque(maxlen=64)
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -53,13 +68,25 @@ class Keyboard:
         if self._before is None:
             time.sleep(seconds)
             return ""
+        if self._typed:
+            return self._next()
         descriptor = sys.stdin.fileno()
         ready, _, _ = select.select([descriptor], [], [], max(0.0, seconds))
         if not ready:
             return ""
-        # An arrow is several bytes at once, and no key of ours.
+        # An arrow is several bytes at once.
         pressed = os.read(descriptor, 64).decode("utf-8", "replace")
-        return pressed if len(pressed) == 1 else ""
+        if pressed in _NAMED:
+            return _NAMED[pressed]
+        if pressed[:2] in ("\x1b[", "\x1bO"):
+            return ""
+        # Whoever types fast, or pastes, has all of it read.
+        self._typed.extend(pressed)
+        return self._next()
+
+    def _next(self) -> str:
+        key = self._typed.popleft()
+        return _NAMED.get(key, key)
 
     def wait_for(self, keys: str, *, until: float) -> str:
         """One of ``keys``, or nothing at ``until`` by the monotonic clock."""

@@ -1,20 +1,18 @@
 """TAB: what is offered, that nothing else is ever said, and that real shells put it in."""
 
 import os
-import pty
 import re
-import select
 import shutil
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import typer
 
+from cli.terminal import Terminal
 from gossamer.api.drill_orders import KINDS
 from gossamer.cli import app, values
 from gossamer.cli.bashline import parse
@@ -219,44 +217,13 @@ def home(tmp_path, served):
     return tmp_path, environment
 
 
-class Terminal:
-    """A shell on a terminal of its own."""
-
-    def __init__(self, argv, home, environment):
-        self.child, self.fd = pty.fork()
-        if self.child == 0:
-            os.chdir(home)
-            os.execve(argv[0], argv, environment)
-        self.text = ""
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def see(self, wanted):
-        """Read until ``wanted`` (a pattern) has come; all that came since the last time."""
-        end = time.monotonic() + 60
-        while not (found := re.search(wanted, self.text)):
-            ready, _, _ = select.select([self.fd], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"{wanted!r} did not come; the terminal shows {self.text!r}"
-            self.text += re.sub(
-                r"\x1b(\[[0-9;?]*[a-zA-Z]|[=>]|\].*?\x07)",
-                "",
-                os.read(self.fd, 4096).decode(errors="replace"),
-            )
-        seen, self.text = self.text[: found.end()], self.text[found.end() :]
-        return seen
-
-    def close(self):
-        os.close(self.fd)
-        os.waitpid(self.child, 0)
-
-
 @pytest.fixture
 def terminal(home):
     open_ones = []
 
     def terminal(*argv):
-        made = Terminal([shell_of(argv[0]), *argv[1:]], *home)
+        directory, environment = home
+        made = Terminal([shell_of(argv[0]), *argv[1:]], directory=directory, environment=environment)
         open_ones.append(made)
         return made
 
