@@ -34,7 +34,9 @@ from gossamer.gossip.swim import Swim
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address
 
-__all__ = ["Host", "Swarm"]
+__all__ = ["SEEDS", "Host", "Swarm", "grow"]
+
+SEEDS = [1, 2, 3]
 
 
 @dataclass(eq=False)
@@ -272,3 +274,12 @@ class Swarm:
         if host.tick_at == deadline and host.frozen_until <= self.now:
             host.tick_at = -1.0
             self.give(host, Tick())
+
+
+def grow(swarm: Swarm, size: int) -> list[Host]:
+    """So many members that know each other, by the first one."""
+    hosts = [swarm.start(f"node{i}") for i in range(1, size + 1)]
+    for host in hosts[1:]:
+        swarm.join(host, hosts[0])
+    assert swarm.run(10, until=swarm.complete), f"no full view; seed {swarm.seed}"
+    return hosts

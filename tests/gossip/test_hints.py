@@ -6,8 +6,7 @@ import pytest
 
 from gossamer.gossip import PartitionHint, explain
 from gossamer.gossip.hints import PartitionHints
-from tests.gossip.swarm import Host, Swarm
-from tests.gossip.test_swarm import grow
+from tests.gossip.swarm import Host, Swarm, grow
 
 
 class Given:

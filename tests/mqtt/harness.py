@@ -220,3 +220,14 @@ class World:
         """Move the clock, and let what is due happen."""
         self.clock.at += seconds
         self.broker.tick()
+
+
+async def connack(client, **options):
+    """The answer to a CONNECT of 5.0, however long it is thought about."""
+    client.version = p.V5
+    client.send(p.Connect(version=p.V5, **{"client_id": "c"} | options))
+    async with asyncio.timeout(20):
+        while not client.transport.written:  # noqa: ASYNC110 - a thread may be at work
+            await asyncio.sleep(0.002)
+    [answer] = await client.got()
+    return answer

@@ -1,0 +1,142 @@
+"""Splits of a cluster of state machines: how they are seen, how they heal, and what stays of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossamer.gossip.member import (
+    MemberDown,
+    MemberSuspect,
+    NameConflict,
+    PartitionHint,
+    Status,
+)
+from gossamer.gossip.settings import GossipSettings
+from tests.gossip.swarm import SEEDS, Host, Swarm, grow
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("sizes", [(5, 2), (3, 3), (1, 4)])
+def test_a_split_heals_without_a_restart(seed: int, sizes: tuple[int, int]) -> None:
+    swarm = Swarm(seed=seed, loss=0.02)
+    hosts = grow(swarm, sum(sizes))
+    left, right = hosts[: sizes[0]], hosts[sizes[0] :]
+    swarm.split(left, right)
+    swarm.run(60)
+    for side in (left, right):
+        names = {host.name for host in side}
+        assert all(host.sees(Status.ONLINE) == names for host in side), f"seed {seed}"
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete), f"seed {seed}"
+    hints = {event.kind for host in hosts for _, event in host.saw(PartitionHint)}
+    assert "healed-split" in hints
+    if sizes != (3, 3):
+        assert "minority" in hints
+
+
+def test_a_healed_split_does_not_raise_new_suspicions() -> None:
+    swarm = Swarm(seed=3)
+    hosts = grow(swarm, 10)
+    swarm.split(hosts[:5], hosts[5:])
+    swarm.run(30)
+    start = swarm.now
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete)
+    swarm.run(10)
+    late = [e for h in hosts for at, e in h.saw(MemberDown) + h.saw(MemberSuspect) if at > start]
+    assert late == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sizes", [(4, 1), (3, 2)])
+def test_a_split_that_heals_at_once_makes_nobody_bury_its_own_side(seed: int, sizes: tuple[int, int]) -> None:
+    """What the other side has just declared dead still waits to spread when the paths come back."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, sum(sizes))
+    swarm.run(15)
+    left, right = hosts[: sizes[0]], hosts[sizes[0] :]
+    swarm.split(left, right)
+    assert swarm.run(40, until=lambda: all(len(h.swim.table.live) == sizes[1] - 1 for h in right), step=0.01)
+    swarm.heal()
+    assert swarm.run(20, until=swarm.complete), f"seed {seed}"
+    for side in (left, right):
+        names = {host.name for host in side}
+        buried = {event.member.name for host in side for _, event in host.saw(MemberDown)}  # type: ignore[union-attr]
+        assert not buried & names, f"seed {seed}"
+
+
+def test_twins_found_when_a_split_heals_leave_one() -> None:
+    swarm = Swarm(seed=4)
+    hosts = grow(swarm, 4)
+    twin = swarm.start("node3", address=("10.9.9.9", 7946))
+    swarm.hosts["node3"] = hosts[2]
+    friend = swarm.start("friend")
+    swarm.join(friend, twin)
+    swarm.run(3)
+    swarm.join(friend, hosts[0])
+    swarm.run(15)
+    assert [event.holder.address for _, event in twin.saw(NameConflict)] == [hosts[2].address[0]]
+    assert twin.swim.aloof
+    assert swarm.complete()
+
+
+@pytest.mark.parametrize(("hours", "returns"), [(23.9, True), (24.1, False)])
+def test_the_lost_are_looked_for_a_day_by_those_who_lost_them(hours: float, returns: bool) -> None:
+    """Nobody here has seeds: after that it is for whoever has to bring them together."""
+    swarm = Swarm(seed=2, settings=GossipSettings(reconnect_interval=20))
+    hosts = grow(swarm, 2)
+    swarm.split(hosts[:1], hosts[1:])
+    swarm.run(hours * 3600)
+    swarm.heal()
+    assert swarm.run(120, until=swarm.complete) is returns
+    swarm.join(hosts[1], hosts[0])
+    assert swarm.run(2, until=swarm.complete)
+
+
+def test_two_clusters_that_one_join_connects_become_one() -> None:
+    swarm = Swarm(seed=5)
+    left = [swarm.start(f"left{i}") for i in range(12)]
+    right = [swarm.start(f"right{i}") for i in range(12)]
+    for side in (left, right):
+        for host in side[1:]:
+            swarm.join(host, side[0])
+    swarm.run(10)
+    swarm.join(left[3], right[5])
+    assert swarm.run(5, until=swarm.complete)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_partial_partition_between_two_sides_ends_in_agreement(seed: int) -> None:
+    """Two of the left do not reach two of the right; three others reach everybody."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, 7)
+    left, right = {id(h) for h in hosts[:2]}, {id(h) for h in hosts[5:]}
+
+    def crosses(a: Host, b: Host) -> bool:
+        return (id(a) in left and id(b) in right) or (id(a) in right and id(b) in left)
+
+    swarm.udp_open = swarm.tcp_open = lambda a, b: not crosses(a, b)
+    swarm.run(60)
+    assert [event for host in hosts for event in host.saw(MemberDown)] == [], f"seed {seed}"
+    assert swarm.complete()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sizes", [(3, 2), (4, 1), (2, 2, 1), (1, 1, 1, 1, 1), (2, 2)])
+def test_every_node_of_every_side_knows_of_a_split_within_five_seconds(
+    seed: int, sizes: tuple[int, ...]
+) -> None:
+    """Also where nobody is left to confirm what is seen; and nobody declares a member of its own side."""
+    swarm = Swarm(seed=seed)
+    hosts = grow(swarm, sum(sizes))
+    swarm.run(5 + 0.1 * seed)
+    side = {host.name: number for host, number in zip(hosts, sides(sizes), strict=True)}
+    swarm.udp_open = swarm.tcp_open = lambda a, b: side[a.name] == side[b.name]
+    swarm.run(5)
+    for host in hosts:
+        others = {name for name in side if side[name] != side[host.name]}
+        assert host.sees(Status.OFFLINE) == others, f"{host.name}, seed {seed}"
+
+
+def sides(sizes: tuple[int, ...]) -> list[int]:
+    return [number for number, size in enumerate(sizes) for _ in range(size)]

@@ -1,0 +1,68 @@
+"""What one listener takes: connections, messages a second, bytes a packet."""
+
+import pytest
+
+from gossamer.config import ListenerConfig
+from gossamer.mqtt import ReasonCode
+from gossamer.mqtt import packets as p
+from gossamer.mqtt.limits import Bucket, ListenerLimits, Room
+
+
+def test_listeners_share_the_descriptors_of_their_process():
+    """And leave some: the node needs them for itself."""
+    assert [Room(n).limit for n in (None, 100, 1024, 20_000)] == [None, 50, 512, 19_488]
+    room = Room(8)
+    one, other = (ListenerLimits(ListenerConfig(), room) for _ in range(2))
+    assert [limits.enter(0.0) for limits in (one, other, one, other, one, other)] == [
+        *[None] * 4,
+        *["descriptors"] * 2,
+    ]
+    other.leave(admitted=False)
+    assert one.enter(0.0) is None
+    assert other.enter(0.0) == "descriptors"
+
+
+def test_a_bucket_lends_no_more_than_a_second():
+    bucket = Bucket(10)
+    assert [bucket.admit(0.0) for _ in range(11)] == [True] * 10 + [False]
+    assert bucket.admit(0.1)
+    assert not bucket.admit(0.1)
+    assert bucket.take(25, 10.0) == pytest.approx(1.5)
+
+
+def test_a_listener_counts_out_whom_it_counted_in():
+    limits = ListenerLimits(ListenerConfig(max_connections=3, max_pending=2, max_connect_rate=4))
+    assert [limits.enter(0.0) for _ in range(3)] == [None, None, "pending"]
+    limits.admitted()
+    assert [limits.enter(0.0), limits.enter(0.0)] == [None, "connections"]
+    limits.leave(admitted=True)
+    limits.leave(admitted=False)
+    assert [limits.enter(0.0), limits.enter(0.0)] == [None, "pending"]
+    limits.leave(admitted=False)
+    assert limits.enter(0.0) == "connect_rate"
+
+
+async def test_who_sends_too_fast_is_read_from_more_slowly(make_world):
+    world = await make_world(listener={"max_message_rate": 5})
+    client = await world.client("c")
+    for _ in range(5):
+        client.publish("a")
+    assert not client.transport.paused
+    client.raw(b"\x30\x04\0\x01ab" * 6)
+    assert client.transport.paused
+    assert world.broker.stats()["slowed"] == 1
+    assert world.broker.stats()["messages_received"] == 11
+
+
+async def test_a_listener_may_take_smaller_packets_than_the_node(make_world):
+    """[MQTT-3.2.2-15]"""
+    world = await make_world(listener={"max_packet_size": "2KiB"})
+    client = world.dial()
+    assert (await client.connect(version=p.V5)).properties.maximum_packet_size == 2048
+    client.raw(b"\x30\xfd\x0f")
+    client.raw(bytes(10))
+    assert not client.closed
+    other = await world.client("o", version=p.V5)
+    other.raw(b"\x30\x80\x10")
+    [goodbye] = await other.got()
+    assert goodbye.reason == ReasonCode.PACKET_TOO_LARGE
