@@ -23,8 +23,8 @@ PAGES = [
     ROOT / "README.md",
     *sorted(
         page
-        for place in ("docs", "docs/guide", "docs/deploy")
-        for page in (ROOT / place).glob("*.md")
+        for pattern in ("*.md", "guide/**/*.md", "deploy/**/*.md")
+        for page in (ROOT / "docs").glob(pattern)
         if page.name not in ("comparison.md", "performance.md", "tutorial.md")
     ),
 ]
