@@ -12,7 +12,6 @@ from rich.text import Text
 
 from gossamer.cli.output import printable, size_text
 from gossamer.cli.top_desk import COLUMNS, KEYS, Column, Desk, Rates, Sample, rows_of
-from gossamer.config import format_duration
 
 __all__ = ["LINES", "columns_in", "picture", "room_in"]
 
@@ -97,10 +96,18 @@ def _cell(row: Mapping[str, Any], key: str) -> Text:
         case "memory" | "queued_bytes" | "forwarded":
             return Text(size_text(int(value)))
         case "uptime":
-            return Text(format_duration(float(int(value))))
+            return Text(_span(value))
         case "dropped":
             return Text(f"{value:,.0f}", "red" if value >= 1 else "")
     return Text(f"{value:,.0f}")
+
+
+def _span(seconds: float) -> str:
+    """How long a node lives, coarse."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
 
 
 def _title(sample: Sample, rates: Rates, desk: Desk) -> Text:
@@ -153,7 +160,7 @@ def _detail(row: Mapping[str, Any], sample: Sample, busy: Busy | None, lines: in
     if "silent" in row:
         return Group(Text(row["node"], "bold red"), Text(f"silent: {printable(row['silent'])}", "red"))
     facts = (
-        f"{row['state']}, {row['version']}, up {format_duration(float(int(row['uptime'])))}, "
+        f"{row['state']}, {row['version']}, up {_span(row['uptime'])}, "
         f"{row['sessions']:,} sessions, {row['filters']:,} filters, {row['retained']:,} retained, "
         f"{size_text(row['memory'])}, late {row['loop_lag'] * 1000:.0f} ms, autoheal {row['phase']}"
     )

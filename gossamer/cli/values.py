@@ -159,7 +159,7 @@ def _drills(client: QuickApi, _: str) -> Found:
 
 
 def _audits(client: QuickApi, _: str) -> Found:
-    rows = client.get("audits")["items"]
+    rows = client.get("audit/reports")["items"]
     return [(row["id"], f"{row['order'].get('job', 'report')}, {row['state']}") for row in rows]
 
 
