@@ -36,9 +36,9 @@ export function AuditForm(props: { told: Audits; node: string; onStart: (id: str
       )}
       {may && <p class="oops">{may}</p>}
       <fieldset disabled={!!may || !!told.lacks}>
-        <p class="dim">Judges what {short(node)} recorded in <code>{told.dir}</code>. It takes a minute or so, beside the node.</p>
+        <p class="dim">Judges what {short(node)} recorded in <code>{told.dir}</code>. Nodes that write into one directory are judged together. Spark runs beside the node, for a minute or more.</p>
         <div class="fields">
-          <label>
+          <label class="two">
             <strong>job</strong>
             <select name="job">{Object.entries(JOBS).map(([job, says]) => <option key={job} value={job}>{job}: {says}</option>)}</select>
           </label>

@@ -95,7 +95,7 @@ function Course(props: { progress: Progress; own: boolean }) {
           <div><dt>Clients dropped</dt><dd class={dropped ? "bad" : ""}>{count(dropped)}</dd></div>
         </dl>
       )}
-      {!props.own && <p>Second {now.toFixed(0)}. Who sees whom now is on the page <a href="#/overview">Cluster</a>.</p>}
+      {!props.own && <p>Who sees whom now is on the page <a href="#/overview">Cluster</a>.</p>}
       {sides.length > 1 && (
         <p>Sides: {sides.map((side) => <Badge key={side.name} kind="dim">{side.nodes.map(short).join(", ")}</Badge>)}</p>
       )}

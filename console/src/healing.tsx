@@ -62,13 +62,13 @@ export function Healing() {
         <Table
           label="Alarms"
           head={["Alarm", "State", "Since", "Lasted", "Seen by", "What"]}
-          empty="no alarms: nothing has been split since the nodes started"
+          empty="No alarms. A split raises one when its sides meet again; who is down meanwhile stands below."
           rows={rows.map((row) => [
             row.name,
             <Badge kind={row.active ? "bad" : "dim"}>{row.active ? "active" : "over"}</Badge>,
             moment(row.since),
             row.until ? span(row.until - row.since) : "",
-            row.nodes.join(", "),
+            row.nodes.sort().join(", "),
             row.text,
           ])}
         />

@@ -17,12 +17,14 @@ function places(SIZE: { width: number; height: number }): Map<string, [number, n
     const radius = group.length === 1 ? 0 : Math.max(50, reach);
     group.forEach((name, turn) => {
       const angle = (turn / group.length) * 2 * Math.PI - Math.PI / 2;
-      const wide = group.length === 2 ? 1.6 : 1.35;
-      const x = centre + Math.cos(angle + (group.length === 2 ? Math.PI / 2 : 0)) * Math.min(radius * wide, reach * 1.5);
+      // Two alone lie beside each other, for the width; beside others they stand, so that no arrow runs through one.
+      const lie = group.length === 2 && groups.length === 1;
+      const wide = lie ? 1.6 : 1.35;
+      const x = centre + Math.cos(angle + (lie ? Math.PI / 2 : 0)) * Math.min(radius * wide, reach * 1.5);
       // What stands below a node needs its room.
       found.set(name, [
         Math.min(SIZE.width - 66, Math.max(66, x)),
-        SIZE.height / 2 + Math.sin(angle + (group.length === 2 ? Math.PI / 2 : 0)) * radius,
+        SIZE.height / 2 + Math.sin(angle + (lie ? Math.PI / 2 : 0)) * radius,
       ]);
     });
   });
@@ -36,6 +38,9 @@ function places(SIZE: { width: number; height: number }): Map<string, [number, n
 export function ClusterMap(props: { onPick: (node: string) => void; picked: string }) {
   const SIZE = size();
   const where = places(SIZE);
+  // No higher than what stands in it, with what stands above and below nodes.
+  const heights = [...where.values()].map(([, y]) => y);
+  const [top, bottom] = [Math.min(...heights) - 76, Math.max(...heights) + 76];
   const pulses = new Map((sample.value?.nodes ?? []).map((pulse) => [pulse.node, pulse]));
   const edges = [];
   for (const from of names.value)
@@ -67,7 +72,7 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
       );
     }
   return (
-    <svg class="map" viewBox={`0 0 ${SIZE.width} ${SIZE.height}`} role="group" aria-label="Cluster map">
+    <svg class="map" viewBox={`0 ${top} ${SIZE.width} ${bottom - top}`} role="group" aria-label="Cluster map">
       <defs>
         {["good", "warn", "bad"].map((kind) => (
           <marker key={kind} id={`tip-${kind}`} viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">

@@ -1,12 +1,10 @@
 """The web console in a real browser, on a real cluster."""
 
-import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -14,10 +12,6 @@ from playwright.sync_api import expect, sync_playwright
 from real.console_checks import FAINT, MOVING, NAMELESS, NOTE_SILENCE
 from real.harness import Cluster, eventually, run
 
-ROOT = Path(__file__).parents[2]
-BUILT = ROOT / "gossamer" / "api" / "console"
-WEIGHT = 500_000
-"""Bytes of a page with all that it loads."""
 PATIENCE = 30_000
 """Milliseconds that a page gets to show something."""
 PAGES = (
@@ -78,21 +72,6 @@ def subscriber(cluster):
     yield process
     process.kill()
     process.wait()
-
-
-def test_the_built_files_are_those_of_the_sources():
-    digest = hashlib.sha256()
-    folder = ROOT / "console"
-    names = ["package.json", "build.mjs", "tsconfig.json"]
-    names += [f"src/{path.name}" for path in sorted((folder / "src").iterdir(), key=lambda path: path.name)]
-    for name in names:
-        digest.update(f"{name}\0".encode() + (folder / name).read_bytes() + b"\0")
-    expected = (BUILT / "built-from").read_text().strip()
-    assert digest.hexdigest() == expected, "run `npm install && npm run build` in console/"
-
-
-def test_all_of_the_console_weighs_less_than_half_a_megabyte():
-    assert sum(path.stat().st_size for path in BUILT.iterdir()) < WEIGHT
 
 
 def test_the_map_shows_every_node_and_who_sees_whom(page, cluster):
