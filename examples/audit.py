@@ -8,7 +8,7 @@ busiest topics: site/1/dev 6, site/2/dev 6
 messages a publisher sent, and how many copies of them were delivered: sensor 12 12
 
 Takes a directory that recorders wrote as its argument; without one it makes a small recording of its own, in
-which one delivery is missing and one came twice.
+which one delivery is missing and one came twice. It needs Java 17 and ``pip install 'gossamer[spark]'``.
 """
 
 import sys
@@ -27,15 +27,19 @@ START = 1_767_225_600 * SECOND
 
 def look(directory: str) -> None:
     # Every core of this machine. Another master, or spark-submit, needs no change below this line.
-    spark = open_session()
+    spark = open_session(reads=directory)
+    # Looks at the end of each file: which are whole, whose they are, and what is missing in between. Problems
+    # name the files that are not read as they are; holes are the times at which a recorder was not looking.
     recording = load(spark, directory)
+    # A local Spark is set to the size of what it works on; a cluster is left as it is.
     fit(spark, recording.size)
     print(
         f"the recording: {len(recording.nodes)} nodes, {recording.files} files, "
         f"{len(recording.problems)} problems, {len(recording.holes)} holes"
     )
 
-    # One row per message and receiver; an ordinary DataFrame, and so is everything else here.
+    # A row per message and receiver: who sent it, when, who was to get it, the verdict, where it was lost.
+    # Kept, since three questions are asked of it. An ordinary DataFrame, as everything else here.
     judged = verdicts(recording).persist()
     found = {row.verdict: row["count"] for row in judged.groupBy("verdict").count().collect()}
     owed = sum(found.get(verdict, 0) for verdict in ("delivered", "late", "doubled", "lost", "queued"))
@@ -49,6 +53,7 @@ def look(directory: str) -> None:
     rows = topics.orderBy(f.desc("messages"), "topic").limit(5).collect()
     print("busiest topics: " + ", ".join(f"{row.topic} {row.messages}" for row in rows))
 
+    # What was recorded beside what was judged of it.
     sent = published.groupBy(f.col("client").alias("publisher")).agg(f.sum("count").alias("sent"))
     copies = judged.groupBy("publisher").agg(f.sum("copies").alias("copies"))
     rows = sent.join(copies, "publisher").orderBy("publisher").limit(5).collect()

@@ -92,9 +92,7 @@ def run(
     settings = settings_of(conf or [])
     progress = Progress(quiet=quiet)
     with progress.of("spark"):
-        session = open_session(
-            master=master, memory=memory, brief=is_little(directory), reads=directory, settings=settings
-        )
+        session = open_session(master=master, memory=memory, reads=directory, settings=settings)
     progress.session = session
     try:
         with progress.of("recording"):
@@ -171,7 +169,7 @@ def plans(
     directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
 ) -> None:
     """Print how Spark would carry out each job over a recording, as Markdown."""
-    session = open_session(master=master, memory=memory, brief=is_little(directory), reads=directory)
+    session = open_session(master=master, memory=memory, reads=directory)
     try:
         recording = load(session, directory)
         fit(session, recording.size)

@@ -50,15 +50,15 @@ def open_session(
     memory: str | None = None,
     name: str = "gossamer audit",
     cores: int | None = None,
-    brief: bool = False,
+    brief: bool | None = None,
     reads: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Any:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
     ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
-    the machine has free, between 1 and 8 GiB. ``brief``: there is little to do (``is_little``), for which a
-    local JVM need not get faster. ``reads``: a directory that a local master has to find files in.
+    the machine has free, between 1 and 8 GiB. ``reads``: the directory that will be read; something has to be
+    there. ``brief``: a local JVM need not get faster; default: if what it reads is little (``is_little``).
     ``settings`` are Spark's own, and go before all others.
 
     Raises:
@@ -83,6 +83,8 @@ def open_session(
         memory = check_memory(memory)
         if reads is not None and "HADOOP_CONF_DIR" not in os.environ:
             check_files(reads)
+        if brief is None:
+            brief = reads is not None and is_little(reads)
         wanted |= _local_settings(memory, cores or _cores(master), brief=brief)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
