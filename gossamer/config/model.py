@@ -450,7 +450,7 @@ class AuditConfig(Section):
     dir: Path = Path("audit")
     """Where the files go; relative paths are below the data directory. Nodes may share one."""
     sample: Fraction = 1.0
-    """Share of the messages that are recorded, by 16 reads that follow one another; the node that takes a
+    """Share of the messages that are recorded, by 32 reads that follow one another; the node that takes a
     message decides for all. Clients, subscriptions and members are always recorded."""
     rotate_size: Annotated[PositiveSize, Field(ge=64 * 1024)] = 32 * 1024**2
     """Finish a file when so much was noted for it; it takes about a tenth of that on disc."""
