@@ -55,7 +55,7 @@ def _plain(line: str, *, as_json: bool) -> str:
         except ValueError:
             pass
     line = re.sub(r'"[0-9a-f]{16}"', '"<id>"', line)
-    line = re.sub(r"\b(?:\d+[smhd] ?)+\b", "<time> ", line)
+    line = re.sub(r"\b(?:\d+(?:\.\d+)?[smhd] ?)+\b", "<time> ", line)
     line = re.sub(r"(?<![\w.])\d+(?![\w.])", _number, line)
     return re.sub(r"\s+", " ", line).strip()
 

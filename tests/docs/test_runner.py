@@ -74,6 +74,7 @@ def test_a_page_may_have_a_cluster(directive, options):
     ("got", "expected"),
     [
         ("up 12s, pid 4711\n", "up 3m, pid 12"),
+        ("healed after 8.5s  here", "healed after 1m 2s here"),
         ('{"b":[{"port":2},{"port":1}],"a":1}', '{"a":1,"b":[{"port":1},{"port":2}]}'),
         ("NAME     STATUS\nnode1    online", "NAME STATUS\nnode1 online"),
         ("one\ntwo\nthree\nfour\n", "one\n…\nfour\n"),
