@@ -120,6 +120,10 @@ class _Outlet:
         else:
             self._transport.close()
 
+    def end(self) -> None:
+        """Without waiting for anything but what was said."""
+        self._transport.close()
+
     def drop(self, data: bytes) -> None:
         """What comes after the last words."""
         self.dropped += len(data)
@@ -177,9 +181,12 @@ class Connection(H11Protocol):
         outlet.lost()
 
     def give_way(self) -> None:
-        """End at once: another one needs the place."""
+        """End at once: another one needs the place. Who had begun to ask hears of it, if he still reads."""
+        if self._stage == "head":
+            self.transport.write(_FULL)
         self._give_back()
-        self.transport.abort()
+        outlet: Any = self.transport
+        outlet.end()
 
     def _give_back(self) -> None:
         self._connections.work(self)

@@ -11,9 +11,9 @@ from typing import Literal, Protocol
 from fastapi import APIRouter
 
 from gossamer.api.alarms import AlarmInfo, AlarmOrder
+from gossamer.api.durations import HealDelay, OptionalSeconds
 from gossamer.api.events import ChronicleView, events_router
 from gossamer.api.model import Value
-from gossamer.config import Autoheal, OptionalDuration
 
 __all__ = [
     "HealEpisode",
@@ -126,8 +126,8 @@ class QuarantinedRow(Value):
 class HealSettings(Value):
     """What to change, for all nodes, until the cluster is started anew."""
 
-    autoheal: Autoheal = None
-    autoclean: OptionalDuration = None
+    autoheal: HealDelay = None
+    autoclean: OptionalSeconds = None
 
 
 class HealingView(Protocol):

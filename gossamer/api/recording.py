@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from gossamer.api.access import needs
-from gossamer.api.model import Value
+from gossamer.api.durations import OptionalSeconds, PositiveSeconds
+from gossamer.api.model import Flag, Value
 from gossamer.api.tokens import Role
-from gossamer.config import OptionalDuration, PositiveDuration
 
 __all__ = ["RecordingInfo", "RecordingSettings", "RecordingView", "recording_router"]
 
@@ -49,14 +49,14 @@ class RecordingInfo(Value):
 class RecordingSettings(Value):
     """What to change, until the node is started anew; what is left out stays as it is."""
 
-    enable: bool | None = None
-    sample: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
-    rotate_after: PositiveDuration | None = None
-    keep_for: OptionalDuration = None
-    """Off: files are kept however old they are."""
-    keep_size: Annotated[int, Field(ge=0)] | None = None
+    enable: Flag | None = None
+    sample: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
+    rotate_after: PositiveSeconds | None = None
+    keep_for: OptionalSeconds = None
+    """Off, or null: files are kept however old they are."""
+    keep_size: Annotated[int, Field(ge=0, strict=True)] | None = None
     """Bytes; 0: no bound."""
-    buffer: Annotated[int, Field(ge=1000, le=10_000_000)] | None = None
+    buffer: Annotated[int, Field(ge=1000, le=10_000_000, strict=True)] | None = None
 
 
 class RecordingView(Protocol):

@@ -41,9 +41,9 @@ _BYTES = {
     "mib": 1024**2,
     "gib": 1024**3,
 }
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}\s*)+")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
 _OFF = frozenset({"off", "false", "no", "never"})
 
 _DURATION_WANTED = "a duration such as 500ms, 15s, 5m or 1h30m"
@@ -62,7 +62,7 @@ def parse_duration(text: object) -> float:
             # Whole milliseconds first, so that 500ms and 0.5s are one and the same float.
             parts = _DURATION_PART.findall(cleaned)
             return round(sum(float(number) * SECONDS[unit] for number, unit in parts), 6)
-        if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", cleaned):
             return float(cleaned)
     raise PydanticCustomError("wanted", _DURATION_WANTED)
 
