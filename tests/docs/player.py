@@ -30,7 +30,7 @@ from docs.terminal import Shell, UntrueError
 __all__ = ["own_network", "play", "play_apart"]
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 230.0
+LONGEST = 420.0
 
 
 class Namespace:

@@ -25,6 +25,7 @@ from docs.likeness import difference, is_like
 __all__ = ["PATIENCE", "Shell", "UntrueError"]
 
 PATIENCE = 60.0
+LONGEST_COMMAND = 150.0
 APIS = tuple(f"http://127.0.0.1:{8091 + node}" for node in range(5))
 _SERVERS = ("gossamer start", "gossamer up", ".venv/bin/gossamer up", "./script/up")
 _LISTENERS = ("mosquitto_sub", "gossamer trace", "gossamer audit stream")
@@ -105,7 +106,7 @@ class Shell:
             self._begin(typed, where)
         else:
             code, out = self.run(typed.command)
-            deadline = time.monotonic() + (PATIENCE if again else 0)
+            deadline = time.monotonic() + (2 * PATIENCE if again else 0)
             while not is_like(out, typed.expected) and time.monotonic() < deadline:
                 time.sleep(1.0)
                 code, out = self.run(typed.command)
@@ -132,10 +133,10 @@ class Shell:
             ) as process,
         ):
             try:
-                process.wait(PATIENCE)
+                process.wait(LONGEST_COMMAND)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                return 1, f"{log.read_text()}(it was ended after {PATIENCE:g} s)\n"
+                return 1, f"{log.read_text()}(it was ended after {LONGEST_COMMAND:g} s)\n"
         return process.returncode, log.read_text()
 
     def check(self) -> None:
