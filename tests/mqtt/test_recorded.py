@@ -493,3 +493,31 @@ async def test_the_filters_that_matched_are_those_of_the_moment(fake_world):
     sub.send(p.Unsubscribe(packet_id=8, filters=("a/b",)))
     await fake_world.settle()
     assert await matched() == [{"a/+"}] * 3
+
+
+async def test_what_a_member_leaves_is_recorded_as_given_to_another_one(make_world):
+    world = await make_world(max_inflight=1)
+    rows = record(world)
+    one = await world.client("one", clean_start=True)
+    await one.subscribe("$share/g/t/+", qos=1)
+    publisher = await world.client("publisher")
+    publisher.send(*[p.Publish(topic=b"t/x", payload=b"%d" % n, qos=1, packet_id=n + 1) for n in range(3)])
+    [_] = [packet for packet in await one.got() if isinstance(packet, p.Publish)]
+    two = await world.client("two")
+    await two.subscribe("$share/g/t/+", qos=1)
+    one.transport.abort()
+    payloads = []
+    while got := [packet for packet in await two.got() if isinstance(packet, p.Publish)]:
+        payloads += [packet.payload for packet in got]
+        two.send(*[p.Puback(packet.packet_id) for packet in got])
+    assert payloads == [b"0", b"1", b"2"]
+    told = rows("published", "routed", "delivered", "acknowledged", "dropped")
+    numbers = sorted({row["message"] for row in told if row["event"] == "published"})
+    assert {row["share"] for row in told if row["event"] == "delivered"} == {"g"}
+    # The first was with one client when it left, the others waited for it.
+    assert each(told, "delivered") == Counter(
+        [("delivered", "here", numbers[0], "one"), *(("delivered", "here", n, "two") for n in numbers)]
+    )
+    assert each(told, "dropped") == Counter(("dropped", "here", n, "one") for n in numbers[1:])
+    taken = each([row for row in told if row.get("role") == "subscriber"], "acknowledged")
+    assert taken == Counter(("acknowledged", "here", n, "two") for n in numbers)
