@@ -3,9 +3,9 @@
     python bench/console.py [--rounds 10]
 
 Three nodes on this machine; a browser opens the console of the first one again and again, each time with an
-empty cache. First paint is the browser's own (``paint`` timing), from the start of the navigation; "data" is when
-the map stands. Weight is what came over the wire. Then the third node is killed (SIGKILL), and what counts is
-the time until the page says that it is out of reach. Bars: first paint 1 s, weight 500 KB.
+empty cache. First paint is the browser's own (``paint`` timing), from the start of the navigation. Weight is
+what came over the wire. Then the third node is killed (SIGKILL), and what counts is the time until the page
+says that it is out of reach. Bars: first paint 1 s, weight 500 KB.
 """
 
 import argparse
@@ -25,7 +25,7 @@ WEIGHT = 500_000
 PATIENCE = 60_000
 PAINTED = """() => Object.fromEntries(
   performance.getEntriesByType('paint').map(one => [one.name, one.startTime]))"""
-WEIGHED = """() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+WEIGHED = """() => ['navigation', 'resource'].flatMap(kind => performance.getEntriesByType(kind))
   .filter(one => !one.name.includes('/api/')).reduce((sum, one) => sum + one.transferSize, 0)"""
 
 
