@@ -144,6 +144,10 @@ class ApiClient:
         """The answer to a DELETE, decoded."""
         return self._request("DELETE", path, params=dict(params or {}))
 
+    def page(self, path: str) -> bytes:
+        """The answer to a GET that is a page for a browser."""
+        return self._answer("GET", path).content
+
     def pages(
         self, path: str, params: Mapping[str, str | int | bool] | None = None, *, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
@@ -279,6 +283,9 @@ class ApiClient:
             raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
+        return self._decoded(self._answer(method, path, **options))
+
+    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
         import httpx
 
         try:
@@ -287,7 +294,9 @@ class ApiClient:
             raise BadUrlError(got=self.url, problem=str(error)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
-        return self._decoded(answer)
+        if not answer.is_success:
+            self._decoded(answer)
+        return answer
 
     def _decoded(self, answer: httpx.Response) -> Any:
         try:

@@ -27,6 +27,7 @@ __all__ = [
     "drills",
     "events",
     "filters",
+    "jobs",
     "key_names",
     "kinds",
     "nodes",
@@ -192,6 +193,10 @@ audits = _offered(_audits)
 processes = _offered(_processes)
 
 backends = _known(("gate", "faults in the nodes"), ("netns", "real packets, needs root"))
+jobs = _known(
+    *((job, "") for job in ("report", "completeness", "latency", "routes", "partitions", "hotspots")),
+    *((job, "") for job in ("sessions", "anomalies")),
+)
 shells = _known(("bash", ""), ("zsh", ""), ("fish", ""))
 roles = _known(("viewer", "may look"), ("operator", "may kick, publish, drill"), ("admin", "may do all"))
 splits = _known(

@@ -116,8 +116,18 @@ VERBS = {
         "loglevel:app", "How much nodes log, until they are started again. Alone: show.", _INSIDE
     ),
     "drill": Verb("drill:app", "Break a cluster of its own on purpose, and see how it heals.", _BREAK),
+    "drills": Verb(
+        "runs:drills",
+        "Drills ordered at a node: start one, follow it, read what came of it. Alone: list.",
+        _BREAK,
+    ),
     "autoheal": Verb("autoheal:app", "See how splits of the cluster were healed, and change how.", _BREAK),
     "audit": Verb("audit:app", "Record where every message went, and ask (Spark).", _BREAK),
+    "audits": Verb(
+        "runs:audits",
+        "Audits ordered at a node: start one, follow it, read what it found. Alone: list.",
+        _BREAK,
+    ),
     "tokens": Verb("tokens:app", "Let people and scripts into the API from other machines.", _HELP),
     "completion": Verb(
         "completion:completion",
