@@ -28,8 +28,7 @@ from playwright.async_api import Page, async_playwright
 from gossamer.network import SystemNetwork
 from gossamer.testing.mqtt_client import SimClient
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "guide" / "console"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "guide" / "console"
 HEIGHT = 860
 LARGEST = 120_000
 """Bytes of a picture."""
@@ -38,8 +37,6 @@ SETTINGS = {
     "GOSSAMER_DRILL__FAULTS": "true",
     "GOSSAMER_AUDIT__ENABLE": "true",
     "GOSSAMER_AUDIT__ROTATE_AFTER": "10s",
-    # One directory for all, so that they are judged together.
-    "GOSSAMER_AUDIT__DIR": "recorded",
     "GOSSAMER_CLUSTER__AUTOHEAL": "2s",
 }
 ORDER = (
@@ -59,7 +56,8 @@ async def cluster(directory: str) -> AsyncIterator[list[dict[str, Any]]]:
         # Where it is kept can be seen in pictures.
         "--data-dir=data",
         cwd=directory,
-        env={**os.environ, **SETTINGS, "PYTHONPATH": str(ROOT)},
+        # One directory for what all record, so that it is judged together.
+        env={**os.environ, **SETTINGS, "GOSSAMER_AUDIT__DIR": f"{directory}/recorded"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
@@ -151,7 +149,7 @@ class Show:
 def keep(shot: bytes, file: Path) -> None:
     """What the browser showed, small: the console has few colours."""
     picture = Image.open(io.BytesIO(shot)).convert("RGB")
-    small = picture.quantize(colors=128, dither=Image.Dither.NONE)
+    small = picture.quantize(colors=256, dither=Image.Dither.NONE)
     small.save(file, optimize=True)
     size = file.stat().st_size
     sys.stdout.write(f"{file}: {size:,} bytes\n")

@@ -6,7 +6,7 @@ import { Report } from "./report";
 import { refused } from "./rights";
 import { end, stateKind, stateText } from "./runs";
 import { Badge, Card, Oops, Table, say, tell, usePoll } from "./ui";
-import { count, moment, short, span } from "./words";
+import { count, many, moment, short, span } from "./words";
 
 /** The order of a job over what a node recorded. */
 export function AuditForm(props: { told: Audits; node: string; onStart: (id: string) => void }) {
@@ -102,10 +102,10 @@ export function AuditRun(props: { node: string; id: string; onChange: () => void
           <>
             <p>
               <strong>{broken(data) ? `Broken: ${broken(data)}.` : "No promise was broken."}</strong>{" "}
-              {count(data.files)} files of {data.nodes.map(short).join(", ") || "no node"}, {data.from.slice(0, 19).replace("T", " ")} to {data.to.slice(0, 19).replace("T", " ")}.
+              {many(data.files, "file")} of {data.nodes.map(short).join(", ") || "no node"}, {data.from.slice(0, 19).replace("T", " ")} to {data.to.slice(0, 19).replace("T", " ")}.
               {data.share < 1 ? ` Only ${(data.share * 100).toFixed(1)} % of the messages were recorded.` : ""}
-              {data.holes ? ` ${count(data.holes)} times a recorder was not looking.` : ""}
-              {data.problems ? ` ${count(data.problems)} files could not be read as they are.` : ""}
+              {data.holes ? ` ${many(data.holes, "time")} a recorder was not looking.` : ""}
+              {data.problems ? ` ${many(data.problems, "file")} could not be read as they are.` : ""}
             </p>
             <Table
               label="Findings"

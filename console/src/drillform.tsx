@@ -6,7 +6,7 @@ import { sidesOf } from "./drillwords";
 import { names, sample } from "./live";
 import { refused } from "./rights";
 import { say, tell } from "./ui";
-import { short } from "./words";
+import { many, short } from "./words";
 
 /** The order of a drill, with the keys that its kind takes. */
 export function DrillForm(props: { told: Drills; node: string; onStart: (id: string) => void }) {
@@ -109,7 +109,7 @@ function Cut(props: { split: string; seconds: number }) {
   return (
     <>
       <p>
-        For <strong>{props.seconds} s</strong> these nodes, which serve {clients} clients now, do not hear each other:
+        For <strong>{props.seconds} s</strong> these nodes, which serve {many(clients, "client")} now, do not hear each other:
       </p>
       {sides ? (
         <ul class="sides">{sides.map((side) => <li key={side[0]}>{side.map(short).join(", ")}</li>)}</ul>

@@ -2,7 +2,7 @@ import { get, order } from "./api";
 import { sample } from "./live";
 import { Quarantine } from "./quarantine";
 import { Badge, Card, Missing, Oops, Table, say, tell, usePoll } from "./ui";
-import { moment, short, span } from "./words";
+import { many, moment, short, span } from "./words";
 
 interface Status {
   name: string;
@@ -89,7 +89,7 @@ export function Healing() {
             <div><dt>Phase</dt><dd>{now.phase}</dd></div>
             <div><dt>Leader</dt><dd>{short(now.leader) || "–"}</dd></div>
             <div><dt>Down</dt><dd>{Object.entries(now.down).map(([name, seconds]) => `${short(name)} for ${span(seconds)}`).join(", ") || "nobody"}</dd></div>
-            <div><dt>In quarantine</dt><dd>{now.quarantined} rows</dd></div>
+            <div><dt>In quarantine</dt><dd>{many(now.quarantined, "row")}</dd></div>
           </dl>
         )}
         {plan.data?.split && (
@@ -117,7 +117,7 @@ function Timeline(props: { episodes: Episode[] }) {
           <div>
             <strong>{one.reloaded.map(short).join(", ") || "nobody"}</strong> apart from <strong>{one.survivors.map(short).join(", ")}</strong>
             <div class="bar" aria-hidden="true" />
-            healed after {span(one.healed_at - one.split_at)} by {short(one.coordinator)} · {one.rows.restored} rows restored, {one.rows.merged} merged, {one.rows.quarantined} quarantined
+            healed after {span(one.healed_at - one.split_at)} by {short(one.coordinator)} · {many(one.rows.restored, "row")} restored, {one.rows.merged} merged, {one.rows.quarantined} quarantined
           </div>
         </li>
       ))}

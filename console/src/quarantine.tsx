@@ -4,7 +4,7 @@ import { get, order } from "./api";
 import { ask } from "./ask";
 import { refused } from "./rights";
 import { Badge, Card, Missing, Oops, Table, say, tell, usePoll } from "./ui";
-import { moment, short } from "./words";
+import { many, moment, short } from "./words";
 
 interface Row {
   node: string;
@@ -44,7 +44,7 @@ export function Quarantine() {
   }
   const rows = [...found.values()];
   return (
-    <Card title="Quarantine" aside={data ? (data.next ? `the first ${rows.length} rows` : `${rows.length} rows`) : ""}>
+    <Card title="Quarantine" aside={data ? (data.next ? `the first ${rows.length} rows` : many(rows.length, "row")) : ""}>
       <Oops error={error} />
       <Missing missing={data?.missing} />
       <Table

@@ -7,6 +7,8 @@ export function count(value: number): string {
   return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
 
+export const many = (number: number, what: string) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
 export function bytes(value: number): string {
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]] as const)
     if (value >= size) return `${(value / size).toFixed(value >= 10 * size ? 0 : 1)} ${unit}`;
