@@ -20,7 +20,7 @@ from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note
 from gossamer.cli.version import version_lines
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
 
 __all__ = ["support_bundle"]
 
@@ -91,12 +91,18 @@ def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
     for node in nodes:
         if node["status"] == "left":
             continue
-        name = node["name"]
+        name, silent = node["name"], ""
         for what, path in wanted.items():
+            if silent:
+                found[f"{name}/{what}.error"] = silent.encode()
+                continue
             try:
                 answer = client.get(f"/api/v1/nodes/{name}/{path}")
             except GossamerError as error:
                 found[f"{name}/{what}.error"] = str(error).encode()
+                # Any node that lives answers the first; who does not is not waited for again and again.
+                if what == next(iter(wanted)) and isinstance(error, UnavailableError | TransportError):
+                    silent = str(error)
             else:
                 found[f"{name}/{what}.json"] = jsonlib.dumps(answer, indent=1).encode()
     return found

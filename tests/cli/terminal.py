@@ -15,9 +15,9 @@ _CONTROL = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|[=>]|\].*?\x07)")
 
 
 class Terminal:
-    """``argv`` runs in it until it is closed."""
+    """``argv`` runs in it until it is closed; ``raw`` keeps what moves the cursor and colours."""
 
-    def __init__(self, argv, *, directory=".", environment=None, size=(24, 80)):
+    def __init__(self, argv, *, directory=".", environment=None, size=(24, 80), raw=False):
         environment = {**os.environ, "TERM": "xterm-256color"} if environment is None else environment
         # It says how large it is itself.
         environment = {name: what for name, what in environment.items() if name not in ("COLUMNS", "LINES")}
@@ -26,6 +26,7 @@ class Terminal:
             os.chdir(directory)
             os.execve(argv[0], argv, environment)
         self.text = ""
+        self._raw = raw
         self.code = None
         self.resize(*size)
 
@@ -76,5 +77,6 @@ class Terminal:
         except OSError:
             # Nobody has it open any more.
             return False
-        self.text += _CONTROL.sub("", came.decode(errors="replace"))
+        text = came.decode(errors="replace")
+        self.text += text if self._raw else _CONTROL.sub("", text)
         return bool(came)

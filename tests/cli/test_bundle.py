@@ -29,6 +29,22 @@ def test_it_holds_what_nodes_tell_and_what_they_do_not(served, bundle):
     assert not any("clients" in name for name in found)
 
 
+def test_a_node_that_is_silent_is_waited_for_once(served, bundle):
+    asked = []
+
+    class Noted(dict):
+        def __contains__(self, name):
+            asked.append(name)
+            return super().__contains__(name)
+
+    served.view.peers = Noted(served.view.peers)
+    found = bundle()
+    errors = {text for name, text in found.items() if name.startswith(f"{NAMES[1]}/")}
+    assert len(errors) == 1
+    assert sum(name.startswith(f"{NAMES[1]}/") for name in found) > 5
+    assert asked.count(NAMES[1]) == 1
+
+
 def test_names_of_clients_are_in_it_when_they_are_wanted(bundle):
     assert any(name.startswith(f"{NAMES[1]}/clients") for name in bundle("--clients"))
 
