@@ -1,22 +1,34 @@
-"""Orders to the broker of a node that do not come from MQTT."""
+"""Orders to a node: what is asked of it that is more than a call to one of its processes."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from gossamer.api import KeyRequest
 from gossamer.errors import UsageError
-from gossamer.mqtt import MqttProtocolError
+from gossamer.gossip import Keys, Status, cluster_key
+from gossamer.mqtt import MqttProtocolError, drain
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node
 
-__all__ = ["CannotPublishError", "publish", "reload_files"]
+__all__ = [
+    "CannotPublishError",
+    "NowhereToGoError",
+    "ShortKeyError",
+    "drain_node",
+    "publish",
+    "reload_files",
+    "request_for_keys",
+]
 
 SAFE_WAIT = 10.0
 """Seconds that other nodes get to take a message over."""
 RELOAD_WAIT = 15.0
 FILE_WATCH = "mqtt_files"
+SHORTEST_KEY = 16
+"""Characters of a gossip key."""
 
 
 class CannotPublishError(UsageError):
@@ -25,6 +37,25 @@ class CannotPublishError(UsageError):
     def __init__(self, *, topic: str, reason: str) -> None:
         self.topic = topic
         super().__init__(f"topic {topic[:100]!r}: {reason}")
+
+
+class ShortKeyError(UsageError):
+    """A gossip key that could be guessed."""
+
+    def __init__(self, *, got: int) -> None:
+        self.got = got
+        super().__init__(
+            f"key: got {got} characters, expected {SHORTEST_KEY} or more; "
+            "make one with `openssl rand -hex 32`"
+        )
+
+
+class NowhereToGoError(UsageError):
+    """A node is to be drained, and no other one takes clients."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: got nobody to send clients to, expected another node that is up with mqtt")
 
 
 async def publish(node: Node, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
@@ -61,3 +92,44 @@ async def reload_files(node: Node) -> tuple[str, ...]:
     broker = node.broker
     items = (*broker.access.reloadable, *broker.certificates)
     return tuple(sorted({str(path) for item in items for path in item.files()}))
+
+
+async def drain_node(node: Node) -> str:
+    """Send clients and sessions to the other nodes; what became of them.
+
+    Raises:
+        NowhereToGoError: there is no other node that takes clients.
+    """
+    others = [
+        m
+        for m in node.members.members()[1:]
+        if m.status is Status.ONLINE and not m.left and "mqtt" in m.metadata.ports
+    ]
+    if not others:
+        raise NowhereToGoError(name=node.name)
+    done = await node.runtime.run(
+        drain,
+        node.broker,
+        references=[f"{m.address}:{m.metadata.ports['mqtt']}" for m in others],
+        nodes=[m.name for m in others],
+    )
+    return (
+        f"{node.name} drained: {done.clients} clients sent elsewhere, {done.moved} sessions moved, "
+        f"{done.left} left"
+    )
+
+
+def request_for_keys(order: KeyRequest | None) -> Keys:
+    """What gossip is asked for ``order``, or for the list where there is none.
+
+    Raises:
+        ShortKeyError: a key to install could be guessed.
+    """
+    request = Keys("list")
+    if order is not None:
+        text = order.key.get_secret_value()
+        install = order.action == "install"
+        if install and len(text) < SHORTEST_KEY:
+            raise ShortKeyError(got=len(text))
+        request = Keys(order.action, cluster_key(text) if install else text)
+    return request

@@ -43,9 +43,9 @@ from gossamer.network import Address
 from gossamer.node.applications import applications_spec
 from gossamer.node.healing import healing_spec
 from gossamer.node.membership import MEMBERSHIP, Membership
+from gossamer.node.memberview import ROUTES
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.replication import split_relay_spec
-from gossamer.node.view import ROUTES
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid
 

@@ -14,7 +14,6 @@ from gossamer.api import (
     ClientInfo,
     ClusterInfo,
     ClusterNode,
-    HintInfo,
     KeyRequest,
     KeysInfo,
     Listed,
@@ -39,18 +38,18 @@ from gossamer.api import (
 from gossamer.config import Endpoint, to_plain
 from gossamer.discovery import ClusterCommands
 from gossamer.distribution import rpc
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError
 from gossamer.faults import FaultTable
-from gossamer.gossip import Keys, Member, Status, cluster_key, explain
+from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.mqtt import ClientInfo as Session
-from gossamer.mqtt import drain
 from gossamer.node.auditview import Recording
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.loglevel import log_level
+from gossamer.node.memberview import hints_of, members_of, nodes_of
 from gossamer.node.metrics import Census, metrics_of, take_census
-from gossamer.node.orders import publish, reload_files
+from gossamer.node.orders import drain_node, publish, reload_files, request_for_keys
 from gossamer.node.pulse import pulse_of
 from gossamer.node.readiness import Fitness
 from gossamer.routes import Findings, matches, parse_filter
@@ -61,39 +60,15 @@ if TYPE_CHECKING:
 
 __all__ = ["View"]
 
-ROUTES = "routes"
 GOSSIP_TIMEOUT = 15.0
 """Seconds a change of membership may take."""
 VERIFY_TIMEOUT = 120.0
 """Seconds a verification of routes may take: about two for each million, and what peers need."""
 
-HINTS_FOR = 600.0
-"""Seconds a partition hint is shown."""
-SHORTEST_KEY = 16
 TRACE_PULSE = 5.0
 """Seconds after which a trace without events gives a sign of life."""
 
-StatusWord = Literal["online", "suspect", "offline", "left"]
 _VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
-
-
-class ShortKeyError(UsageError):
-    """A gossip key that could be guessed."""
-
-    def __init__(self, *, got: int) -> None:
-        self.got = got
-        super().__init__(
-            f"key: got {got} characters, expected {SHORTEST_KEY} or more; "
-            "make one with `openssl rand -hex 32`"
-        )
-
-
-class NowhereToGoError(UsageError):
-    """A node is to be drained, and no other one takes clients."""
-
-    def __init__(self, *, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name}: got nobody to send clients to, expected another node that is up with mqtt")
 
 
 class View:
@@ -177,67 +152,16 @@ class View:
             ports=node.ports,
             connections=node.broker.stats()["connections"],
             members=tuple(self.members()),
-            hints=tuple(self._hints()),
+            hints=tuple(hints_of(self._node)),
         )
-
-    def _hints(self) -> Iterator[HintInfo]:
-        since = self._node.clock.wall() - HINTS_FOR
-        for at, hint in reversed(self._node.members.hints):
-            if at >= since:
-                yield HintInfo(kind=hint.kind, at=at, text=explain(hint), evidence=hint.evidence)
 
     def members(self) -> Sequence[MemberInfo]:
         """Every member known, this node first."""
-        named: dict[str, dict[str, None]] = {}
-        for hint in self._hints():
-            for value in hint.evidence.values():
-                for name in value if isinstance(value, list) else [value]:
-                    named.setdefault(str(name), {})[hint.kind] = None
-        return [
-            MemberInfo(
-                id=m.id,
-                name=m.name,
-                address=m.address,
-                port=m.port,
-                status=status_word(m),
-                incarnation=m.incarnation,
-                creation=m.metadata.creation,
-                pid=m.metadata.pid,
-                version=m.metadata.version,
-                ports=m.metadata.ports,
-                services=m.metadata.services,
-                started_at=m.metadata.start_time,
-                local=at == 0,
-                hints=tuple(named.get(m.name, ())),
-            )
-            for at, m in enumerate(self._node.members.members(include_left=True))
-        ]
+        return members_of(self._node)
 
     def nodes(self) -> Sequence[NodeInfo]:
         """Every node and the link to it."""
-        node = self._node
-        up = node.distribution.nodes()
-        routes = node.store.table_info(ROUTES)["owners"] if ROUTES in node.store.tables() else {}
-        return [
-            NodeInfo(
-                name=m.name,
-                status=status_word(m),
-                link="self"
-                if at == 0
-                else "up"
-                if m.name in up
-                else "connecting"
-                if m.status in Status.AVAILABLE
-                else "down",
-                address=f"{m.address}:{m.port}",
-                ports=m.metadata.ports,
-                pid=m.metadata.pid,
-                version=m.metadata.version,
-                started_at=m.metadata.start_time,
-                routes=routes.get(m.name, 0),
-            )
-            for at, m in enumerate(node.members.members())
-        ]
+        return nodes_of(self._node)
 
     # -- routes and clients
 
@@ -431,35 +355,11 @@ class View:
 
     async def drain(self) -> str:
         """Send clients and sessions to the other nodes. It lets nobody in until it joins again."""
-        node = self._node
-        others = [
-            m
-            for m in node.members.members()[1:]
-            if m.status is Status.ONLINE and not m.left and "mqtt" in m.metadata.ports
-        ]
-        if not others:
-            raise NowhereToGoError(name=self.name)
-        done = await node.runtime.run(
-            drain,
-            node.broker,
-            references=[f"{m.address}:{m.metadata.ports['mqtt']}" for m in others],
-            nodes=[m.name for m in others],
-        )
-        return (
-            f"{self.name} drained: {done.clients} clients sent elsewhere, {done.moved} sessions moved, "
-            f"{done.left} left"
-        )
+        return await drain_node(self._node)
 
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """The gossip keys of this node, after ``order``."""
-        request = Keys("list")
-        if order is not None:
-            text = order.key.get_secret_value()
-            install = order.action == "install"
-            if install and len(text) < SHORTEST_KEY:
-                raise ShortKeyError(got=len(text))
-            request = Keys(order.action, cluster_key(text) if install else text)
-        answer = await self._ask_gossip(request)
+        answer = await self._ask_gossip(request_for_keys(order))
         if isinstance(answer, GossamerError):
             raise answer
         return KeysInfo(name=self.name, keys=tuple(answer))
@@ -477,15 +377,6 @@ class View:
 
     async def _ask_gossip(self, request: object) -> Any:
         return await self._node.runtime.call("gossip", request, timeout=GOSSIP_TIMEOUT)
-
-
-def status_word(member: Member) -> StatusWord:
-    """The member's status as one word for people."""
-    if member.left:
-        return "left"
-    if member.status is Status.ONLINE:
-        return "online"
-    return "suspect" if member.status is Status.SUSPECT else "offline"
 
 
 def client_info(session: Session, node: str) -> ClientInfo:
