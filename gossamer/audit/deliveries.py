@@ -9,6 +9,7 @@ not delivered again.  4. Of neighbours that went the same way one row is told.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import gossamer.audit.schema as schema
@@ -123,6 +124,23 @@ class Deliveries(Lives):
         self._stir()
         if len(told) > PENDING:
             self._deliver()
+
+    def sent_run(self, session: Any, idents: range) -> None:
+        """A session has sent these for the first time, of QoS 1, and nothing else since."""
+        known = session.idents
+        if known is None:
+            known = session.idents = session.new_idents()
+        # Whatever packet identifiers they got, they are in flight in the order of sending.
+        newest = [*islice(reversed(session.inflight), len(idents))]
+        known.update(zip(reversed(newest), idents, strict=True))
+        run = self._sent.get(session)
+        if run is None:
+            self._sent[session] = [idents.start, len(idents)]
+        elif run[0] + run[1] == idents.start:
+            run[1] += len(idents)
+        else:
+            self._told += [(session, ident, (1, False, None, None)) for ident in idents]
+        self._stir()
 
     def handed(self, taker: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
         """A client that is served without a session is given a message."""

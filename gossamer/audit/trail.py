@@ -180,6 +180,34 @@ class Trail(Deliveries):
         self._open = _Open(plan, publisher, head, ident, payload)
         return ident
 
+    def ran(
+        self, plan: Any, sinks: Any, head: bytes, tail: bytes, count: int, version: int, publisher: Any
+    ) -> range:
+        """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
+        nothing else since; their identifiers."""
+        self.kept += count
+        ident = self._base + self._hub.received - count + 1
+        payload = tail[1:] if version == V5 else tail
+        found = self._open
+        if (
+            found is not None
+            and found.plan is plan
+            and found.publisher is publisher
+            and found.ident + found.count == ident
+            and (found.head == head or found.topic == topic_in(head))
+        ):
+            found.head = head
+        else:
+            self._begin()
+            found = self._open = _Open(plan, publisher, head, ident, payload)
+            found.count = found.size = 0
+        found.count += count
+        found.size += len(payload) * count
+        idents = range(ident, ident + count)
+        for session in sinks:
+            self.sent_run(session, idents)
+        return idents
+
     def take(self, message: Any, client_id: str | None, kept: bool) -> None:
         """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
         sample, or if its publisher traces it."""

@@ -521,3 +521,49 @@ async def test_what_a_member_leaves_is_recorded_as_given_to_another_one(make_wor
     assert each(told, "dropped") == Counter(("dropped", "here", n, "one") for n in numbers[1:])
     taken = each([row for row in told if row.get("role") == "subscriber"], "acknowledged")
     assert taken == Counter(("acknowledged", "here", n, "two") for n in numbers)
+
+
+def acknowledged(rows, client):
+    """Of which messages a subscriber has had its last word, in order."""
+    return [
+        number
+        for row in rows("acknowledged")
+        if (row["role"], row["client"]) == ("subscriber", client)
+        for number in range(row["message"], row["message"] + row["count"])
+    ]
+
+
+async def test_a_read_of_which_the_window_takes_a_part_is_told_whole(make_world):
+    world = await make_world(max_inflight=3)
+    rows = record(world)
+    sub = await world.client("s")
+    await sub.subscribe("t/+", qos=1)
+    pub = await world.client("p")
+    topics = [b"t/a"] * 2 + [b"t/b"] * 3 + [b"t/a"] * 3
+    pub.send(*[p.Publish(topic=topic, payload=b"", qos=1, packet_id=n + 1) for n, topic in enumerate(topics)])
+    await world.settle()
+    told = rows("published", "delivered", "acknowledged")
+    assert sum(row["count"] for row in told if row["event"] == "published") == 8
+    assert each(told, "delivered") == Counter(("delivered", "here", n, "s") for n in (1, 2, 3))
+    assert [(row["client"], row["message"], row["count"]) for row in told if row.get("role")] == [("p", 1, 8)]
+    seen = []
+    while got := [packet for packet in await sub.got() if isinstance(packet, p.Publish)]:
+        for packet in got:
+            sub.send(p.Puback(packet.packet_id))
+            await world.settle()
+            seen += acknowledged(rows, "s")
+    assert seen == list(range(1, 9))
+
+
+async def test_who_acknowledges_what_it_has_just_sent_itself_is_told_so(fake_world):
+    rows = record(fake_world)
+    both = await fake_world.client("b")
+    await both.subscribe("t", qos=1)
+    sent = [p.Publish(topic=b"t", payload=b"", qos=1, packet_id=n) for n in (1, 2, 3)]
+    # Its first delivery will have the packet identifier 1.
+    both.send(sent[0], sent[1], p.Puback(1), sent[2])
+    await fake_world.settle()
+    assert acknowledged(rows, "b") == [1]
+    both.send(p.Puback(3), p.Puback(2))
+    await fake_world.settle()
+    assert acknowledged(rows, "b") == [3, 2]
