@@ -155,7 +155,6 @@ class Fanout:
         "_scheduled",
         "bytes_received",
         "bytes_sent",
-        "dropped_connections",
         "drops",
         "guests",
         "origin",
@@ -192,7 +191,6 @@ class Fanout:
         self.pressure = Pressure(call_later)
         self.wide = Wide(self, call_soon)
         self.drops: Counter[str] = Counter()
-        self.dropped_connections = 0
         self.received = 0
         self.received1 = 0
         """Of what clients of this node sent, as ``received2``: that of QoS 1."""
