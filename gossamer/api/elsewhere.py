@@ -8,13 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 
-from gossamer.api.access import principal_of
+from gossamer.api.access import SAFE_METHODS, principal_of
 from gossamer.api.harmless import page_response
 from gossamer.api.streams import StreamAnswer
 from gossamer.api.view import NodeView
-from gossamer.api.wide import Wide
+from gossamer.api.wide import PATIENCE, Wide
 
 __all__ = ["elsewhere"]
+
+ORDER_PATIENCE = 20.0
+"""Seconds that a node has to carry an order out; one that is down is not waited for."""
+_LONG = {"routes/verify": 130.0, "cluster/drain": 600.0}
 
 Name = Annotated[str, Path(max_length=255, description="A node, as `/nodes` names it.")]
 Rest = Annotated[str, Path(max_length=2000, description="What follows `/api/v1/` in the request to it.")]
@@ -28,7 +32,8 @@ def elsewhere(view: NodeView) -> APIRouter:
         """What the node that is named answers; who asks keeps his role there."""
         target = f"/api/v1/{rest}" + (f"?{request.url.query}" if request.url.query else "")
         wide = Wide(view, principal_of(request))
-        answer = await wide.ask(name, request.method, target, await request.body())
+        patience = PATIENCE if request.method in SAFE_METHODS else _LONG.get(rest, ORDER_PATIENCE)
+        answer = await wide.ask(name, request.method, target, await request.body(), patience=patience)
         if answer.cursor:
             more = wide.rest(name, answer.cursor)
             return StreamAnswer(

@@ -125,7 +125,7 @@ class Auditor:
                 advice="pip install 'gossamer[spark]'",
             )
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise AuditUnavailableError(
                 reason=f"audit.dir {self.root} cannot be made: {error.strerror}",

@@ -30,7 +30,7 @@ def cookie_of(node: NodeConfig) -> SecretStr:
         return node.cookie
     path = node.data_dir / COOKIE_FILE
     try:
-        node.data_dir.mkdir(parents=True, exist_ok=True)
+        node.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_cookie(path, secrets.token_urlsafe(32))
     except FileExistsError:
         pass

@@ -48,7 +48,7 @@ class Workspace:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (directory / "up.lock").open("a")
         except OSError as error:
             raise BadDirectoryError(directory=directory, reason=error.strerror or str(error)) from error
@@ -73,7 +73,7 @@ class Workspace:
         """Write what each node reads at start."""
         cookie = cookie_of(NodeConfig(data_dir=self.directory)).get_secret_value()
         for node in plan.nodes:
-            node.directory.mkdir(exist_ok=True)
+            node.directory.mkdir(mode=0o700, exist_ok=True)
             mine = node.directory / COOKIE_FILE
             mine.unlink(missing_ok=True)
             write_cookie(mine, cookie)

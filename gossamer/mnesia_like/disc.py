@@ -14,7 +14,9 @@ set-based queries.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -104,7 +106,15 @@ class DiscFile:
         self.path = path
         self.rebuilt: str | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Messages and token digests stand in it, whatever the umask; what SQLite puts beside it follows.
+            # Where this fails, SQLite says what is wrong. One that is there is not opened here: closing it
+            # would end the locks of whoever else has it in this process.
+            with contextlib.suppress(OSError):
+                if path.exists():
+                    path.chmod(path.stat().st_mode & 0o600)
+                else:
+                    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
         except (OSError, sqlite3.Error) as error:
             self._fail(error)

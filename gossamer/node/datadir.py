@@ -59,7 +59,7 @@ class DataDir:
     def __init__(self, path: Path, *, wall: float) -> None:
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise DataDirError(path=path, why=error.strerror or str(error)) from error

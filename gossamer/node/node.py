@@ -41,7 +41,7 @@ from gossamer.distribution import (
     LinkTransport,
     StreamTransport,
 )
-from gossamer.errors import GossamerError, UnavailableError
+from gossamer.errors import ConfigError, ConfigProblem, GossamerError, UnavailableError, UsageError
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gossip import (
     KeyFile,
@@ -132,6 +132,8 @@ class Node:
             self.clock = faulty
         self.rng = rng or random.Random()
         self.started_at = self.clock.wall()
+        self.begun_at = 0.0
+        """When it began to start, by the clock that does not jump."""
         self.runtime = Runtime(node=self.name, creation=creation)
         self.members = MembershipView()
         self.healing = heal_status(data_dir)
@@ -263,12 +265,20 @@ class Node:
         """A node on this machine's network, clock and disc. Blocks: call it before the loop runs.
 
         Raises:
-            ConfigError: there is no usable cookie.
+            ConfigError: there is no usable cookie, or a file that the configuration names cannot be used.
             DataDirError, DataDirInUseError: there is no usable data directory.
         """
         cookie = cookie_of(config.node).get_secret_value()
         directory = DataDir(config.node.data_dir, wall=SystemClock().wall())
-        node = cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        try:
+            node = cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        except BaseException as error:
+            directory.close()
+            if isinstance(error, UsageError) and not isinstance(error, ConfigError):
+                # Passwords, access lists, keys of tokens: who names the file is the configuration.
+                problem = ConfigProblem("mqtt.auth", str(error), "files that can be read")
+                raise ConfigError("configuration", [problem]) from error
+            raise
         node._directory = directory
         return node
 
@@ -281,6 +291,7 @@ class Node:
             NodeFailedError: something could not start; nothing of the node is left running.
         """
         self.state = "starting"
+        self.begun_at = self.clock.monotonic()
         log.info("node_starting", node=self.name, version=__version__, creation=self.creation)
         self._ended = self.runtime.loop.create_future()
         try:

@@ -54,25 +54,23 @@ class Verdict:
 
 
 class Judge:
-    """Decides; no clock, no I/O. ``started_at`` is the node's own, by the same clock as its peers'; ``now``
-    is when it started by the clock of :meth:`judge`."""
+    """Decides; no clock, no I/O. ``started_at`` is the node's own, by the same clock as its peers'."""
 
-    def __init__(self, *, name: str, started_at: float, now: float) -> None:
+    def __init__(self, *, name: str, started_at: float) -> None:
         self._name = name
         self._started_at = started_at
-        self._settled_at = now + NEWCOMER
         self._whole = False
         self._apart: dict[str, float] = {}
 
-    def judge(self, peers: Sequence[Peer], *, running: bool, now: float) -> Verdict:
-        """The verdict at ``now``, which never goes backwards."""
+    def judge(self, peers: Sequence[Peer], *, running: bool, begun: float, now: float) -> Verdict:
+        """The verdict at ``now``, which never goes backwards; ``begun`` is when the node began to start."""
         apart = [peer for peer in peers if peer.lacks]
         self._apart = {peer.name: self._apart.get(peer.name, now) for peer in apart}
         found = {peer.name: (self._apart[peer.name], peer.lacks) for peer in apart}
         if not running:
             return Verdict(False, found)
         self._whole = self._whole or not apart
-        if not self._whole and now < self._settled_at:
+        if not self._whole and now < begun + NEWCOMER:
             return Verdict(False, found)
         with_us = 1 + len(peers) - len(apart)
         if with_us != len(apart):
@@ -86,7 +84,7 @@ class Fitness:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._judge = Judge(name=node.name, started_at=node.started_at, now=node.clock.monotonic())
+        self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()
 
     def readiness(self) -> Readiness:
@@ -94,7 +92,7 @@ class Fitness:
         node = self._node
         refuses = self._refuses()
         peers = list(self._peers())
-        verdict = self._judge.judge(peers, running=not refuses, now=node.clock.monotonic())
+        verdict = self._verdict(peers)
         linked = node.distribution.nodes()
         self._tell(verdict)
         return Readiness(
@@ -108,7 +106,7 @@ class Fitness:
         """Who is apart, and for so long that nobody is just starting."""
         node = self._node
         now = node.clock.monotonic()
-        verdict = self._judge.judge(list(self._peers()), running=not self._refuses(), now=now)
+        verdict = self._verdict(list(self._peers()))
         self._tell(verdict)
         return [
             AlarmInfo(
@@ -122,6 +120,12 @@ class Fitness:
             for name, (since, lacks) in verdict.apart.items()
             if now - since >= ALARM_AFTER
         ]
+
+    def _verdict(self, peers: Sequence[Peer]) -> Verdict:
+        node = self._node
+        return self._judge.judge(
+            peers, running=not self._refuses(), begun=node.begun_at, now=node.clock.monotonic()
+        )
 
     def _refuses(self) -> list[str]:
         node = self._node

@@ -172,3 +172,22 @@ async def test_a_row_is_replayed_at_the_node_that_keeps_it(cluster):
         assert (answer.status_code, answer.json()["node"]) == (200, NAMES[2])
         assert (await client.post("/api/v1/autoheal/quarantine/ffffffffffff/replay")).status_code == 400
     assert [view.healing.replayed for view in views] == [[], [], ["ba9876543210"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "longest"),
+    [("GET", "nodes", 2.0), ("POST", "publish", 20.0), ("POST", "routes/verify", 130.0)],
+)
+async def test_an_order_to_another_node_has_the_time_that_it_takes(cluster, method, path, longest):
+    view = cluster(CLIENTS)[0]
+    waited = []
+    ask_peer = view.ask_peer
+
+    async def noted(node, ask, timeout):
+        waited.append(timeout)
+        return await ask_peer(node, ask, timeout)
+
+    view.ask_peer = noted
+    async with client_of(view) as client:
+        await client.request(method, f"/api/v1/nodes/{NAMES[1]}/{path}", json={"topic": "a"})
+    assert waited == [longest]

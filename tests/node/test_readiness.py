@@ -17,7 +17,7 @@ def peers(*apart, size=3, me=1):
 
 
 def judge(me=1):
-    return Judge(name=f"node{me}", started_at=float(me), now=0)
+    return Judge(name=f"node{me}", started_at=float(me))
 
 
 @pytest.mark.parametrize(
@@ -38,29 +38,31 @@ def judge(me=1):
 )
 def test_only_the_smaller_side_is_not_ready(size, me, apart, ready):
     one = judge(me)
-    one.judge(peers(size=size, me=me), running=True, now=0)
-    assert one.judge(peers(*apart, size=size, me=me), running=True, now=1).ready is ready
+    one.judge(peers(size=size, me=me), running=True, begun=0, now=0)
+    assert one.judge(peers(*apart, size=size, me=me), running=True, begun=0, now=1).ready is ready
 
 
 def test_one_that_starts_waits_for_all_and_not_for_ever():
     one = judge(3)
-    answers = [one.judge(peers(2, me=3), running=True, now=at).ready for at in (0, NEWCOMER - 1, LONG)]
+    answers = [
+        one.judge(peers(2, me=3), running=True, begun=0, now=at).ready for at in (0, NEWCOMER - 1, LONG)
+    ]
     assert answers == [False, False, True]
 
 
 def test_one_that_was_whole_waits_for_no_newcomer():
     one = judge()
-    assert one.judge(peers(), running=True, now=0).ready
-    assert one.judge(peers(3), running=True, now=1).ready
+    assert one.judge(peers(), running=True, begun=0, now=0).ready
+    assert one.judge(peers(3), running=True, begun=0, now=1).ready
 
 
 def test_one_that_does_not_run_is_never_ready():
-    assert not judge().judge(peers(), running=False, now=LONG).ready
+    assert not judge().judge(peers(), running=False, begun=0, now=LONG).ready
 
 
 def test_it_tells_since_when_somebody_is_apart_and_forgets_who_is_back():
     one = judge()
-    one.judge(peers(3), running=True, now=5)
-    assert one.judge(peers(3), running=True, now=9).apart == {"node3": (5, ("no link to node3",))}
-    assert one.judge(peers(), running=True, now=10).apart == {}
-    assert one.judge(peers(3), running=True, now=11).apart["node3"][0] == 11
+    one.judge(peers(3), running=True, begun=0, now=5)
+    assert one.judge(peers(3), running=True, begun=0, now=9).apart == {"node3": (5, ("no link to node3",))}
+    assert one.judge(peers(), running=True, begun=0, now=10).apart == {}
+    assert one.judge(peers(3), running=True, begun=0, now=11).apart["node3"][0] == 11
