@@ -40,6 +40,19 @@ def judged(request, shared):
     return Together(worlds, recording, found)
 
 
+@pytest.fixture(scope="session")
+def holed(spark, tmp_path_factory):
+    """Worlds of which something was not recorded, and what is judged of them."""
+    from gossamer.spark.completeness import verdicts
+    from gossamer.spark.source import load
+    from tests.spark.together import Together, write_holed
+
+    root = tmp_path_factory.mktemp("holed")
+    worlds = write_holed(root)
+    recording = load(spark, str(root))
+    return Together(worlds, recording, verdicts(recording).collect())
+
+
 def pytest_collection_modifyitems(items):
     """A JVM on a machine that others use too is slow, and not hung."""
     for item in items:

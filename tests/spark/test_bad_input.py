@@ -1,6 +1,5 @@
 """Whatever a recording lacks or holds too much of, the verdict is right, or says what it cannot be."""
 
-import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -43,17 +42,12 @@ def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(judged
 
 
 @pytest.mark.spark
-def test_a_node_without_files_is_missed_by_name_and_blamed_for_nothing(spark, tmp_path):
-    world = World(13, faults=0).play(120)
-    world.write(tmp_path)
-    shutil.rmtree(next(tmp_path.rglob("node=n3*")))
-    for path in tmp_path.rglob("node=n3*"):
-        shutil.rmtree(path)
-    recording = load(spark, str(tmp_path))
-    (hole,) = recording.holes
-    assert (hole.node, hole.begin, hole.end) == ("n3@host", recording.begin, recording.end)
+def test_a_node_without_files_is_missed_by_name_and_blamed_for_nothing(holed):
+    recording = holed.recording
+    (hole,) = (hole for hole in recording.holes if hole.node.endswith("@missing"))
+    assert (hole.node, hole.begin, hole.end) == ("n3@missing", recording.begin, recording.end)
     assert "no file of this node" in hole.why
-    found = counts(recording)
+    found = Counter(row.verdict for row in holed.rows("missing"))
     assert found["undecidable"]
     assert found["delivered"]
     assert not found["lost"] + found["misrouted"] + found["doubled"]

@@ -1,7 +1,7 @@
 """Worlds that share one recording: a run costs Spark the same few seconds, however little is in it.
 
-Each has nodes, clients and topics of its own, so that each is judged as if it were alone, and none has a hole
-or a clock that is off, which would be everybody's.
+Each has nodes, clients and topics of its own, so that each is judged as if it were alone. A hole may hide
+what any client did, so those that have one are a recording of their own, in which nothing else is wrong.
 """
 
 import random
@@ -33,12 +33,46 @@ def write_together(root):
         Jumble(SEEDS.randrange(10**6), clients=5, name="muddle").jumble(120),
         Lopsided(21, clients=6, name="lopsided").play(150),
         Takeover(5, clients=2, faults=0, name="takeover").move(),
+        sampled(World(6, name="sample").play(150), 2),
     ]
     for world in worlds:
         world.write(root)
     late = World(12, clients=6, name="late").play(120)
     write_late(root, late)
     return {world.name: world for world in (*worlds, late)}
+
+
+def write_holed(root):
+    """Three worlds in which all goes well and a recorder of each was not looking, in ways of their own."""
+    cut = World(3, faults=0, name="cut").play(300)
+    cut.write(root, files=3, drop={(cut.node(2), 1)})
+    gap = World(3, faults=0, name="gap").play(80)
+    rows = gap.rows[gap.node(2)]
+    some = slice(len(rows) // 4, len(rows) // 4 + 40)
+    dropped = {**rows[some][-1], "event": schema.GAP, "count": 39, "reason": "overflow"}
+    common = ("seq", "event", "hlc", "at", "offset_us", "recorder", "creation", "count", "reason")
+    rows[some] = [{name: dropped[name] for name in common}]
+    gap.write(root)
+    missing = World(13, faults=0, name="missing").play(120)
+    missing.write(root, drop={(missing.node(3), part) for part in range(2)})
+    return {world.name: world for world in (cut, gap, missing)}
+
+
+def sampled(world, every):
+    """What recorders keep that sample one message of ``every``: rows of one message each."""
+    for node, rows in world.rows.items():
+        kept = []
+        for row in rows:
+            if row.get("message") is None:
+                kept.append(row)
+            else:
+                numbers = range(row["message"], row["message"] + row["count"])
+                kept += [{**row, "message": n, "count": 1} for n in numbers if n % every == 0]
+        for seq, row in enumerate(kept, 1):
+            row["seq"] = seq
+        kept[0]["detail"] = f'{{"share": {1 / every}}}'
+        world.rows[node] = kept
+    return world
 
 
 def write_late(root, world):
@@ -101,10 +135,6 @@ class Jumble(World):
     def __init__(self, seed, **more):
         super().__init__(seed, **more)
         self.seed = seed
-
-    @property
-    def all_rows(self):
-        return [row for rows in self.rows.values() for row in rows]
 
     def jumble(self, steps):
         pick = self.random.choice

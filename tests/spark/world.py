@@ -59,6 +59,10 @@ class World:
         return self.nodes[number - 1]
 
     @property
+    def all_rows(self):
+        return [row for rows in self.rows.values() for row in rows]
+
+    @property
     def found(self):
         """``truth`` as verdicts are counted."""
         return {verdict: n for verdict, n in self.truth.items() if verdict != "published" and n}
