@@ -2,10 +2,11 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get } from "./api";
-import { Card, Oops } from "./ui";
+import { Card, Oops, Opened } from "./ui";
 
 export function Report(props: { kind: "drills" | "audit"; id: string; node: string; onClose: () => void }) {
   const url = useSignal("");
+  const fresh = useSignal("");
   const error = useSignal("");
   const load = async () => {
     try {
@@ -26,18 +27,19 @@ export function Report(props: { kind: "drills" | "audit"; id: string; node: stri
     }, 240_000);
     return () => clearInterval(timer);
   }, [props.kind, props.id, props.node]);
-  const fresh = useSignal("");
   return (
-    <Card
-      title={`Report ${props.id}`}
-      aside={
-        <>
-          {url.value && <a href={fresh.value || url.value} target="_blank" rel="noopener">open in a tab</a>} <button onClick={props.onClose}>close report</button>
-        </>
-      }
-    >
-      <Oops error={error.value} />
-      {url.value && <iframe class="report" sandbox="" src={url.value} title={`Report ${props.id}`} />}
-    </Card>
+    <Opened>
+      <Card
+        title={`Report ${props.id}`}
+        aside={
+          <>
+            {url.value && <a href={fresh.value || url.value} target="_blank" rel="noopener">open in a tab</a>} <button onClick={props.onClose}>close report</button>
+          </>
+        }
+      >
+        <Oops error={error.value} />
+        {url.value && <iframe class="report" sandbox="" src={url.value} title={`Report ${props.id}`} />}
+      </Card>
+    </Opened>
   );
 }
