@@ -227,12 +227,15 @@ class ClientInfo(Value):
     username: str = ""
     keepalive: float = 0.0
     clean_start: bool = True
+    """The session began with nothing because its client wanted that."""
     session_expiry: float = 0.0
     connected_at: float = 0.0
+    """Seconds since 1970; 0: it is not connected."""
     subscriptions: int = 0
     inflight: int = 0
     queued: int = 0
     dropped: int = 0
+    """Messages for it that were dropped, since the session is on this node."""
     process: str = ""
     """The process of its connection on that node, which can be traced."""
 

@@ -286,6 +286,7 @@ class Admission:
         if present and session.shape != shape:
             self._broker.table.forget_plans()
         channel.will = packet.will
+        channel.since = self._broker.clock.wall()
         if self._broker.takeovers is not None:
             self._broker.takeovers.own(session)
         session.save()

@@ -75,6 +75,9 @@ class ClientInfo:
     inflight: int
     queued: int
     expiry: int
+    clean: bool
+    connected_at: float
+    dropped: int
 
 
 class Broker:
@@ -365,6 +368,9 @@ class Broker:
             inflight=len(session.inflight),
             queued=len(session.queue),
             expiry=session.expiry,
+            clean=session.clean,
+            connected_at=channel.since if channel is not None else 0.0,
+            dropped=session.lost,
         )
 
     def kick(self, client_id: str) -> bool:

@@ -82,6 +82,7 @@ class Channel(Port, asyncio.Protocol):
         "reading_paused",
         "seen",
         "session",
+        "since",
         "transport",
         "version",
         "will",
@@ -108,6 +109,8 @@ class Channel(Port, asyncio.Protocol):
         self.exchange: Any = None
         """The enhanced authentication under way; see ``enhanced``."""
         self.seen = 0.0
+        self.since = 0.0
+        """When its client was let in, by the wall clock."""
         self.peer = ""
         self.aliases: dict[int, bytes] | None = None
         self.reading_paused = 0
@@ -341,7 +344,7 @@ class Channel(Port, asyncio.Protocol):
             return 0
         if self.write_full and transport.get_write_buffer_size() > self.broker.max_write_buffer:
             kept, lost = drop_qos0(out)
-            self.hub.dropped("slow_consumer", lost)
+            self.session.dropped("slow_consumer", lost)
             if lost and self.hub.trail is not None:
                 self.hub.trail.failed[self.session] = "slow_consumer"
             out.clear()

@@ -236,7 +236,7 @@ class Fanout:
                 continue
             channel = session.channel
             if channel is None:
-                self.drops["offline"] += sum(map(_count_qos0, out))
+                session.dropped("offline", sum(map(_count_qos0, out)))
                 out.clear()
                 if trail is not None:
                     trail.failed[session] = "offline"

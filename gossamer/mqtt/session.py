@@ -101,6 +101,7 @@ class Session:
         "inflight",
         "keep_oldest",
         "last_id",
+        "lost",
         "max_packet",
         "max_queued",
         "out",
@@ -158,6 +159,8 @@ class Session:
         self.incoming: dict[int, bool] = {}
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
         self.delivered = 0
+        self.lost = 0
+        """Messages for it that were dropped, since it is here."""
         self.behind = False
         self.waiting: list[Any] | None = None
 
@@ -209,7 +212,7 @@ class Session:
             # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
             for packet_id in [n for n, packet in inflight.items() if len(packet) > self.max_packet]:
                 del inflight[packet_id]
-                self.hub.dropped("too_large")
+                self.dropped("too_large")
         again = [
             packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
             for packet in inflight.values()
@@ -302,6 +305,11 @@ class Session:
         if trail is not None:
             trail.sent(self, message.ident, qos, retain, trail.share, stored)
 
+    def dropped(self, reason: str, count: int = 1) -> None:
+        """Messages for it go; counted here and on the node."""
+        self.lost += count
+        self.hub.dropped(reason, count)
+
     def tell_lost(self, tail: bytes, reason: str) -> None:
         """A queued message goes, and it may be one that is recorded."""
         if type(tail) is Tracked and self.hub.trail is not None:
@@ -309,7 +317,7 @@ class Session:
 
     def _drop(self, reason: str, ident: int) -> None:
         """A message is not delivered; who it is, where that is recorded."""
-        self.hub.dropped(reason)
+        self.dropped(reason)
         if ident != NO_IDENT and self.hub.trail is not None:
             self.hub.trail.lost(ident, self, reason)
 
@@ -379,7 +387,7 @@ class Session:
         if self.channel is not None and pressure.overrun(self):
             self.hub.dropped("slow_consumer_closed")
         while over or self.queued_bytes + size > pressure.max_session or not pressure.has_room(size):
-            self.hub.dropped("queue_full" if pressure.has_room(size) else "node_queue_full")
+            self.dropped("queue_full" if pressure.has_room(size) else "node_queue_full")
             if not queue or self.keep_oldest or self.gate is not None:
                 return False
             if self.given:
@@ -423,12 +431,12 @@ class Session:
                 identifiers = () if self.version == V4 else _identifiers(head, tail)
                 parts = message.parts(self.version, head[0] & 7, identifiers, self.hub.now())
                 if parts is None:
-                    self.hub.dropped("expired")
+                    self.dropped("expired")
                     self.tell_lost(queued, "expired")
                     continue
                 head, tail = parts
             if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
-                self.hub.dropped("too_large")
+                self.dropped("too_large")
                 self.tell_lost(queued, "too_large")
                 continue
             self.send(head, tail)
