@@ -395,4 +395,5 @@ def client_info(session: Session, node: str) -> ClientInfo:
         subscriptions=session.subscriptions,
         inflight=session.inflight,
         queued=session.queued,
+        dropped=session.dropped,
     )
