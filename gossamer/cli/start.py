@@ -65,7 +65,7 @@ def _run_to_its_end(config: Config, cookie: str, *, as_json: bool) -> ExitCode:
     tune_collector()
 
     async def run() -> ExitCode:
-        node = Node(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        node = Node.of(config, directory, cookie)
         return await _run(node, as_json=as_json)
 
     try:

@@ -271,16 +271,28 @@ class Node:
         cookie = cookie_of(config.node).get_secret_value()
         directory = DataDir(config.node.data_dir, wall=SystemClock().wall())
         try:
-            node = cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
-        except BaseException as error:
+            node = cls.of(config, directory, cookie)
+        except BaseException:
             directory.close()
-            if isinstance(error, UsageError) and not isinstance(error, ConfigError):
-                # Passwords, access lists, keys of tokens: who names the file is the configuration.
-                problem = ConfigProblem("mqtt.auth", str(error), "files that can be read")
-                raise ConfigError("configuration", [problem]) from error
             raise
         node._directory = directory
         return node
+
+    @classmethod
+    def of(cls, config: Config, directory: DataDir, cookie: str) -> Node:
+        """A node in a directory that is open, and stays its opener's to close.
+
+        Raises:
+            ConfigError: a file that the configuration names cannot be used.
+        """
+        try:
+            return cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        except ConfigError:
+            raise
+        except UsageError as error:
+            # Passwords, access lists, keys of tokens: who names the file is the configuration.
+            problem = ConfigProblem("mqtt.auth", str(error), "files that can be read")
+            raise ConfigError("configuration", [problem]) from error
 
     # -- life
 
