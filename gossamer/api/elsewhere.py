@@ -30,7 +30,9 @@ def elsewhere(view: NodeView) -> APIRouter:
 
     async def passed_on(name: Name, rest: Rest, request: Request) -> Response:
         """What the node that is named answers; who asks keeps his role there."""
-        target = f"/api/v1/{rest}" + (f"?{request.url.query}" if request.url.query else "")
+        # Names of clients may hold a question mark, where the query would begin.
+        path = rest.replace("%", "%25").replace("?", "%3F")
+        target = f"/api/v1/{path}" + (f"?{request.url.query}" if request.url.query else "")
         wide = Wide(view, principal_of(request))
         patience = PATIENCE if request.method in SAFE_METHODS else _LONG.get(rest, ORDER_PATIENCE)
         answer = await wide.ask(name, request.method, target, await request.body(), patience=patience)

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.types import ASGIApp, Message, Scope
@@ -44,7 +44,7 @@ PULSE = 10.0
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request for another node; ``target`` is the path and the query."""
+    """A request for another node; ``target`` is the path, with ``%`` and ``?`` in it quoted, and the query."""
 
     method: str
     target: str
@@ -262,7 +262,8 @@ class _Run:
 
 
 def _scope(ask: Ask) -> Scope:
-    path, _, query = ask.target.partition("?")
+    quoted, _, query = ask.target.partition("?")
+    path = unquote(quoted)
     return {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -114,6 +115,13 @@ class TestElsewhere:
         await reader.close()
         async with asyncio.timeout(20):
             await views[1].trace_over.wait()
+
+    @pytest.mark.parametrize("client", ["a?b", "50%25", "a/b?c=d", "käse#1"])
+    async def test_a_client_of_any_name_is_found_on_another_node(self, cluster, client):
+        views = cluster(CLIENTS)
+        async with client_of(views[0]) as asker:
+            await asker.delete(f"/api/v1/nodes/{NAMES[1]}/clients/{quote(client, safe='')}")
+        assert views[1].orders == [("kick", client)]
 
     async def test_problems_come_back_as_they_are(self, cluster):
         async with client_of(cluster(CLIENTS)[0]) as client:
