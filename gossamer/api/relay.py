@@ -44,7 +44,7 @@ PULSE = 10.0
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request for another node; ``target`` is the path, with ``%`` and ``?`` in it quoted, and the query."""
+    """A request for another node; ``target`` is the path, ``%`` and ``?`` in it quoted, and the query."""
 
     method: str
     target: str
