@@ -6,8 +6,9 @@ cluster without a broker nothing but the schema.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.audit.files import EventFile, arrow_schema, partition_of
@@ -37,25 +38,17 @@ __all__ = [
     "partition_of",
 ]
 
-_WHERE = {
-    "CLOCK": "offsets",
-    "KINDS": "tape",
-    "WATCH": "watch",
-    "AuditUnavailableError": "service",
-    "Auditor": "service",
-    "EventFile": "files",
-    "Limits": "writer",
-    "Recorder": "recorder",
-    "Sampler": "sampler",
-    "Tape": "tape",
-    "Trail": "trail",
-    "arrow_schema": "files",
-    "key_of": "service",
-    "partition_of": "files",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gossamer.audit.{_WHERE[name]}"), name)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "files": ("EventFile", "arrow_schema", "partition_of"),
+        "offsets": ("CLOCK",),
+        "recorder": ("Recorder",),
+        "sampler": ("Sampler",),
+        "service": ("AuditUnavailableError", "Auditor", "key_of"),
+        "tape": ("KINDS", "Tape"),
+        "trail": ("Trail",),
+        "watch": ("WATCH",),
+        "writer": ("Limits",),
+    },
+)

@@ -7,8 +7,9 @@ Names are imported when they are first used: durations and sizes in words, which
 needs, come without the schema, and without what reads and checks it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
@@ -111,60 +112,50 @@ __all__ = [
     "write_cookie",
 ]
 
-_NAMES = {
-    "cookie": ("COOKIE_FILE", "cookie_of", "write_cookie"),
-    "discovery": (
-        "DiscoveryConfig",
-        "DnsConfig",
-        "DnsDiscovery",
-        "EtcdConfig",
-        "EtcdDiscovery",
-        "EtcdTlsConfig",
-        "K8sConfig",
-        "K8sDiscovery",
-        "ManualDiscovery",
-        "SingletonDiscovery",
-        "StaticDiscovery",
-        "etcd_name",
-    ),
-    "load": ("config_from", "load_config"),
-    "model": (
-        "ApiConfig",
-        "AuditConfig",
-        "ClusterConfig",
-        "Config",
-        "DistributionConfig",
-        "GossipConfig",
-        "HttpAuthConfig",
-        "JwtConfig",
-        "ListenerConfig",
-        "LogConfig",
-        "MqttAuthConfig",
-        "MqttConfig",
-        "MqttLimitsConfig",
-        "MqttRetainedConfig",
-        "MqttServerConfig",
-        "MqttSessionsConfig",
-        "NodeConfig",
-        "TlsConfig",
-        "TlsHostConfig",
-    ),
-    "schema": ("json_schema", "to_plain", "to_yaml"),
-    "tracing": ("TracingConfig",),
-    "units": ("OptionalDuration", "PositiveDuration", "parse_duration", "parse_size"),
-    "words": ("format_duration", "format_size"),
-    "values": ("Autoheal", "Endpoint", "parse_endpoint"),
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gossamer.config' has no attribute {name!r}")
-    value = getattr(import_module(f"gossamer.config.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "cookie": ("COOKIE_FILE", "cookie_of", "write_cookie"),
+        "discovery": (
+            "DiscoveryConfig",
+            "DnsConfig",
+            "DnsDiscovery",
+            "EtcdConfig",
+            "EtcdDiscovery",
+            "EtcdTlsConfig",
+            "K8sConfig",
+            "K8sDiscovery",
+            "ManualDiscovery",
+            "SingletonDiscovery",
+            "StaticDiscovery",
+            "etcd_name",
+        ),
+        "load": ("config_from", "load_config"),
+        "model": (
+            "ApiConfig",
+            "AuditConfig",
+            "ClusterConfig",
+            "Config",
+            "DistributionConfig",
+            "GossipConfig",
+            "HttpAuthConfig",
+            "JwtConfig",
+            "ListenerConfig",
+            "LogConfig",
+            "MqttAuthConfig",
+            "MqttConfig",
+            "MqttLimitsConfig",
+            "MqttRetainedConfig",
+            "MqttServerConfig",
+            "MqttSessionsConfig",
+            "NodeConfig",
+            "TlsConfig",
+            "TlsHostConfig",
+        ),
+        "schema": ("json_schema", "to_plain", "to_yaml"),
+        "tracing": ("TracingConfig",),
+        "units": ("OptionalDuration", "PositiveDuration", "parse_duration", "parse_size"),
+        "words": ("format_duration", "format_size"),
+        "values": ("Autoheal", "Endpoint", "parse_endpoint"),
+    },
+)

@@ -11,11 +11,11 @@
 the broker along is imported when it is first used, so that the command starts fast.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gossamer.drill.backend import Ability, BackEnd, BackEndError, ClusterSpec, DrillNode, LinkFault
 from gossamer.drill.record import DrillRecord, Plan, read_record, record_json
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.drill.conductor import backend_of, conduct, unnamed
@@ -55,29 +55,15 @@ __all__ = [
     "verdict_in_words",
 ]
 
-_HOMES = {
-    "Progress": "runner",
-    "StepName": "runner",
-    "SuiteResult": "suite",
-    "Summary": "summary",
-    "backend_of": "conductor",
-    "choose_plans": "suite",
-    "conduct": "conductor",
-    "html": "report",
-    "judge": "promises",
-    "name_of": "words",
-    "run_suite": "suite",
-    "suite_html": "report",
-    "suite_json": "suite",
-    "suite_plans": "suite",
-    "unnamed": "conductor",
-    "verdict_in_words": "words",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gossamer.drill' has no attribute {name!r}")
-    value = getattr(import_module(f"gossamer.drill.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "conductor": ("backend_of", "conduct", "unnamed"),
+        "promises": ("judge",),
+        "report": ("html", "suite_html"),
+        "runner": ("Progress", "StepName"),
+        "suite": ("SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"),
+        "summary": ("Summary",),
+        "words": ("name_of", "verdict_in_words"),
+    },
+)

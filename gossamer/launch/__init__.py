@@ -6,8 +6,9 @@ Names are imported when they are first used, so that the command can tell its op
 starts processes and asks nodes.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.launch.child import STOP_LIMIT, NodeProcess, describe_end, node_environment
@@ -52,33 +53,23 @@ __all__ = [
     "wait_until_ready",
 ]
 
-_NAMES = {
-    "child": ("NodeProcess", "STOP_LIMIT", "describe_end", "node_environment"),
-    "plan": (
-        "BadPortsError",
-        "ClusterPlan",
-        "MAX_NODES",
-        "NodePlan",
-        "PortSpec",
-        "SERVICES",
-        "WEBSOCKET",
-        "make_plan",
-        "node_tree",
-    ),
-    "ports": ("PortsTakenError", "chooser", "taken_ports"),
-    "readiness": ("NotReadyError", "missing_of", "wait_until_ready"),
-    "workspace": ("BadDirectoryError", "DirectoryTakenError", "Workspace", "cluster_facts"),
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gossamer.launch' has no attribute {name!r}")
-    value = getattr(import_module(f"gossamer.launch.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "child": ("NodeProcess", "STOP_LIMIT", "describe_end", "node_environment"),
+        "plan": (
+            "BadPortsError",
+            "ClusterPlan",
+            "MAX_NODES",
+            "NodePlan",
+            "PortSpec",
+            "SERVICES",
+            "WEBSOCKET",
+            "make_plan",
+            "node_tree",
+        ),
+        "ports": ("PortsTakenError", "chooser", "taken_ports"),
+        "readiness": ("NotReadyError", "missing_of", "wait_until_ready"),
+        "workspace": ("BadDirectoryError", "DirectoryTakenError", "Workspace", "cluster_facts"),
+    },
+)

@@ -8,8 +8,9 @@ Names are imported when they are first used, so that the command can tell which 
 loading what links nodes.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.routes.delivery import Delivery, SubscriptionOptions
@@ -67,42 +68,32 @@ __all__ = [
     "split_shared",
 ]
 
-_NAMES = {
-    "delivery": ("Delivery", "SubscriptionOptions"),
-    "exclusive": ("ExclusiveTakenError",),
-    "filters": ("FilterIndex",),
-    "forwarder": ("Forwarder",),
-    "kernel": ("KERNEL_REASON", "filter_index", "kernel_name"),
-    "owner": ("RouteOwner", "routes_child"),
-    "resolver": ("Route",),
-    "router": ("Router",),
-    "shared": ("Group", "Strategy"),
-    "subscriptions": ("Subscribed",),
-    "topics": (
-        "InvalidTopicFilter",
-        "InvalidTopicName",
-        "SharedFilter",
-        "TopicError",
-        "TopicLimits",
-        "body_of",
-        "is_wildcard",
-        "matches",
-        "parse_filter",
-        "parse_name",
-        "split_shared",
-    ),
-    "verify": ("Findings",),
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gossamer.routes' has no attribute {name!r}")
-    value = getattr(import_module(f"gossamer.routes.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "delivery": ("Delivery", "SubscriptionOptions"),
+        "exclusive": ("ExclusiveTakenError",),
+        "filters": ("FilterIndex",),
+        "forwarder": ("Forwarder",),
+        "kernel": ("KERNEL_REASON", "filter_index", "kernel_name"),
+        "owner": ("RouteOwner", "routes_child"),
+        "resolver": ("Route",),
+        "router": ("Router",),
+        "shared": ("Group", "Strategy"),
+        "subscriptions": ("Subscribed",),
+        "topics": (
+            "InvalidTopicFilter",
+            "InvalidTopicName",
+            "SharedFilter",
+            "TopicError",
+            "TopicLimits",
+            "body_of",
+            "is_wildcard",
+            "matches",
+            "parse_filter",
+            "parse_name",
+            "split_shared",
+        ),
+        "verify": ("Findings",),
+    },
+)
