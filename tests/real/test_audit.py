@@ -40,6 +40,8 @@ class Counting:
         self.client.on_message = lambda _client, _data, message: self.got.update([message.payload.decode()])
         self.client.on_connect = lambda *_: ready.append(True)
         self.client.on_subscribe = lambda *_: ready.append(True)
+        # Who loses its connection stays away: nodes come back on their ports.
+        self.client.reconnect_delay_set(3600, 3600)
         self.client.connect("127.0.0.1", int(port or cluster.port(number)))
         self.client.loop_start()
         eventually(lambda: ready, says="CONNACK")
