@@ -255,7 +255,7 @@ class ApiClient:
     def _of(self, row: Mapping[str, Any]) -> ApiClient:
         port = row["ports"].get("api")
         if not port:
-            raise NotNowError(f"{row['name']} serves no API (api.enable is off there)")
+            raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
         host = row["address"].rpartition(":")[0].strip("[]")
         host = f"[{host}]" if ":" in host else host
         return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)

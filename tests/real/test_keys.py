@@ -35,7 +35,11 @@ def test_keys_rotate_on_three_running_nodes_while_one_of_them_dies(
 
     def all_online() -> bool:
         members = [cluster.get(number, "/api/v1/members") for number in (1, 2, 3)]
-        return all({row["status"] for row in rows} == {"online"} and len(rows) == 3 for rows in members)
+        # The port of its API is told once it serves, a moment after the node itself.
+        serving = [
+            row for rows in members for row in rows if row["status"] == "online" and "api" in row["ports"]
+        ]
+        return len(serving) == 9
 
     secret = "a key that is long enough for a test"
     (tmp_path / "key").write_text(secret)
