@@ -8,6 +8,7 @@ served with a policy that lets them do nothing (``sandbox``).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -156,6 +157,8 @@ class _Result(_Told):
 def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
     """``/drills``."""
     router = APIRouter(prefix="/drills", tags=["drill"])
+    telling = asyncio.Lock()
+    """Held from the look whether a drill runs until this one does: a second order must not open the gates."""
 
     async def info(run: Run, *, whole: bool = False) -> DrillInfo:
         result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
@@ -209,14 +212,15 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
         drill = HereDrill.of(
             order, names, wide=Wide(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
         )
-        if view.drills.running:
-            raise RunBusyError(what="drills", id=view.drills.running)
-        await drill.begin()
-        try:
-            run = await view.drills.start(told, by=principal.name, program=Program(body=drill.watch))
-        except BaseException:
-            await drill.end()
-            raise
+        async with telling:
+            if view.drills.running:
+                raise RunBusyError(what="drills", id=view.drills.running)
+            await drill.begin()
+            try:
+                run = await view.drills.start(told, by=principal.name, program=Program(body=drill.watch))
+            except BaseException:
+                await drill.end()
+                raise
         return await info(run)
 
     @router.get("/{id}")

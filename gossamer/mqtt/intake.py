@@ -224,6 +224,7 @@ def take(channel: Channel, data: bytes) -> int:
                         break
                     continue
                 if kept:
+                    # Those before this one are told as the last that were received.
                     hub.received -= 1
                     ack_idents += trail.ran(cast("Plan", plan), sinks, prefix, tail, kept, version, session)
                     hub.received += 1

@@ -62,6 +62,17 @@ async def test_all_nodes_are_told_once_with_the_end_of_the_cut(views):
     assert Fault(peer=NAMES[0], direction="out", cut=True) in told[NAMES[2]][0][0]
 
 
+async def test_of_two_orders_at_once_one_is_refused_and_leaves_the_gates_of_the_other(views):
+    told = []
+    for view in views:
+        view.faults.set = lambda faults, **_: told.append(tuple(faults))
+    async with client_of(views[0]) as client:
+        order = {**ORDER, "seconds": 600}
+        answers = await asyncio.gather(*(client.post(DRILLS, json=order) for _ in range(2)))
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+    assert len(told) == len(views), "each node was told once"
+
+
 async def test_what_came_of_it_is_told(views):
     async with client_of(views[0]) as client:
         id = (await client.post(DRILLS, json=ORDER)).json()["id"]  # noqa: A001
