@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gossamer.mqtt.expiring import expiry_of
 from gossamer.mqtt.idents import mark_of
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Hub, Item, Session
@@ -154,8 +155,10 @@ class DurableSession(Session):
             number = self._numbers[packet_id] = self._number
             self._number += 1
         ident = self.idents.get(packet_id) if self.idents else None
-        tag = () if ident is None else (mark_of(ident),)
-        self._note(INFLIGHT, packet_id, (number, packet, *tag))
+        tag = b"" if ident is None else mark_of(ident)
+        # What is written takes bytes, and no kind of them.
+        expires = self.store.time_of_day(expiry_of(packet))
+        self._note(INFLIGHT, packet_id, (number, bytes(packet), tag, expires))
 
     def new_idents(self) -> dict[int, int]:
         return _KeptIdents(self._note_ident)

@@ -20,6 +20,7 @@ import structlog
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.decode import decode_publish
+from gossamer.mqtt.expiring import expiry_of
 from gossamer.mqtt.framing import frame
 from gossamer.mqtt.idents import NO_IDENT, ident_in
 from gossamer.mqtt.ingest import read_record, record_of
@@ -70,7 +71,7 @@ def _unacknowledged(session: Session) -> Iterator[Message]:
     idents += [ident_in(tail) for _, tail, _ in session.queue]
     packets = [packet for _, packet in flying]
     packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
-    expiries = [None] * (len(packets) - len(session.queue)) + [
+    expiries = [expiry_of(packet) for _, packet in flying] + [
         None if message is None else message.expires_at for _, _, message in session.queue
     ]
     now = session.hub.now()

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from gossamer.mqtt.convert import convert, read_publish
 from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
+from gossamer.mqtt.expiring import Expiring, expiry_of, sent_again
 from gossamer.mqtt.idents import NO_IDENT, Tracked
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
@@ -213,12 +214,9 @@ class Session:
             for packet_id in [n for n, packet in inflight.items() if len(packet) > self.max_packet]:
                 del inflight[packet_id]
                 self.dropped("too_large")
-        again = [
-            packet if packet[0] == 0x62 else bytes((packet[0] | 8,)) + packet[1:]
-            for packet in inflight.values()
-        ]
+        again = list(inflight.values())
         for packet in again[: self.window]:
-            self.push(packet)
+            self.push(sent_again(packet, self.version, self.hub.now()))
         # The client may allow less in flight than it did before: the rest waits ([MQTT-3.3.4-9]).
         self.resend = again[: self.window - 1 : -1] or None
         self.pump()
@@ -296,7 +294,7 @@ class Session:
         if not qos:
             self.push(self._aliased(head, tail, None) or head + tail)
         elif len(self.inflight) < self.window:
-            self.send(head, tail)
+            self._send_message(message, head, tail)
         else:
             if trail is not None:
                 tail = Tracked.of(tail, message.ident, trail.share, stored=stored)
@@ -348,6 +346,14 @@ class Session:
         identifier = PACKET_ID[packet_id]
         packet = inflight[packet_id] = head + identifier + tail
         self.push(packet if self._aliases is None else self._aliased(head, tail, identifier) or packet)
+
+    def _send_message(self, message: Message, head: bytes, tail: bytes) -> None:
+        """The same of a message that may expire."""
+        self.send(head, tail)
+        if message.expires_at is not None:
+            # Sent again, it is to say what is left; what does not expire pays nothing for that.
+            packet_id = self.last_id
+            self.inflight[packet_id] = Expiring.of(self.inflight[packet_id], message.expires_at)
 
     def enqueue(self, head: bytes, tail: bytes, message: Message | None = None) -> None:
         """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
@@ -421,7 +427,7 @@ class Session:
         self.delivered += 1
         resend = self.resend
         while resend and len(self.inflight) - len(resend) < self.window:
-            self.push(resend.pop())
+            self.push(sent_again(resend.pop(), self.version, self.hub.now()))
         freed = 0
         while queue and len(self.inflight) < self.window:
             head, tail, message = queue.popleft()
@@ -439,7 +445,10 @@ class Session:
                 self.dropped("too_large")
                 self.tell_lost(queued, "too_large")
                 continue
-            self.send(head, tail)
+            if message is None:
+                self.send(head, tail)
+            else:
+                self._send_message(message, head, tail)
             if type(queued) is Tracked and self.hub.trail is not None:
                 qos, retain = head[0] >> 1 & 3, bool(head[0] & 1)
                 self.hub.trail.sent(self, queued.ident, qos, retain, queued.share, queued.stored)
@@ -524,7 +533,8 @@ class Session:
         for packet_id, packet in self.inflight.items():
             if packet[0] != 0x62:
                 head, tail = convert(packet, old, version)
-                self.inflight[packet_id] = head + PACKET_ID[packet_id] + tail
+                stored = head + PACKET_ID[packet_id] + tail
+                self.inflight[packet_id] = Expiring.of(stored, expiry_of(packet))
         self.refill(
             [(*convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
         )

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gossamer.mqtt.expiring import Expiring
 from gossamer.mqtt.idents import NO_IDENT, Tracked, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
@@ -215,10 +216,12 @@ class SessionStore:
             elif kind == QUEUED:
                 stored.queue.append((key, self.unpack(value)))
             elif kind == INFLIGHT:
-                number, packet, *tag = value
-                stored.inflight.append((number, key, packet))
+                number, packet, *rest = value
+                tag, expires = (*rest, None)[:2] if rest else (b"", None)
+                expires_at = None if expires is None else self.moment(expires)
+                stored.inflight.append((number, key, Expiring.of(packet, expires_at)))
                 if tag:
-                    stored.idents[key] = read_mark(tag[0], 0)[0].ident
+                    stored.idents[key] = read_mark(tag, 0)[0].ident
             else:
                 stored.incoming.append(key)
                 if isinstance(value, bytes):

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gossamer.mqtt.convert import read_publish
+from gossamer.mqtt.expiring import Expiring, expiry_of
 from gossamer.mqtt.idents import NO_IDENT, Tracked, mark_of, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
@@ -68,7 +69,9 @@ def _entries(session: Session, now: float) -> Iterator[list[Any]]:
     idents = session.idents or {}
     for packet_id, packet in session.inflight.items():
         ident = idents.get(packet_id, NO_IDENT)
-        yield ["i", packet_id, packet] if ident == NO_IDENT else ["i", packet_id, packet, mark_of(ident)]
+        mark = b"" if ident == NO_IDENT else mark_of(ident)
+        expires_at = expiry_of(packet)
+        yield ["i", packet_id, bytes(packet), mark, None if expires_at is None else expires_at - now]
     for packet_id in session.incoming:
         yield ["r", packet_id]
     for item in session.queue:
@@ -106,11 +109,12 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
                 wanted = Subscription(*fields[0])
                 session.subscriptions[wanted.filter] = (wanted, fields[1])
             case "i":
-                session.inflight[fields[0]] = fields[1]
-                if len(fields) > 2:
+                packet_id, packet, mark, left = fields
+                session.inflight[packet_id] = Expiring.of(packet, None if left is None else now + left)
+                if mark:
                     if session.idents is None:
                         session.idents = session.new_idents()
-                    session.idents[fields[0]] = read_mark(fields[2], 0)[0].ident
+                    session.idents[packet_id] = read_mark(mark, 0)[0].ident
             case "r":
                 session.incoming[fields[0]] = True
             case _:
@@ -136,4 +140,6 @@ def message_of(packet: bytes, version: int, now: Callable[[], float], ident: int
     publish = read_publish(packet, version)
     message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
     message.ident = ident
+    if (expires_at := expiry_of(packet)) is not None:
+        message.expires_at = expires_at
     return message

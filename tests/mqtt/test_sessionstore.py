@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gossamer.mqtt.durable import DurableSession
 from gossamer.mqtt.encode import publish_parts
+from gossamer.mqtt.expiring import expiry_of
 from gossamer.mqtt.idents import Tracked, base_of, ident_in
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V5, Subscription
@@ -86,6 +87,7 @@ def make(journal, hub, **options):
 def state(session):
     return {
         "inflight": list(session.inflight.items()),
+        "ends": {n: round(at, 3) for n, packet in session.inflight.items() if (at := expiry_of(packet))},
         "incoming": set(session.incoming),
         "subscriptions": dict(session.subscriptions),
         "queue": [(head, tail, message and message.payload) for head, tail, message in session.queue],

@@ -168,6 +168,42 @@ async def test_what_is_not_acknowledged_is_sent_again_in_order(world, version, n
     assert clean.early == []
 
 
+@keeps(v5="3.3.2-6 4.4.0-1")
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_is_sent_again_says_what_is_left_of_its_time(world, qos):
+    """Also of what the client has no room for yet, and when nothing is left."""
+    sub = await come(world, "s", V5, properties=Properties(session_expiry=600, receive_maximum=2))
+    await sub.subscribe("t", qos=2, identifier=7)
+    for n in range(3):
+        properties = Properties(message_expiry=100, content_type="x")
+        world.broker.publish("t", b"%d" % n, qos=qos, properties=properties)
+    world.later(10)
+    first, second = await sub.got()
+    assert first.properties.message_expiry == second.properties.message_expiry == 100
+    sub.send(p.Puback(first.packet_id) if qos == 1 else p.Pubrec(first.packet_id, 0x80))
+    [third] = await sub.got()
+    assert third.properties.message_expiry == 90
+    await go(world, sub)
+    world.later(20)
+    back = await come(world, "s", V5, properties=Properties(session_expiry=600, receive_maximum=1))
+    world.later(10)
+    back.send(p.Puback(second.packet_id) if qos == 1 else p.Pubrec(second.packet_id, 0x80))
+    again = back.early + await back.got()
+    assert [(x.packet_id, x.payload, x.dup) for x in again] == [
+        (x.packet_id, x.payload, True) for x in (second, third)
+    ]
+    assert [x.properties.message_expiry for x in again] == [70, 60]
+    assert {x.properties.content_type for x in again} == {"x"}
+    assert {x.properties.subscription_identifiers for x in again} == {(7,)}
+    await go(world, back)
+    old = await come(world, "s", V4)
+    assert [x.payload for x in old.early] == [b"2"]
+    await go(world, old)
+    world.later(500)
+    [late] = (await come(world, "s", V5)).early
+    assert (late.payload, late.properties.message_expiry) == (b"2", 0)
+
+
 @keeps(v5="4.3.3-7 4.4.0-1 3.3.2-5")
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_what_was_sent_does_not_expire_but_what_waits_behind_it_does(world, qos):

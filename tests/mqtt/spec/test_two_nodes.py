@@ -111,3 +111,20 @@ async def test_a_session_is_the_same_on_the_other_node(cluster):
     assert again.session_present
     await back.lost
     assert back.left == 0x8E
+
+
+@keeps(v5="3.3.2-6 4.4.0-1")
+async def test_what_moved_in_flight_is_sent_again_with_what_is_left_of_its_time(cluster):
+    options = {"version": V5, "clean_start": False, "session_expiry": 600}
+    sub = await cluster.client(1, "roamer", **options)
+    await sub.subscribe("t", qos=1)
+    sub._deliver = sub.messages.append  # never acknowledged
+    pub = await cluster.client(1, version=V5)
+    await pub.publish("t", b"1", qos=1, properties=Properties(message_expiry=100))
+    [got] = await arrived(sub, 1)
+    assert got.properties.message_expiry == 100
+    await asyncio.sleep(40)
+    back = await cluster.client(2, "roamer", **options)
+    [again] = await arrived(back, 1)
+    assert again.dup
+    assert 50 <= again.properties.message_expiry <= 60
