@@ -329,7 +329,8 @@ class MqttLimitsConfig(Section):
     topic_alias_maximum: Annotated[int, Field(ge=0, le=65535)] = 64
     """Topic aliases a version 5 client may use."""
     subscribe_wait: Duration = 2.0
-    """How long SUBACK waits for every live node to have applied the new route."""
+    """How long SUBACK waits for every live node to have applied the new route, before
+    ``mqtt.unconfirmed_subscriptions`` decides."""
     max_lag: OptionalDuration = 2.0
     """New clients are told that the server is busy while the event loop runs this late; off: never."""
 
@@ -391,6 +392,9 @@ SharedStrategy = Literal[
 ]
 
 
+UnconfirmedSubscriptions = Literal["hold", "refuse", "accept"]
+
+
 class MqttConfig(Section):
     """MQTT: where, for whom, and how much."""
 
@@ -410,6 +414,10 @@ class MqttConfig(Section):
     shared_subscription_strategy: SharedStrategy = "round_robin"
     """Which member of a ``$share`` group gets a message; chosen once, by the node where it is published,
     among the members of all nodes."""
+    unconfirmed_subscriptions: UnconfirmedSubscriptions = "hold"
+    """What SUBACK does where a node that is not declared down has not applied the new route within
+    ``limits.subscribe_wait``. hold: wait until it has, or is declared down. refuse: answer 0x80 and undo the
+    subscription. accept: answer success; clients of version 5 are told which nodes are missing."""
     forwarding: Literal["sync", "async"] = "sync"
     """When a message of QoS 1 or 2 for other nodes is acknowledged: once they have dispatched it (sync), or
     once it is accepted here and on its way (async: sooner, and a node that fails may lose it)."""

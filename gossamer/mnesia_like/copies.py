@@ -186,6 +186,7 @@ class Copies:
             return self.tables[name]
         state, actions = owner.replication.create(definition, now)
         common["visible"] = functools.partial(owner.replication.visible, name)
+        common["behind"] = functools.partial(owner.replication.behind, name)
         if definition.replication == "owned":
             self.tables[name] = OwnedTable(definition, state, **common)
         else:

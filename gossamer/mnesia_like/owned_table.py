@@ -32,8 +32,9 @@ class OwnedTable(ReplicatedTable):
         disc: DiscQueue | None = None,
         owner: TableOwner | None = None,
         visible: Callable[[], int],
+        behind: Callable[[int], list[str]],
     ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible)
+        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
         self._state = state
         self._log = state.log
         self._bag = definition.type == "bag"

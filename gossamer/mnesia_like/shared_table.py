@@ -47,9 +47,10 @@ class SharedTable(ReplicatedTable, Queries):
         disc: DiscQueue | None = None,
         owner: TableOwner | None = None,
         visible: Callable[[], int],
+        behind: Callable[[int], list[str]],
         reach: Callable[[], tuple[int, int]],
     ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible)
+        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
         self.core = core
         self._indexes = {}
         self._order = Order(core.rows) if definition.type == "ordered_set" else None

@@ -44,6 +44,16 @@ class Standing:
                 lowest = min(lowest, feed.acked)
         return lowest
 
+    def behind(self, table: str, number: int) -> list[str]:
+        """The peers that keep :meth:`visible` below ``number``."""
+        feeds = self.tables[table].feeds
+        return [
+            name
+            for name, peer in self._x.peers.items()
+            if peer.tables is None
+            or (table in peer.tables and (name not in feeds or feeds[name].acked < number))
+        ]
+
     def not_loaded(self, table: str) -> list[str]:
         """What is missing of peers that are up, in words; empty: the table is loaded."""
         return list(self.unloaded(table).values())

@@ -254,17 +254,23 @@ class ReplicatedTable(Table):
         disc: DiscQueue | None,
         owner: TableOwner | None,
         visible: Callable[[], int],
+        behind: Callable[[int], list[str]],
     ) -> None:
         super().__init__(definition, node=node, disc=disc, owner=owner)
         self._visible = visible
+        self.behind = behind
+        """The peers that are up, have the table and have not said that they applied a number."""
         self._waiters: dict[int, asyncio.Future[None]] = {}
 
     def is_visible(self, number: int) -> bool:
         """Whether every peer that is up and has the table has applied ``number``, as far as it said."""
         return number <= self._visible()
 
-    async def visible(self, number: int, timeout: float = 5.0) -> bool:
-        """Wait until :meth:`is_visible`; False where that took longer than ``timeout`` seconds."""
+    async def visible(self, number: int, timeout: float | None = 5.0) -> bool:
+        """Wait until :meth:`is_visible`; False where that took longer than ``timeout`` seconds.
+
+        None: wait as long as it takes.
+        """
         if self.is_visible(number):
             return True
         future = self._waiters.get(number)

@@ -73,6 +73,7 @@ class Channel(Port, asyncio.Protocol):
         "ends",
         "exchange",
         "gate",
+        "held",
         "hub",
         "keep_alive",
         "listener",
@@ -115,6 +116,8 @@ class Channel(Port, asyncio.Protocol):
         self.aliases: dict[int, bytes] | None = None
         self.reading_paused = 0
         self.more = False
+        self.held = 0
+        """How many SUBACKs wait for other nodes."""
         self.write_full = False
         self._state = NEW
         self._parts: list[bytes] | None = None

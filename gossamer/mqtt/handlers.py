@@ -6,7 +6,7 @@ Apart from the channel so that each can be read alone: there bytes and back-pres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.decode import decode
@@ -33,12 +33,14 @@ from gossamer.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.retained import RetainedDelivery
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
+    from gossamer.mqtt.subscribing import Outcome
 
 __all__ = ["SYSTEM", "handle", "subscribed", "unexpected_ack"]
 
@@ -225,29 +227,27 @@ def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
 
 def _subscribe(channel: Channel, packet: Subscribe) -> None:
     identifiers = packet.properties.subscription_identifiers
-    reasons, retained, seq, why = channel.broker.subscribing.subscribe(
+    outcome = channel.broker.subscribing.subscribe(
         channel.session, packet.subscriptions, identifiers[0] if identifiers else None
     )
+    channel.broker.subscribing.when_visible(channel, packet, outcome)
+
+
+def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+    """Answer a SUBSCRIBE, then send what is retained."""
+    reasons = outcome.reasons
     if channel.version == V4:
         reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
-    suback = _answer(channel, Suback(packet_id=packet.packet_id, reasons=tuple(reasons)), why)
-    granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
-    channel.broker.subscribing.when_visible(channel, seq, suback, retained, granted)
-
-
-def subscribed(
-    channel: Channel,
-    suback: bytes,
-    retained: list[tuple[str, int, tuple[int, ...]]],
-    granted: Sequence[str] = (),
-) -> None:
-    """The new routes are known: answer, then send what is retained."""
+    properties = Properties(user=outcome.notes) if outcome.notes else NONE
+    answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
+    suback = _answer(channel, answer, outcome.why)
     if suback:
         channel.session.push(suback)
     if channel.hub.trail is not None:
+        granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
         channel.hub.trail.subscribed(channel.session, granted, None)
-    if retained:
-        RetainedDelivery(channel, channel.broker.retained, retained).step()
+    if outcome.retained:
+        RetainedDelivery(channel, channel.broker.retained, outcome.retained).step()
 
 
 def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:

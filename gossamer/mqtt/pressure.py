@@ -36,6 +36,7 @@ __all__ = [
     "PATIENCE",
     "RATE",
     "TURN",
+    "UNCONFIRMED",
     "Hold",
     "Pressure",
     "Publisher",
@@ -52,6 +53,8 @@ RATE = 8
 """Why a channel does not read: its client sends more than its listener allows."""
 TURN = 16
 """It has used its turn of the loop, and goes on in the next."""
+UNCONFIRMED = 32
+"""Why a channel does not read: it has many SUBSCRIBEs whose routes other nodes have not confirmed."""
 
 PATIENCE = 1.0
 FAR_BEHIND = 4

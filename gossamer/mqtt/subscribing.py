@@ -1,11 +1,16 @@
 """Subscribing: what a SUBSCRIBE changes, when it is answered, and what is sent because of it.
 
-Rule: SUBACK says that every live node knows the routes, or that the router has waited long enough.
+Rules: 1. SUBACK with success says that every node that is not declared down has applied the routes. Where one
+has not after ``mqtt.limits.subscribe_wait``, ``mqtt.unconfirmed_subscriptions`` decides: SUBACK is *held*
+until it has or is declared down, or the subscriptions are *refused* and undone, or *accepted* all the same,
+which clients of 5.0 are told.  2. A client that goes on subscribing while :data:`HELD` of its SUBACKs wait is
+not read from. A refused subscription leaves nothing behind; one that the session had before stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +19,8 @@ import structlog
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.handlers import subscribed
-from gossamer.mqtt.packets import Subscription
+from gossamer.mqtt.packets import Subscribe, Subscription
+from gossamer.mqtt.pressure import UNCONFIRMED
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.session import Session
 from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
@@ -23,9 +29,30 @@ if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.channel import Channel
 
-__all__ = ["Subscribing"]
+__all__ = ["HELD", "UNCONFIRMED_NODE", "Outcome", "Subscribing"]
 
 log = structlog.get_logger(__name__)
+
+HELD = 100
+"""SUBACKs to one client that may wait for other nodes before it is not read from any more."""
+UNCONFIRMED_NODE = "unconfirmed-node"
+"""The user property of a SUBACK that names a node that may not forward to the client yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a SUBSCRIBE: a reason code for each filter, and ``why`` the last one that failed did."""
+
+    reasons: list[int]
+    why: str = ""
+    retained: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
+    """Filters whose retained messages to send, with QoS and identifiers."""
+    seq: Any = None
+    """What to wait for; None: nothing."""
+    added: frozenset[str] = frozenset()
+    """Filters that the session did not have before."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """User properties of the SUBACK."""
 
 
 class Subscribing:
@@ -35,12 +62,10 @@ class Subscribing:
         self._broker = broker
         broker.router.on_evicted(self._evicted)
 
-    def subscribe(
-        self, session: Session, wanted: Sequence[Subscription], identifier: int | None
-    ) -> tuple[list[int], list[tuple[str, int, tuple[int, ...]]], Any, str]:
-        """Subscribe ``session``; reason codes, filters whose retained messages to send, what to wait for, and
-        why the last one that failed did."""
+    def subscribe(self, session: Session, wanted: Sequence[Subscription], identifier: int | None) -> Outcome:
+        """Subscribe ``session``."""
         reasons: list[int] = []
+        added: set[str] = set()
         why = ""
         # Looked up once: a SUBSCRIBE may have a thousand filters, mostly with the same options.
         capabilities = self._broker.capabilities
@@ -87,6 +112,8 @@ class Subscribing:
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
                 continue
             mine[topic_filter] = (item, identifier)
+            if not known:
+                added.add(topic_filter)
             if done.seq is not None:
                 seq = done.seq
             reasons.append(item.qos)
@@ -96,7 +123,7 @@ class Subscribing:
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((body_of(topic_filter), item.qos, identifiers))
-        return reasons, retained, seq, why
+        return Outcome(reasons, why, retained, seq, frozenset(added))
 
     def restore(self, session: Session) -> Any:
         """Subscribe a session to what it knows it has subscribed; what to wait for."""
@@ -145,19 +172,49 @@ class Subscribing:
             if self._broker.hub.trail is not None:
                 self._broker.hub.trail.unsubscribed(session, (topic_filter,))
 
-    def when_visible(
-        self, channel: Channel, seq: Any, suback: bytes, retained: list[Any], granted: Sequence[str] = ()
-    ) -> None:
-        """SUBACK once every live node has the routes (bounded by the router)."""
-        if seq is None or self._broker.router.is_visible(seq):
-            subscribed(channel, suback, retained, granted)
-        else:
-            wait = partial(self._await_visible, channel, seq, suback, retained, granted)
-            self._broker.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
+    def when_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        """Answer once every live node has the routes, or as the configuration says; see rule 1."""
+        if outcome.seq is None or self._broker.router.is_visible(outcome.seq):
+            subscribed(channel, packet, outcome)
+            return
+        channel.held += 1
+        if channel.held >= HELD:
+            channel.pause_reading(UNCONFIRMED)
+        wait = partial(self._await_visible, channel, packet, outcome)
+        self._broker.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
 
-    async def _await_visible(
-        self, channel: Channel, seq: Any, suback: bytes, retained: list[Any], granted: Sequence[str]
-    ) -> None:
-        await self._broker.router.visible(seq)
+    async def _await_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        router = self._broker.router
+        if not await router.visible(outcome.seq):
+            match self._broker.config.unconfirmed_subscriptions:
+                case "hold":
+                    await router.confirmed(outcome.seq)
+                case "refuse":
+                    outcome = self._refused(channel, packet, outcome)
+                case _:
+                    missing = router.unconfirmed(outcome.seq)
+                    why = outcome.why or f"what is published at {', '.join(missing)} may not come yet"
+                    notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
+                    outcome = replace(outcome, why=why, notes=notes)
+        channel.held -= 1
+        if channel.held <= HELD // 2:
+            channel.resume_reading(UNCONFIRMED)
         if channel.is_up:
-            subscribed(channel, suback, retained, granted)
+            subscribed(channel, packet, outcome)
+
+    def _refused(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> Outcome:
+        """Undo what is not known everywhere."""
+        missing = self._broker.router.unconfirmed(outcome.seq)
+        undone = [
+            item.filter
+            for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
+            if reason < 0x80 and item.filter in outcome.added
+        ]
+        self.unsubscribe(channel.session, undone)
+        reasons = [
+            ReasonCode.UNSPECIFIED_ERROR if item.filter in undone else reason
+            for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
+        ]
+        left = [wanted for wanted in outcome.retained if wanted[0] not in {body_of(name) for name in undone}]
+        why = f"not confirmed by {', '.join(missing)}; subscribe again later"
+        return replace(outcome, reasons=reasons, retained=left, why=why)

@@ -141,8 +141,19 @@ class Router:
         if await self._table.visible(seq, timeout=self._visible_timeout):
             return True
         self.counts["visible_timeouts"] += 1
-        log.warning("route_not_visible", seq=seq, waited=self._visible_timeout)
+        log.warning(
+            "route_not_visible", seq=seq, waited=self._visible_timeout, unconfirmed=self.unconfirmed(seq)
+        )
         return False
+
+    async def confirmed(self, seq: int) -> None:
+        """Wait for :meth:`is_visible`, however long it takes: a node that stays silent is declared down."""
+        if self._table is not None:
+            await self._table.visible(seq, timeout=None)
+
+    def unconfirmed(self, seq: int) -> list[str]:
+        """The live nodes that have not applied what ``seq`` stands for."""
+        return [] if self._table is None else self._table.behind(seq)
 
     # Other nodes.
 

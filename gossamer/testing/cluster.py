@@ -73,12 +73,14 @@ class SimCluster:
         seeds: int = 2,
         cluster: dict[str, Any] | None = None,
         sessions: dict[str, Any] | None = None,
+        mqtt: dict[str, Any] | None = None,
         strategy: Callable[[int], Strategy] | None = None,
     ) -> None:
         self.sim = sim
         self.size = size
         self._cluster = cluster or {}
         self._sessions = sessions or {}
+        self._mqtt = mqtt or {}
         self._strategy = strategy
         self._addresses: dict[int, str] = {}
         self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
@@ -180,6 +182,7 @@ class SimCluster:
                 server=MqttServerConfig(listeners=(ListenerConfig(host=address, port=MQTT_PORT),)),
                 auth=MqttAuthConfig(allow_anonymous=True),
                 sessions=MqttSessionsConfig(**self._sessions),
+                **self._mqtt,
             ),
             api=ApiConfig(enable=False),
         )

@@ -1,5 +1,6 @@
 """A router with the shape of gossamer.routes' and the plainest insides, and forwarders that record."""
 
+import asyncio
 from collections.abc import Callable
 
 from gossamer.routes.topics import matches, parse_filter, parse_name
@@ -61,6 +62,8 @@ class FakeRouter:
         self.seq = 0
         self.seen = 1 << 60
         self.waiters = []
+        self.patient = True
+        """Whether it waits for ``seen`` without end."""
 
     def _changed(self):
         self.cache.clear()
@@ -114,12 +117,19 @@ class FakeRouter:
         return seq <= self.seen
 
     async def visible(self, seq):
-        import asyncio
+        if not self.patient:
+            return False
+        await self.confirmed(seq)
+        return True
 
+    async def confirmed(self, seq):
         while seq > self.seen:
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)
             await future
+
+    def unconfirmed(self, seq):
+        return ["node2@far"]
 
     def show(self, seq):
         self.seen = seq

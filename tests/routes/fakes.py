@@ -88,6 +88,9 @@ class Table:
     async def visible(self, number: int, timeout: float = 5.0) -> bool:
         return self.is_visible(number)
 
+    def behind(self, number: int) -> list[str]:
+        return ["node2@far"] if number > self.reached else []
+
     def subscribe_batches(self, callback: Any, own: bool = True) -> None:
         self.callbacks.append(callback)
 

@@ -135,7 +135,7 @@ def routing(node: Node) -> Iterator[Metric]:
     )
     yield one(
         "gossamer_routes_visible_timeouts_total",
-        "Subscriptions that were acknowledged before every node had said that it has them.",
+        "Subscriptions that not every live node had confirmed within subscribe_wait.",
         "counter",
         stats.get("visible_timeouts", 0),
     )
