@@ -1,0 +1,314 @@
+"""The judges of histories, on histories made by hand: each promise kept, and broken on purpose."""
+
+from __future__ import annotations
+
+from real.history.checks import PROMISES, judge
+from real.history.history import Event, read, write
+from real.history.story import Story, matches
+
+
+class Tale:
+    """Writes a history, a tenth of a second an event."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.at = 0.0
+        for node in (1, 2, 3):
+            self.operator("up", node)
+            self.operator("members", node, note="1,2,3")
+        self.operator("whole")
+
+    def wait(self, seconds: float) -> None:
+        self.at += seconds
+
+    def operator(self, kind: str, node: int = 0, **fields: object) -> None:
+        self._add(Event(self.at, kind, node=node, **fields))  # type: ignore[arg-type]
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        self.at = round(self.at + 0.1, 3)
+
+    def client(self, name: str) -> Teller:
+        return Teller(self, name)
+
+    def broken(self, *promises: str, strict: bool = False) -> list[str]:
+        """Kinds of violations, in order."""
+        found = judge(Story(self.events), promises or tuple(PROMISES), strict=strict)
+        return [violation.promise for violation in found]
+
+
+class Teller:
+    """A client in a tale."""
+
+    def __init__(self, tale: Tale, name: str) -> None:
+        self.tale = tale
+        self.name = name
+        self.node = self.connection = 0
+
+    def note(self, kind: str, **fields: object) -> None:
+        self.tale._add(
+            Event(self.tale.at, kind, self.name, self.node, self.connection, **fields)  # type: ignore[arg-type]
+        )
+
+    def enters(self, node: int, *, present: bool = False, clean: bool = False) -> Teller:
+        self.asks(node, clean=clean)
+        self.note("connected", present=present)
+        return self
+
+    def asks(self, node: int, *, clean: bool = False) -> None:
+        self.node, self.connection = node, self.connection + 1
+        self.note("connecting", note="clean" if clean else "")
+
+    def subscribes(self, topic_filter: str, qos: int = 1, **fields: object) -> Teller:
+        self.note("subscribing", topic=topic_filter, qos=qos)
+        self.note("subscribed", topic=topic_filter, code=qos, **fields)
+        return self
+
+    def unsubscribes(self, topic_filter: str) -> None:
+        self.note("unsubscribing", topic=topic_filter)
+        self.note("unsubscribed", topic=topic_filter)
+
+    def sends(self, number: int, topic: str = "t", qos: int = 1, **fields: object) -> str:
+        message = f"{self.name}:{number}"
+        self.note("sent", topic=topic, message=message, qos=qos, **fields)
+        return message
+
+    def publishes(self, number: int, topic: str = "t", qos: int = 1) -> str:
+        message = self.sends(number, topic, qos)
+        self.note("acknowledged", topic=topic, message=message, qos=qos)
+        return message
+
+    def gets(self, *messages: str, topic: str = "t", qos: int = 1, **fields: object) -> None:
+        for message in messages:
+            self.note("received", topic=topic, message=message, qos=qos, **fields)
+
+
+def pair(qos: int = 1) -> tuple[Tale, Teller, Teller]:
+    """A tale with a subscriber at node 2 and a publisher at node 1."""
+    tale = Tale()
+    subscriber = tale.client("sub").enters(2).subscribes("t", qos)
+    return tale, subscriber, tale.client("pub").enters(1)
+
+
+def test_a_quiet_tale_breaks_nothing() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.gets(publisher.publishes(1), publisher.publishes(2))
+    assert tale.broken() == []
+
+
+def test_what_was_acknowledged_and_never_came_is_lost() -> None:
+    tale, subscriber, publisher = pair()
+    publisher.publishes(1)
+    subscriber.gets(publisher.publishes(2))
+    assert tale.broken() == ["lost"]
+
+
+def test_what_was_not_acknowledged_or_was_refused_may_be_lost() -> None:
+    tale, _, publisher = pair()
+    publisher.sends(1)
+    publisher.note("acknowledged", topic="t", message=publisher.sends(2), qos=1, code=0x97)
+    assert tale.broken("delivered") == []
+
+
+def test_what_was_sent_before_suback_or_after_the_end_of_a_subscription_may_not_come() -> None:
+    tale = Tale()
+    publisher, subscriber = tale.client("pub").enters(1), tale.client("sub").enters(2)
+    publisher.publishes(1)
+    subscriber.subscribes("t")
+    subscriber.unsubscribes("t")
+    publisher.publishes(2)
+    assert tale.broken() == []
+
+
+def test_what_came_before_a_session_was_lost_with_its_node_is_promised_all_the_same() -> None:
+    tale, subscriber, publisher = pair()
+    tale.operator("down", 2)
+    publisher.publishes(1)
+    subscriber.enters(3, present=False).subscribes("t")
+    subscriber.gets(publisher.publishes(2))
+    assert tale.broken() == ["lost"]
+
+
+def test_what_is_acknowledged_while_a_session_is_made_anew_is_not_promised() -> None:
+    tale, subscriber, publisher = pair()
+    tale.operator("down", 2)
+    subscriber.asks(3)
+    publisher.publishes(1)
+    subscriber.note("connected", present=False)
+    publisher.publishes(2)
+    subscriber.subscribes("t")
+    assert tale.broken() == []
+
+
+def test_an_unanswered_connect_while_the_node_is_down_may_have_made_a_new_session() -> None:
+    tale, subscriber, publisher = pair()
+    tale.operator("down", 2)
+    subscriber.asks(3)
+    subscriber.note("aborted")
+    publisher.publishes(1)
+    subscriber.enters(3, present=True)
+    publisher.publishes(2)
+    subscriber.subscribes("t")
+    assert tale.broken() == []
+
+
+def test_an_unanswered_connect_of_a_healthy_session_excuses_nothing() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.asks(3)
+    subscriber.note("aborted")
+    publisher.publishes(1)
+    subscriber.enters(3, present=True).subscribes("t")
+    assert tale.broken() == ["lost"]
+
+
+def test_a_suback_promises_nothing_of_a_node_that_was_not_a_member_then() -> None:
+    tale = Tale()
+    tale.operator("members", 2, note="2,3")
+    tale.wait(5)
+    subscriber = tale.client("sub").enters(2).subscribes("t")
+    publisher = tale.client("pub").enters(1)
+    publisher.publishes(1)
+    assert tale.broken() == []
+    tale.operator("members", 2, note="1,2,3")
+    tale.operator("whole")
+    subscriber.gets(publisher.publishes(2))
+    publisher.publishes(3)
+    assert tale.broken() == ["lost"]
+
+
+def test_a_suback_that_says_that_a_node_is_not_told_promises_nothing_yet() -> None:
+    tale = Tale()
+    tale.client("sub").enters(2).subscribes("t", note="not visible at node 1")
+    tale.client("pub").enters(1).publishes(1)
+    assert tale.broken() == []
+
+
+def test_qos_2_that_comes_twice_in_one_session_is_twice() -> None:
+    tale, subscriber, publisher = pair(2)
+    subscriber.gets(*[publisher.publishes(1, qos=2)] * 2, qos=2)
+    assert tale.broken() == ["twice"]
+
+
+def test_qos_2_may_come_again_in_a_later_session() -> None:
+    tale, subscriber, publisher = pair(2)
+    message = publisher.publishes(1, qos=2)
+    subscriber.gets(message, qos=2)
+    tale.operator("down", 2)
+    subscriber.enters(3, present=False).subscribes("t", 2)
+    subscriber.gets(message, qos=2)
+    assert tale.broken() == []
+
+
+def test_qos_2_may_come_again_where_its_publisher_sent_it_in_two_sessions() -> None:
+    tale, subscriber, publisher = pair(2)
+    message = publisher.sends(1, qos=2)
+    tale.operator("down", 1)
+    publisher.enters(3, present=False)
+    publisher.publishes(1, qos=2)
+    subscriber.gets(message, message, qos=2)
+    assert tale.broken() == []
+
+
+def test_qos_1_may_come_twice() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.gets(*[publisher.publishes(1)] * 2)
+    assert tale.broken() == []
+
+
+def test_first_deliveries_out_of_order_break_it() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.gets(*reversed([publisher.publishes(1), publisher.publishes(2)]))
+    assert tale.broken() == ["order"]
+
+
+def test_an_old_message_again_behind_newer_ones_is_no_matter_of_order() -> None:
+    tale, subscriber, publisher = pair()
+    first, second = publisher.publishes(1), publisher.publishes(2)
+    subscriber.gets(first, second, first)
+    assert tale.broken() == []
+
+
+def test_order_of_what_was_sent_before_a_session_began_is_open() -> None:
+    tale, subscriber, publisher = pair()
+    old = publisher.publishes(1)
+    tale.operator("down", 2)
+    subscriber.enters(3, present=False).subscribes("t")
+    subscriber.gets(publisher.publishes(2), old)
+    assert tale.broken() == []
+
+
+def test_what_nobody_sent_is_invented_and_so_is_a_message_on_another_topic() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.gets("pub:7")
+    subscriber.gets(publisher.publishes(8, topic="u"), topic="t")
+    assert tale.broken("not_invented") == ["invented", "invented"]
+
+
+def test_a_session_is_present_where_its_node_lives() -> None:
+    tale, subscriber, _ = pair()
+    subscriber.enters(3, present=True)
+    assert tale.broken() == []
+    subscriber.enters(1, present=False)
+    assert tale.broken() == ["session not present"]
+
+
+def test_a_session_may_be_missing_where_its_node_is_down_unless_one_is_strict() -> None:
+    tale, subscriber, _ = pair()
+    tale.operator("down", 2)
+    subscriber.enters(3, present=False)
+    assert tale.broken() == []
+    assert tale.broken(strict=True) == ["session not present"]
+
+
+def test_a_session_is_present_at_its_own_node_after_a_restart() -> None:
+    tale, subscriber, _ = pair()
+    tale.operator("down", 2)
+    tale.operator("up", 2)
+    subscriber.enters(2, present=False)
+    assert tale.broken() == ["session not present"]
+
+
+def test_a_session_that_never_began_is_not_present() -> None:
+    tale = Tale()
+    tale.client("sub").enters(1, present=True)
+    assert tale.broken() == ["session out of nothing"]
+
+
+def test_a_publish_without_an_answer_at_the_end_is_told_once_there_was_time() -> None:
+    tale, _, publisher = pair()
+    publisher.sends(1)
+    tale.wait(5)
+    tale.operator("end")
+    assert tale.broken() == []
+    tale.wait(15)
+    tale.operator("end")
+    assert tale.broken() == ["not acknowledged"]
+
+
+def test_a_connect_without_an_answer_in_a_whole_cluster_is_told() -> None:
+    tale, subscriber, _ = pair()
+    tale.operator("settling")
+    subscriber.asks(3)
+    tale.wait(12)
+    subscriber.note("timeout", note="CONNECT")
+    assert tale.broken() == ["no answer"]
+
+
+def test_a_cluster_that_does_not_become_whole_is_told() -> None:
+    tale = Tale()
+    tale.operator("not whole", note="within 60 s")
+    assert tale.broken() == ["not whole"]
+
+
+def test_filters_match_as_the_standard_says() -> None:
+    assert all(
+        matches(f, t) for f, t in [("a/+", "a/b"), ("#", "a/b"), ("a/#", "a"), ("$share/g/a/+", "a/b")]
+    )
+    assert not any(matches(f, t) for f, t in [("a/+", "a"), ("a", "a/b"), ("+", "a/b"), ("a/b/c", "a/b")])
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path) -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.gets(publisher.publishes(1))
+    write(tmp_path / "h", {"seed": 1}, tale.events)
+    assert read(tmp_path / "h") == ({"seed": 1}, tale.events)

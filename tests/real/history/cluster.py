@@ -1,0 +1,339 @@
+"""Nodes as an operator has them: ``gossamer start`` with a file, signals, ``gossamer cluster leave``, /ready.
+
+Rules: 1. A node keeps its data directory for the whole run.  2. What was done to a node is noted in the
+history at once, before it can have an effect for "down" and after it for "up".  3. Nodes die with this
+process, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .history import History
+from .network import Namespaces, able
+
+__all__ = ["Cluster"]
+
+GOSSAMER = (sys.executable, "-m", "gossamer.cli")
+READY_TIMEOUT = 60.0
+STOP_TIMEOUT = 30.0
+POLL_INTERVAL = 0.3
+_PR_SET_PDEATHSIG = 1
+_SERVICES = ("mqtt", "api", "gossip", "distribution")
+_PORTS = (1883, 8091, 7946, 4370)
+
+
+class Cluster:
+    """``spares``: nodes that are not started with the others; ``small_disc``: of which node."""
+
+    def __init__(
+        self, directory: Path, history: History, *, nodes: int = 3, spares: int = 1, small_disc: int = 0
+    ) -> None:
+        self.directory = directory
+        self.history = history
+        self.nodes = range(1, nodes + 1)
+        self._all = range(1, nodes + spares + 1)
+        disc = [self._data(small_disc)] if small_disc else []
+        self.net = Namespaces(len(self._all), disc) if not able() else None
+        self._small_disc = small_disc if self.net else 0
+        self._ports = {node: dict(zip(_SERVICES, _PORTS, strict=True)) for node in self._all}
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self.paused: set[int] = set()
+        self._cuts: dict[tuple[int, int], float] = {}
+        self._seen: dict[int, frozenset[int] | None] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._dying: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        return {node: (self._host(node), self._ports[node]["mqtt"]) for node in self._all}
+
+    @property
+    def running(self) -> set[int]:
+        return set(self._running)
+
+    def _host(self, node: int) -> str:
+        return self.net.host(node) if self.net else "127.0.0.1"
+
+    def _data(self, node: int) -> Path:
+        return self.directory / f"data{node}"
+
+    async def open(self) -> None:
+        """Start all nodes and wait until they are one cluster."""
+        if self.net is not None:
+            self.net.open()
+        else:
+            self._ports = {node: dict(zip(_SERVICES, _free_ports(4), strict=True)) for node in self._all}
+        for node in self._all:
+            (self.directory / f"node{node}.yaml").write_text(json.dumps(self._tree(node), indent=1))
+        await asyncio.gather(*(self.start(node) for node in self.nodes))
+        self._watch = asyncio.create_task(self._look(), name="members")
+        if not await self.whole():
+            raise RuntimeError(f"no cluster within {READY_TIMEOUT:g} s; see {self.directory}")
+
+    def _tree(self, node: int) -> dict[str, object]:
+        host, ports = self._host(node), self._ports[node]
+        return {
+            "node": {
+                "name": f"node{node}@{host}",
+                "data_dir": str(self._data(node)),
+                "cookie": "a cookie for the history",
+            },
+            "cluster": {
+                "host": host,
+                "port": ports["gossip"],
+                "seed_endpoints": [f"{self._host(n)}:{self._ports[n]['gossip']}" for n in self.nodes],
+            },
+            "distribution": {"host": host, "port": ports["distribution"]},
+            "mqtt": {
+                "server": {"listeners": [{"host": host, "port": ports["mqtt"]}]},
+                "auth": {"allow_anonymous": True},
+            },
+            "api": {"host": "" if self.net else host, "port": ports["api"]},
+        }
+
+    async def start(self, node: int) -> bool:
+        """Start a node and wait until it says that it is ready."""
+        if node in self._running:
+            return True
+        if node in self._dying:
+            await _ended(self._dying.pop(node), READY_TIMEOUT)
+        self._running[node] = process = self._spawn(node)
+        began = time.monotonic()
+        while time.monotonic() - began < READY_TIMEOUT:
+            if process.poll() is not None:
+                return False
+            if await self._ready(node):
+                self.history.record("up", node=node, note=f"after {time.monotonic() - began:.1f} s")
+                return True
+            await asyncio.sleep(0.1)
+        self.history.record("fault", node=node, note=f"not ready within {READY_TIMEOUT:g} s")
+        return False
+
+    def _spawn(self, node: int) -> subprocess.Popen[bytes]:
+        name = self.directory / f"node{node}"
+        prefix = self.net.prefix(node) if self.net else []
+        with open(f"{name}.out", "ab") as ready, open(f"{name}.err", "ab") as errors:  # noqa: PTH123
+            return subprocess.Popen(
+                [*prefix, *GOSSAMER, "start", "-c", f"{name}.yaml", "--json", "--log-file", f"{name}.log"],
+                stdout=ready,
+                stderr=errors,
+                start_new_session=True,
+                preexec_fn=_die_with_us,
+            )
+
+    async def _ready(self, node: int) -> bool:
+        """Whether its MQTT port takes connections."""
+        try:
+            async with asyncio.timeout(0.5):
+                _, writer = await asyncio.open_connection(*self.addresses[node])
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    def kill(self, *nodes: int) -> None:
+        for node in nodes:
+            process = self._running.pop(node, None)
+            if process is not None:
+                self.history.record("down", node=node, note="killed")
+                self.paused.discard(node)
+                os.killpg(process.pid, signal.SIGKILL)
+                self._dying[node] = process
+
+    async def stop(self, node: int) -> None:
+        """SIGTERM, as systemd does, and SIGKILL when it takes too long."""
+        process = self._running.get(node)
+        if process is None:
+            return
+        self.history.record("down", node=node, note="stopped")
+        process.send_signal(signal.SIGTERM)
+        if not await _ended(process, STOP_TIMEOUT):
+            self.history.record("fault", node=node, note=f"SIGTERM did not end it in {STOP_TIMEOUT:g} s")
+            os.killpg(process.pid, signal.SIGKILL)
+        self._running.pop(node, None)
+
+    async def leave(self, node: int, *, drain: bool) -> bool:
+        """``gossamer cluster leave``, run where the node is."""
+        if node not in self._running:
+            return False
+        self.history.record("down", node=node, note="leaves, drained" if drain else "leaves")
+        return await self._command(node, "cluster", "leave", *(["--drain"] if drain else []))
+
+    async def join(self, node: int) -> bool:
+        others = [n for n in sorted(self.running) if n != node]
+        if node not in self._running or not others:
+            return False
+        done = await self._command(
+            node, "cluster", "join", f"{self._host(others[0])}:{self._ports[others[0]]['gossip']}"
+        )
+        self.history.record("up", node=node, note="joined again")
+        return done
+
+    async def _command(self, node: int, *arguments: str) -> bool:
+        prefix = self.net.prefix(node) if self.net else []
+        command = [*prefix, *GOSSAMER, *arguments]
+        command += ["--api", f"http://127.0.0.1:{self._ports[node]['api']}"]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        try:
+            async with asyncio.timeout(READY_TIMEOUT):
+                said, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            said = b"no answer"
+        if process.returncode:
+            self.history.record(
+                "fault", node=node, note=f"{' '.join(arguments)}: {said.decode(errors='replace')}"
+            )
+        return process.returncode == 0
+
+    def pause(self, node: int) -> None:
+        if node in self._running and node not in self.paused:
+            self.history.record("paused", node=node)
+            self.paused.add(node)
+            os.killpg(self._running[node].pid, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        if node in self._running and node in self.paused:
+            os.killpg(self._running[node].pid, signal.SIGCONT)
+            self.paused.discard(node)
+            self.history.record("resumed", node=node)
+
+    def cut(self, source: int, target: int, share: float = 1.0) -> None:
+        """Drop packets of nodes from source to target."""
+        if self.net is not None and self._cuts.get((source, target)) != share:
+            note = "" if share >= 1 else f"{share:g}"
+            self.history.record("cut", node=source, code=target, note=note)
+            self._cuts[source, target] = share
+            self.net.lose(source, target, share)
+
+    def uncut(self) -> None:
+        for source, target in list(self._cuts):
+            del self._cuts[source, target]
+            if self.net is not None:
+                self.net.lose(source, target, 0)
+            self.history.record("joined", node=source, code=target)
+
+    def fill(self) -> None:
+        """Leave no room on the small disc."""
+        if not self._small_disc:
+            return
+        self.history.record("fault", node=self._small_disc, note="its disc is full")
+        block = bytes(1 << 16)
+        try:
+            with (self._data(self._small_disc) / "filler").open("ab", buffering=0) as file:
+                while file.write(block):
+                    pass
+        except OSError:
+            pass
+
+    def unfill(self) -> None:
+        if self._small_disc:
+            (self._data(self._small_disc) / "filler").unlink(missing_ok=True)
+            self.history.record("fault", node=self._small_disc, note="its disc has room again")
+
+    async def recover(self) -> None:
+        """Undo every fault, and start what does not run."""
+        self.uncut()
+        self.unfill()
+        for node in list(self.paused):
+            self.resume(node)
+        for node, process in list(self._running.items()):
+            if process.poll() is not None:
+                self.history.record("down", node=node, note=f"ended by itself with {process.returncode}")
+                del self._running[node]
+        await asyncio.gather(*(self.start(node) for node in self.nodes if node not in self._running))
+
+    async def whole(self, timeout: float = READY_TIMEOUT) -> bool:
+        """Wait until every node that runs sees all that run."""
+        everybody = frozenset(self._running)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            seen = [await self._members(node) for node in everybody]
+            if all(members is not None and members >= everybody for members in seen):
+                self.history.record("whole")
+                return True
+            await asyncio.sleep(POLL_INTERVAL)
+        self.history.record("not whole", note=f"within {timeout:g} s: {seen}")
+        return False
+
+    async def _look(self) -> None:
+        """Note whom each node sees, whenever that changes."""
+        while True:
+            for node in self._all:
+                members = await self._members(node) if node in self._running else None
+                if self._seen.get(node, frozenset()) != members:
+                    self._seen[node] = members
+                    note = ",".join(map(str, sorted(members or ())))
+                    self.history.record("members", node=node, note=note)
+            await asyncio.sleep(POLL_INTERVAL)
+
+    async def _members(self, node: int) -> frozenset[int] | None:
+        """Whom a node says it sees, itself included, while it is ready; None: it does not answer."""
+        if node in self.paused:
+            return None
+        try:
+            async with asyncio.timeout(1.0):
+                reader, writer = await asyncio.open_connection(self._host(node), self._ports[node]["api"])
+                host = self._host(node).encode()
+                writer.write(b"GET /ready HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                writer.close()
+            answer = json.loads(body)
+        except (OSError, TimeoutError, ValueError):
+            return None
+        if b" 200 " not in head[:20]:
+            return frozenset()
+        return frozenset(int(name.partition("@")[0].removeprefix("node")) for name in answer["members"])
+
+    async def close(self) -> None:
+        """Kill all, and take everything away. May be called again."""
+        if self._watch is not None:
+            self._watch.cancel()
+        processes = list(self._running.values())
+        self._running.clear()
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in processes:
+            process.wait()
+        if self.net is not None:
+            self.net.close()
+
+
+async def _ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return process.poll() is not None
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _death_signal() -> Callable[[], None]:
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_die_with_us = _death_signal()

@@ -1,0 +1,214 @@
+"""One run: a cluster, some workloads, one fault, one seed; then time to settle, and a verdict each.
+
+::
+
+    start ─ connect, subscribe ─ steps of the fault ─ everything lifted and started ─ whole ─ settle ─ judge
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from .checks import Violation, judge
+from .cluster import Cluster
+from .faults import FAULTS, ROLES, Step
+from .history import Event, History, write
+from .story import Story
+from .workloads import WORKLOADS
+from .world import World
+
+__all__ = ["Outcome", "Plan", "judged", "run"]
+
+AFTER_FAULT = 3.0
+"""Seconds for which clients go on as before once everything is lifted."""
+SETTLE_AT_LEAST = 4.0
+SETTLE_AT_MOST = 30.0
+SETUP_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``steps``: instead of those that the fault and the seed would give."""
+
+    workloads: tuple[str, ...]
+    fault: str
+    seed: int
+    nodes: int = 3
+    strict: bool = False
+    steps: tuple[Step, ...] | None = None
+
+    def schedule(self) -> list[Step]:
+        if self.steps is not None:
+            return list(self.steps)
+        return FAULTS[self.fault].plan(Random(f"{self.fault}/{self.seed}"))
+
+    def header(self) -> dict[str, Any]:
+        return {**asdict(self), "steps": [asdict(step) for step in self.schedule()]}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any]) -> Plan:
+        steps = tuple(Step(**{**step, "who": tuple(step["who"])}) for step in header["steps"])
+        return cls(**{**header, "workloads": tuple(header["workloads"]), "steps": steps})
+
+
+@dataclass(slots=True)
+class Outcome:
+    plan: Plan
+    events: list[Event]
+    verdicts: dict[str, list[Violation]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not any(self.verdicts.values())
+
+
+def judged(plan: Plan, events: Sequence[Event]) -> dict[str, list[Violation]]:
+    """The verdict of each workload."""
+    verdicts = {}
+    for name in plan.workloads:
+        story = Story(events, f"{name}/")
+        verdicts[name] = judge(story, WORKLOADS[name].promises, strict=plan.strict)
+    return verdicts
+
+
+async def run(plan: Plan, directory: Path) -> Outcome:
+    """Run it, and leave ``history.jsonl`` and the logs of the nodes in ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
+    history = History()
+    fault = FAULTS[plan.fault]
+    cluster = Cluster(directory, history, nodes=plan.nodes, small_disc=fault.small_disc)
+    if fault.network and cluster.net is None:
+        raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
+    outcome = Outcome(plan, history.events)
+    try:
+        await cluster.open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await _play(plan, cluster, history, tasks)
+                # Workloads never end by themselves.
+                raise _OverError
+        except* _OverError:
+            pass
+        history.record("end")
+        outcome.verdicts = judged(plan, history.events)
+        outcome.seconds = history.now()
+    finally:
+        await cluster.close()
+        write(directory / "history.jsonl", plan.header(), history.events)
+    return outcome
+
+
+class _OverError(Exception):
+    pass
+
+
+async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.TaskGroup) -> None:
+    joined: set[int] = set()
+    world = World(
+        history,
+        cluster.addresses,
+        lambda: [*cluster.nodes, *(joined & cluster.running)],
+        Random(f"{plan.fault}/{plan.seed}/clients"),
+    )
+    async with asyncio.timeout(SETUP_TIMEOUT):
+        await asyncio.gather(*(WORKLOADS[name].start(world, name, tasks) for name in plan.workloads))
+    await _Faults(cluster, history, world, joined).play(plan.schedule())
+    await cluster.recover()
+    await asyncio.sleep(AFTER_FAULT)
+    await cluster.whole()
+    history.record("settling")
+    world.settling.set()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.sleep(SETTLE_AT_LEAST)
+    while loop.time() - began < SETTLE_AT_MOST:
+        busy = any(client.pending and client.connected for client in world.clients)
+        if not busy and not any(judged(plan, history.events).values()):
+            break
+        await asyncio.sleep(2.0)
+
+
+class _Faults:
+    """Carries out the steps of a schedule."""
+
+    def __init__(self, cluster: Cluster, history: History, world: World, joined: set[int]) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._world = world
+        self._joined = joined
+        self._owner = 0
+        self._locks = {node: asyncio.Lock() for node in cluster.addresses}
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for step in steps:
+            await asyncio.sleep(began + step.at - loop.time())
+            self._history.record("fault", note=str(step))
+            self._do(step)
+        if self._late:
+            await asyncio.wait(self._late)
+        for task in self._late:
+            task.result()
+
+    def _node(self, who: str) -> int:
+        if who == "owner":
+            client = self._world.first.get("owner")
+            self._owner = self._owner or (client.node if client is not None else ROLES["third"])
+            return self._owner
+        return ROLES.get(who) or int(who)
+
+    def _do(self, step: Step) -> None:
+        nodes = [self._node(who) for who in step.who]
+        cluster = self._cluster
+        match step.action:
+            case "kill":
+                cluster.kill(*nodes)
+            case "pause":
+                cluster.pause(nodes[0])
+            case "resume":
+                cluster.resume(nodes[0])
+            case "cut":
+                cluster.cut(nodes[0], nodes[1], step.share)
+            case "uncut":
+                cluster.uncut()
+            case "fill":
+                cluster.fill()
+            case "unfill":
+                cluster.unfill()
+            case "start" | "stop" | "drain" | "leave":
+                for node in nodes:
+                    task = asyncio.create_task(self._slowly(step.action, node))
+                    self._late.add(task)
+            case "nothing":
+                pass
+            case unknown:
+                raise ValueError(f"no such action: {unknown}")
+
+    async def _slowly(self, action: str, node: int) -> None:
+        """What takes its time, in its turn for each node."""
+        cluster = self._cluster
+        async with self._locks[node]:
+            match action:
+                case "start":
+                    await cluster.start(node)
+                    if node not in cluster.nodes:
+                        self._joined.add(node)
+                case "stop":
+                    await cluster.stop(node)
+                case "drain" | "leave":
+                    self._joined.discard(node)
+                    await cluster.leave(node, drain=action == "drain")
+                    await cluster.stop(node)
+
+
+def complain(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

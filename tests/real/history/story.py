@@ -1,0 +1,247 @@
+"""A history put in order for the judges: which nodes were out of reach when, and which sessions lasted.
+
+Pure. What is legal is decided here, on these grounds:
+
+- A node is **impaired** from the moment it is killed, stopped or paused until ``GRACE`` after it is back; two
+  nodes are **apart** while packets between them are dropped, or either is paused, and ``GRACE`` longer.
+- A session is new where CONNACK says so. It may be new without a word where a CONNECT before had no answer at
+  a time when a new session was legal: that answer is lost, and the next one names the session that it made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from .history import Event
+
+__all__ = ["GRACE", "Message", "Span", "Story", "Subscription", "matches"]
+
+GRACE = 10.0
+"""Seconds after a fault in which the nodes may still act on it."""
+STALE = 1.5
+"""Seconds by which the operator's view of the members may lag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    start: float
+    end: float
+
+    def has(self, at: float) -> bool:
+        return self.start <= at <= self.end
+
+
+@dataclass(slots=True)
+class Message:
+    """What its publisher knows of it."""
+
+    name: str
+    topic: str
+    qos: int
+    sent: list[Event] = field(default_factory=list)
+    acknowledged: Event | None = None
+    lives: set[int] = field(default_factory=set)
+    """In which of the publisher's sessions it was sent."""
+
+    @property
+    def publisher(self) -> str:
+        return self.name.rpartition(":")[0]
+
+    @property
+    def number(self) -> int:
+        return int(self.name.rpartition(":")[2])
+
+    @property
+    def taken(self) -> bool:
+        return self.acknowledged is not None and self.acknowledged.code < 0x80
+
+
+@dataclass(slots=True)
+class Subscription:
+    """From SUBACK to whatever ended it."""
+
+    client: str
+    topic_filter: str
+    qos: int
+    granted: Event
+    end: float = inf
+    lost_with: str = ""
+    """What ended it, if not the client."""
+    unseen: frozenset[int] = frozenset()
+    """Nodes that the subscriber's node did not see when it said SUBACK, or said are not told yet."""
+
+
+class Story:
+    """``events`` of clients whose name begins with ``prefix``, and of nodes."""
+
+    def __init__(self, events: Sequence[Event], prefix: str = "") -> None:
+        self.events = [e for e in events if not e.client or e.client.startswith(prefix)]
+        self.end = events[-1].at if events else 0.0
+        self.nodes = sorted({e.node for e in events if e.kind == "up"})
+        self.wholes = [e.at for e in events if e.kind == "whole"]
+        self.settling = next((e.at for e in events if e.kind == "settling"), inf)
+        self._spans()
+        self.clients: dict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            if event.client:
+                self.clients[event.client].append(event)
+        self.messages: dict[str, Message] = {}
+        self.subscriptions: list[Subscription] = []
+        self.lives: dict[str, list[float]] = {}
+        """When each session of a client began."""
+        self.absences: list[tuple[Event, frozenset[int]]] = []
+        """Where a session was not present, and where it could have been."""
+        self.presences: list[Event] = []
+        """Where a session was present that had never begun."""
+        for client, own in self.clients.items():
+            self._tell(client, own)
+        self.received: dict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            if event.kind == "received":
+                self.received[event.client].append(event)
+
+    def _spans(self) -> None:
+        self._down: dict[int, list[Span]] = defaultdict(list)
+        self._paused: dict[int, list[Span]] = defaultdict(list)
+        self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
+        self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
+        began: dict[tuple[object, ...], float] = {}
+        for event in self.events:
+            node = event.node
+            match event.kind:
+                case "down":
+                    began.setdefault(("down", node), event.at)
+                case "up" if ("down", node) in began:
+                    self._down[node].append(Span(began.pop(("down", node)), event.at))
+                case "paused":
+                    began["paused", node] = event.at
+                case "resumed" if ("paused", node) in began:
+                    self._paused[node].append(Span(began.pop(("paused", node)), event.at))
+                case "cut":
+                    began.setdefault(("cut", node, event.code), event.at)
+                case "joined" if ("cut", node, event.code) in began:
+                    start = began.pop(("cut", node, event.code))
+                    self._apart[frozenset((node, event.code))].append(Span(start, event.at))
+                case "members":
+                    seen = frozenset(int(n) for n in event.note.split(",") if n)
+                    self._views[node].append((event.at, seen))
+        for key, start in began.items():
+            if key[0] == "cut":
+                self._apart[frozenset((key[1], key[2]))].append(Span(start, inf))  # type: ignore[arg-type]
+            else:
+                spans = self._down if key[0] == "down" else self._paused
+                spans[key[1]].append(Span(start, inf))  # type: ignore[index]
+
+    def impaired(self, node: int, start: float, end: float | None = None) -> bool:
+        """Was it down or paused at any time from start to end, or shortly before?"""
+        spans = [*self._down[node], *self._paused[node]]
+        return any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def apart(self, one: int, other: int, start: float, end: float | None = None) -> bool:
+        """Could two nodes not talk at any time from start to end, or shortly before?"""
+        spans = [*self._apart[frozenset((one, other))], *self._paused[one], *self._paused[other]]
+        return one != other and any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def whole_after(self, at: float) -> float:
+        place = bisect_right(self.wholes, at)
+        return self.wholes[place] if place < len(self.wholes) else inf
+
+    def unseen(self, node: int, at: float) -> frozenset[int]:
+        """Nodes that this node did not say it sees, at that time or nearly."""
+        views = self._views[node]
+        missing: set[int] = set()
+        for place, (since, seen) in enumerate(views):
+            until = views[place + 1][0] if place + 1 < len(views) else inf
+            if since <= at + STALE and until >= at - STALE:
+                missing |= {n for n in self.nodes if n not in seen}
+        return frozenset(missing - {node})
+
+    def _may_be_new(self, owners: Iterable[int], node: int, start: float, end: float) -> bool:
+        """May a session that could be at ``owners`` not be found by ``node``?"""
+        return any(
+            owner != node and (self.impaired(owner, start, end) or self.apart(owner, node, start, end))
+            for owner in owners
+        )
+
+    def _tell(self, client: str, own: list[Event]) -> None:
+        """Go through what one client saw."""
+        lives = self.lives[client] = []
+        open_: dict[str, Subscription] = {}
+        owners: set[int] = set()
+        exists = clean = False
+        doubt = inf
+        asked: Event | None = None
+        for event in own:
+            match event.kind:
+                case "connecting":
+                    if (
+                        asked is not None
+                        and exists
+                        and self._may_be_new(owners, asked.node, asked.at, event.at)
+                    ):
+                        doubt = min(doubt, asked.at)
+                    if asked is not None:
+                        owners.add(asked.node)
+                    asked, clean = event, event.note == "clean"
+                case "connected" if asked is not None:
+                    known = exists
+                    if not event.present or not exists or doubt < inf:
+                        lives.append(event.at)
+                        why = "" if not exists else "doubt" if event.present else "session not present"
+                        for sub in open_.values():
+                            sub.end, sub.lost_with = min(doubt, asked.at), why
+                        open_.clear()
+                    if event.present and not known and not owners:
+                        self.presences.append(event)
+                    if not event.present and known and not clean:
+                        legal = self._may_be_new(owners, event.node, asked.at, event.at)
+                        self.absences.append((event, frozenset(owners) if legal else frozenset()))
+                    exists, doubt, asked, owners = not clean, inf, None, {event.node}
+                case "refused":
+                    asked = None
+                case "closed" | "aborted" | "goodbye" if clean:
+                    for sub in open_.values():
+                        sub.end, sub.lost_with = 0.0, "clean"
+                    open_.clear()
+                case "subscribed" if event.code < 0x80 and event.topic not in open_:
+                    unseen = frozenset(self.nodes) if event.note else self.unseen(event.node, event.at)
+                    sub = Subscription(client, event.topic, event.code, event, unseen=unseen)
+                    open_[event.topic] = sub
+                    self.subscriptions.append(sub)
+                case "unsubscribing" if event.topic in open_:
+                    open_.pop(event.topic).end = event.at
+                case "sent" if event.qos:
+                    message = self.messages.get(event.message)
+                    if message is None:
+                        message = Message(event.message, event.topic, event.qos)
+                        self.messages[event.message] = message
+                    message.sent.append(event)
+                    message.lives.add(len(lives))
+                case "acknowledged" if event.message in self.messages:
+                    self.messages[event.message].acknowledged = event
+        # What is left of an unanswered CONNECT ends nothing that is judged.
+
+    def life(self, client: str, at: float) -> int:
+        """Which session of the client it was at that time."""
+        return bisect_right(self.lives.get(client, []), at)
+
+
+def _touch(span: Span, start: float, end: float) -> bool:
+    return span.start <= end and start <= span.end + GRACE
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """MQTT 5.0, 4.7."""
+    if topic_filter.startswith("$share/"):
+        topic_filter = topic_filter.split("/", 2)[2]
+    wanted, given = topic_filter.split("/"), topic.split("/")
+    for place, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if place >= len(given) or level not in ("+", given[place]):
+            return False
+    return len(wanted) == len(given)

@@ -1,0 +1,141 @@
+"""What workloads share: the cluster's addresses, one random generator each, and where a run has got to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from .client import Client
+from .history import History
+from .packets import Will
+
+__all__ = ["Mode", "World", "keep", "publish_on"]
+
+Mode = str
+"""``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too."""
+RETRY_INTERVAL = 0.2
+WINDOW = 20
+
+
+@dataclass
+class World:
+    history: History
+    addresses: dict[int, tuple[str, int]]
+    places: Callable[[], list[int]]
+    """Nodes that clients may go to now, whether or not they run."""
+    rng: Random
+    settling: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when faults are over: publishers stop, and everybody stays where it is."""
+    clients: list[Client] = field(default_factory=list)
+    first: dict[str, Client] = field(default_factory=dict)
+    """The client whose node is meant by a role."""
+
+    def client(
+        self,
+        name: str,
+        *,
+        version: int = 5,
+        clean: bool = False,
+        will: Will | None = None,
+        client_id: str = "",
+    ) -> Client:
+        client = Client(
+            self.history,
+            self.addresses,
+            name,
+            version=version,
+            clean=clean,
+            will=will,
+            client_id=client_id,
+        )
+        self.clients.append(client)
+        return client
+
+    def elsewhere(self, node: int) -> int:
+        return self.rng.choice([place for place in self.places() if place != node] or [node])
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, but not beyond the moment in which the run settles."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.settling.wait()
+        except TimeoutError:
+            pass
+
+
+async def keep(
+    world: World, client: Client, mode: Mode, home: int, ready: asyncio.Event | None = None
+) -> None:
+    """Keep a client connected and subscribed to what it wants, in the manner of ``mode``; never returns."""
+    node = home
+    if mode == "nomad":
+        client.falls_on = lambda kind: not world.settling.is_set() and world.rng.random() < 0.01
+    while True:
+        under_way = ready is not None and ready.is_set() and not world.settling.is_set()
+        if under_way and mode == "nomad" and world.rng.random() < 0.2:
+            await _fall(world, client, node)
+            node = world.elsewhere(node)
+        if await client.connect(node) and await client.subscribe_again():
+            if ready is not None:
+                ready.set()
+            if await _stay(world, client, mode):
+                await (client.goodbye() if world.rng.random() < 0.5 else _drop(client))
+        else:
+            client.abort()
+            await asyncio.sleep(RETRY_INTERVAL)
+        if mode != "home":
+            node = world.elsewhere(node)
+
+
+async def _fall(world: World, client: Client, node: int) -> None:
+    """Send CONNECT and vanish, before CONNACK or hardly after."""
+    if await client.dial(node, timeout=1.0) is not None:
+        await asyncio.sleep(world.rng.choice([0, 0.002, 0.01, 0.05]))
+    client.abort()
+
+
+async def _drop(client: Client) -> None:
+    client.abort()
+
+
+async def _stay(world: World, client: Client, mode: Mode) -> bool:
+    """Until it is time to move (True) or the connection is gone (False)."""
+    rng = world.rng
+    seconds = {"home": 1e6, "roam": rng.uniform(2, 5), "nomad": rng.choice([0.03, 0.2, 0.5, 1.0])}[mode]
+    gone, settled = asyncio.create_task(client.lost()), asyncio.create_task(world.settling.wait())
+    waits: list[asyncio.Task[object]] = [gone]  # type: ignore[list-item]
+    if not world.settling.is_set():
+        waits.append(settled)  # type: ignore[arg-type]
+    try:
+        done, _ = await asyncio.wait(
+            waits,
+            timeout=None if world.settling.is_set() else seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if gone in done:
+            return False
+        # In the moment of settling everybody moves once more, and stays there.
+        return not done or mode != "home"
+    finally:
+        gone.cancel()
+        settled.cancel()
+
+
+async def publish_on(
+    world: World,
+    client: Client,
+    topic: str,
+    qos: int,
+    *,
+    rate: float,
+    then: Callable[[str], Awaitable[None]] | None = None,
+) -> None:
+    """Publish until the run settles, with a window as Receive Maximum would have it."""
+    while not world.settling.is_set():
+        if client.connected and len(client.pending) < WINDOW:
+            message = client.publish(topic, qos)
+            if then is not None:
+                await then(message)
+        await world.sleep(world.rng.uniform(0.5, 1.5) / rate)
