@@ -108,6 +108,19 @@ class Access:
             topic=topic,
         )
 
+    def unusable(self, action: str, client_id: str, username: str | None, topic: str) -> None:
+        """Record that a topic was refused which nobody can subscribe to."""
+        self._record.note(
+            "topic_refused",
+            action,
+            "broker",
+            "deny",
+            action=action,
+            client_id=client_id,
+            username=username,
+            topic=topic,
+        )
+
     async def close(self) -> None:
         """Let go of connections; whoever is asked after that opens them again."""
         if self._callout is not None:

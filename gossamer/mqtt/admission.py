@@ -23,7 +23,7 @@ from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.session import Session
-from gossamer.routes import InvalidTopicName, TopicLimits, parse_name
+from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
 
 if TYPE_CHECKING:
     from gossamer.mqtt.acl import Gate
@@ -182,6 +182,8 @@ class Admission:
             parse_name(will.topic, self._topics)
         except InvalidTopicName:
             # Well formed, or CONNECT would have been malformed.
+            return ReasonCode.TOPIC_NAME_INVALID
+        if is_reserved(will.topic):
             return ReasonCode.TOPIC_NAME_INVALID
         if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID

@@ -47,6 +47,7 @@ from gossamer.mqtt.undelivered import tell_undelivered
 from gossamer.mqtt.wheel import Wheel
 from gossamer.mqtt.wills import Wills
 from gossamer.network import Network
+from gossamer.routes import RESERVED_TOPIC, is_reserved
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ class Broker:
         """
         if topic.startswith(DELAYED):
             return UNROUTED
+        if is_reserved(topic):
+            raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.8.2", RESERVED_TOPIC)
         try:
             return self.router.resolve(topic)
         except UsageError as error:

@@ -30,7 +30,7 @@ from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.ports import ForwarderLike
 from gossamer.mqtt.wheel import Wheel
-from gossamer.routes import parse_name
+from gossamer.routes import is_reserved, parse_name
 
 __all__ = ["DELAYED", "UNROUTED", "Delayed", "delayed_topic"]
 
@@ -66,6 +66,8 @@ def delayed_topic(name: str) -> tuple[int, str] | None:
     try:
         parse_name(topic)
     except UsageError:
+        return None
+    if is_reserved(topic.encode()):
         return None
     return None if topic.startswith(DELAYED.decode()) else (int(seconds), topic)
 

@@ -64,6 +64,7 @@ class Plan:
         "facts",
         "groups",
         "is_wide",
+        "nobody",
         "peers",
         "pure4",
         "pure5",
@@ -91,12 +92,14 @@ class Plan:
             if (
                 isinstance(session, Session)
                 and session.plain
-                and not (delivery.no_local or delivery.identifiers)
+                and not (delivery.no_local or delivery.identifiers or delivery.own)
             ):
                 lists[session.version, delivery.qos > 0].append(session)
             else:
                 special.append(delivery)
         self.deliveries = deliveries
+        self.nobody = False
+        """No subscription in the cluster matches, as far as this node knows."""
         self.q0_4 = tuple(lists[4, False])
         self.q1_4 = tuple(lists[4, True])
         self.q0_5 = tuple(lists[5, False])
@@ -143,6 +146,8 @@ def compile_plan(route: RouteLike) -> Plan:
     plan = route.plan
     if plan is None:
         plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
+        # A node that is down, and wants it, is nobody's peer.
+        plan.nobody = not (plan.deliveries or plan.peers or plan.groups or route.mask)
     return plan  # type: ignore[no-any-return]
 
 

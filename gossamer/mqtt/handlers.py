@@ -37,6 +37,7 @@ from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.reasonstrings import explained
 from gossamer.mqtt.retained import RetainedDelivery
+from gossamer.routes import RESERVED_TOPIC, is_reserved
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
@@ -89,6 +90,12 @@ def _publish(channel: Channel, packet: Publish) -> None:
         )
         _refuse_publish(channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic")
         return
+    if is_reserved(topic):
+        channel.broker.access.unusable(
+            "publish", session.client_id, session.username, topic.decode(errors="replace")
+        )
+        _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC)
+        return
     if packet.properties.payload_format and channel.broker.validate_payloads and not _is_text(packet.payload):
         channel.hub.dropped("payload_format")
         _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
@@ -117,6 +124,9 @@ def _publish(channel: Channel, packet: Publish) -> None:
         targets += (store,)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet.packet_id or 0]
+    if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
+        kind = Puback if packet.qos == 1 else Pubrec
+        ack = encode(kind(packet.packet_id or 0, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
     idents: tuple[int, ...] = ()
     if message.ident != NO_IDENT and packet.qos == 1:
         idents = (message.ident,)

@@ -21,6 +21,7 @@ from gossamer.mqtt.framing import frame
 from gossamer.mqtt.handlers import handle, unexpected_ack
 from gossamer.mqtt.idents import NO_IDENT
 from gossamer.mqtt.packets import V4, V5
+from gossamer.mqtt.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session import Session
 
 __all__ = ["take"]
+
+_NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
 
 
 def take(channel: Channel, data: bytes) -> int:
@@ -269,7 +272,10 @@ def take(channel: Channel, data: bytes) -> int:
                         far, far_acks, far_idents = [], [], []
                     if trail is not None:
                         ack_idents.append(ident)
-                    acks.append(b"\x40\x02" + identifier)
+                    if v5 and plan.nobody:
+                        acks.append(b"\x40\x03" + identifier + _NOBODY)
+                    else:
+                        acks.append(b"\x40\x02" + identifier)
             pos = stop
             if hub.sent >= enough:
                 channel.more = True

@@ -30,6 +30,10 @@ class RouteLike(Protocol):
     @property
     def groups(self) -> tuple[Any, ...]: ...
 
+    @property
+    def mask(self) -> int:
+        """Other nodes that want it, up or down."""
+
 
 class RouterLike(Protocol):
     """The dispatcher of this node."""

@@ -51,6 +51,8 @@ class DeliveryOptions(Protocol):
     def retain_as_published(self) -> bool: ...
     @property
     def identifiers(self) -> tuple[int, ...]: ...
+    @property
+    def own(self) -> DeliveryOptions | None: ...
 
 
 class Hub(Protocol):
@@ -259,8 +261,10 @@ class Session:
 
     def deliver(self, message: Message, delivery: DeliveryOptions) -> None:
         """Take one message by one subscription; what the dispatcher calls off the hot path."""
-        if delivery.no_local and message.publisher is self:
-            return
+        if message.publisher is self:
+            if delivery.no_local:
+                return
+            delivery = delivery.own or delivery
         self.take(
             message,
             qos=min(message.qos, delivery.qos),

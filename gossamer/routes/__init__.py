@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from gossamer.routes.shared import Group, Strategy
     from gossamer.routes.subscriptions import Subscribed
     from gossamer.routes.topics import (
+        RESERVED_TOPIC,
         InvalidTopicFilter,
         InvalidTopicName,
         SharedFilter,
         TopicError,
         TopicLimits,
         body_of,
+        is_reserved,
         is_wildcard,
         matches,
         parse_filter,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KERNEL_REASON",
+    "RESERVED_TOPIC",
     "Delivery",
     "ExclusiveTakenError",
     "FilterIndex",
@@ -59,6 +62,7 @@ __all__ = [
     "TopicLimits",
     "body_of",
     "filter_index",
+    "is_reserved",
     "is_wildcard",
     "kernel_name",
     "matches",
@@ -82,12 +86,14 @@ __getattr__, __dir__ = lazy(
         "shared": ("Group", "Strategy"),
         "subscriptions": ("Subscribed",),
         "topics": (
+            "RESERVED_TOPIC",
             "InvalidTopicFilter",
             "InvalidTopicName",
             "SharedFilter",
             "TopicError",
             "TopicLimits",
             "body_of",
+            "is_reserved",
             "is_wildcard",
             "matches",
             "parse_filter",

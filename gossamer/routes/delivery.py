@@ -1,8 +1,9 @@
 """How one subscriber takes a message, and how overlapping subscriptions become one.
 
 Rules (MQTT 5.0 section 3.3.4): a subscriber whose filters overlap gets one copy, at the highest quality of
-service of all that match and with the identifiers of all of them. Its own messages are kept from it only
-where every matching subscription says so; RETAIN is kept as published where any does.
+service of all that match and with the identifiers of all of them; RETAIN is kept as published where any says
+so. A subscription with no local ([MQTT-3.8.3-3]) does not match what its own client publishes: that comes by
+the other subscriptions alone, and with none the client does not get it.
 
 Many filters of one subscriber share one :class:`Delivery`, which does not name its filter: 200,000
 subscriptions of 100 clients need 100 of them.
@@ -63,6 +64,8 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     retain_as_published: bool = False
     identifiers: tuple[int, ...] = ()
     lasting: bool = False
+    own: Delivery | None = None
+    """How it takes messages of its own, where only some of the subscriptions say no local."""
 
     def asks(self, options: Options) -> bool:
         """Whether these options are what this delivery stands for."""
@@ -92,23 +95,26 @@ def merge(deliveries: list[Delivery]) -> tuple[Delivery, ...]:
     merged: dict[Any, Delivery] = {delivery.subscriber: delivery for delivery in deliveries}
     if len(merged) == len(deliveries):
         return tuple(deliveries)
-    merged = {}
+    parts: dict[Any, dict[Delivery, None]] = {}
     for delivery in deliveries:
-        subscriber = delivery.subscriber
-        known = merged.get(subscriber)
-        if known is None:
-            merged[subscriber] = delivery
-        elif known is not delivery:
-            merged[subscriber] = Delivery(
-                subscriber,
-                max(known.qos, delivery.qos),
-                known.no_local and delivery.no_local,
-                known.retain_as_published or delivery.retain_as_published,
-                known.identifiers
-                + tuple(number for number in delivery.identifiers if number not in known.identifiers),
-                known.lasting or delivery.lasting,
-            )
-    return tuple(merged.values())
+        parts.setdefault(delivery.subscriber, {})[delivery] = None
+    return tuple(_together(list(several)) for several in parts.values())
+
+
+def _together(several: list[Delivery]) -> Delivery:
+    first = several[0]
+    if len(several) == 1:
+        return first
+    own = [delivery for delivery in several if not delivery.no_local]
+    return Delivery(
+        first.subscriber,
+        max(delivery.qos for delivery in several),
+        not own,
+        any(delivery.retain_as_published for delivery in several),
+        tuple(dict.fromkeys(number for delivery in several for number in delivery.identifiers)),
+        any(delivery.lasting for delivery in several),
+        _together(own) if 0 < len(own) < len(several) else None,
+    )
 
 
 def _identifiers(options: Options) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from gossamer.errors import UsageError
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "RESERVED_TOPIC",
     "InvalidTopicFilter",
     "InvalidTopicName",
     "SharedFilter",
@@ -27,6 +28,7 @@ __all__ = [
     "TopicLimits",
     "body_of",
     "filters_matching",
+    "is_reserved",
     "is_wildcard",
     "matches",
     "parse_filter",
@@ -37,6 +39,9 @@ __all__ = [
 MAX_BYTES = 65_535
 EXCLUSIVE = "$exclusive/"
 _SHARE = "$share/"
+_RESERVED = (_SHARE.encode(), EXCLUSIVE.encode())
+RESERVED_TOPIC = "$share/ and $exclusive/ begin filters, not topics: nobody can subscribe to this one"
+"""Why a topic name that :func:`is_reserved` is refused."""
 _SHOWN = 48
 _ENUMERATED = 8
 
@@ -93,6 +98,11 @@ def parse_name(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
     if "+" in text or "#" in text:
         raise InvalidTopicName(raw, "no wildcard (+ or #) in a topic name")
     return text
+
+
+def is_reserved(name: bytes) -> bool:
+    """Whether a topic name begins as only filters may: nobody could subscribe to it."""
+    return name[:1] == b"$" and name.startswith(_RESERVED)
 
 
 def parse_filter(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:

@@ -3,26 +3,19 @@
 import asyncio
 from collections.abc import Callable
 
+from gossamer.routes.delivery import delivery_of, merge
 from gossamer.routes.topics import matches, parse_filter, parse_name
 
 
-class Delivery:
-    def __init__(self, subscriber, qos, no_local=False, retain_as_published=False, identifiers=()):
-        self.subscriber = subscriber
-        self.qos = qos
-        self.no_local = no_local
-        self.retain_as_published = retain_as_published
-        self.identifiers = identifiers
-
-
 class Route:
-    __slots__ = ("deliveries", "groups", "peers", "plan")
+    __slots__ = ("deliveries", "groups", "mask", "peers", "plan")
 
     def __init__(self, deliveries, peers):
         self.deliveries = deliveries
         self.peers = peers
         self.plan = None
         self.groups = ()
+        self.mask = 0
 
 
 class Subscribed:
@@ -70,22 +63,12 @@ class FakeRouter:
 
     def resolve(self, topic):
         name = parse_name(topic)
-        merged = {}
+        found = []
         for topic_filter, subscribers in self.filters.items():
             if not matches(topic_filter, name):
                 continue
-            for subscriber, options in subscribers.items():
-                merged.setdefault(subscriber, []).append(options)
-        deliveries = tuple(
-            Delivery(
-                subscriber,
-                max(o.qos for o in options),
-                all(o.no_local for o in options),
-                any(o.retain_as_published for o in options),
-                tuple(o.identifier for o in options if o.identifier is not None),
-            )
-            for subscriber, options in merged.items()
-        )
+            found += [delivery_of(subscriber, options) for subscriber, options in subscribers.items()]
+        deliveries = merge(found)
         peers = tuple(peer for topic_filter, peer in self.remote.items() if matches(topic_filter, name))
         route = self.cache[bytes(topic)] = Route(deliveries, peers)
         return route

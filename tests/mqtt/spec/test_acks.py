@@ -1,12 +1,15 @@
 """PUBACK, PUBREC, PUBREL and PUBCOMP (3.4 to 3.7): what may stand in them, and what may be left out."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.errors import MqttProtocolError
+from gossamer.mqtt.properties import Properties
 from gossamer.mqtt.reasons import PUBACK_REASONS, PUBREL_REASONS
 
-from .conftest import V5
+from .conftest import V4, V5
 from .statements import keeps
 from .wire import packet, props, s, u16
 
@@ -51,3 +54,62 @@ async def test_acknowledgements_may_leave_out_what_is_nothing(world, tail):
     sub.raw(packet(0x40, u16(got.packet_id) + tail))
     await world.settle()
     assert world.broker.sessions["s"].inflight == {}
+
+
+@keeps(v5="3.4.2-1 3.5.2-1")
+async def test_a_publisher_hears_that_nobody_has_subscribed(world):
+    """Whatever the message is like, and only then; an answer that was sent before is a plain one."""
+    pub = await world.client("p", version=V5)
+    old = await world.client("old")
+    nobody = ReasonCode.NO_MATCHING_SUBSCRIBERS
+
+    async def answers(topic):
+        for qos in (1, 2):
+            for n, more in enumerate(({}, {"retain": True}, {"properties": Properties(content_type="x")})):
+                for client in (pub, old):
+                    options = more if client is pub else {}
+                    client.publish(topic, b"x", qos=qos, packet_id=10 * qos + n, **options)
+                    if qos == 2:
+                        client.publish(topic, b"x", qos=qos, packet_id=10 * qos + n, dup=True, **options)
+        return [x.reason for x in await pub.got()], [x.reason for x in await old.got()]
+
+    assert await answers("t") == ([nobody] * 3 + [nobody, 0] * 3, [0] * 9)
+    sub = await world.client("s", version=V5, properties=Properties(session_expiry=600))
+    await sub.subscribe("t", qos=1)
+    await sub.subscribe("$share/g/u", qos=1)
+    sub.transport.close()
+    pub.send(*(p.Pubrel(n) for n in (20, 21, 22)))
+    old.send(*(p.Pubrel(n) for n in (20, 21, 22)))
+    await pub.got(), await old.got()
+    for topic in ("t", "u"):
+        assert await answers(topic) == ([0] * 9, [0] * 9)
+        pub.send(*(p.Pubrel(n) for n in (20, 21, 22)))
+        old.send(*(p.Pubrel(n) for n in (20, 21, 22)))
+        await pub.got(), await old.got()
+
+
+@keeps(v5="3.4.2-1 3.5.2-1")
+@pytest.mark.parametrize("version", [V4, V5])
+@pytest.mark.parametrize("topic", ["$share/g/t", "$share/", "$exclusive/t"])
+async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, version, topic):
+    """3.1.1 has no word for it, and QoS 0 no answer: it is counted and logged all the same."""
+    pub = await world.client("p", version=version)
+    with capture_logs() as lines:
+        for qos in (0, 1, 2):
+            pub.publish(topic, b"x", qos=qos, packet_id=qos or None, retain=qos == 1)
+        got = await pub.got()
+    reason = ReasonCode.TOPIC_NAME_INVALID if version == V5 else 0
+    assert [(type(x), x.reason) for x in got] == [(p.Puback, reason), (p.Pubrec, reason)]
+    assert all(x.properties.reason_string for x in got) == (version == V5)
+    assert [line["topic"] for line in lines if line["event"] == "topic_refused"] == [topic] * 3
+    assert world.broker.access.decisions["publish", "broker", "deny"] == 3
+    with pytest.raises(MqttProtocolError, match="filters, not topics"):
+        world.broker.publish(topic, b"x")
+    client = world.dial()
+    client.version = version
+    will = p.Will(topic=topic.encode(), payload=b"x")
+    client.send(p.Connect(client_id="w", version=version, will=will))
+    assert [x.reason for x in await client.got()] == [ReasonCode.TOPIC_NAME_INVALID] * (version == V5)
+    assert client.closed
+    assert len(world.broker.retained) == 0
+    await witness.is_well()

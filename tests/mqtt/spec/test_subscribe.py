@@ -109,6 +109,27 @@ async def test_no_local(world, qos):
     assert payloads(await back.got()) == [b"theirs"]
 
 
+@keeps(v5="3.8.3-3 3.3.4-2,3,4")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_no_local_counts_for_its_own_subscription_alone(world, qos):
+    """What the client published comes by the others, at their QoS; what anybody else did comes by all."""
+    client = await world.client("c", version=V5)
+    await client.subscribe("t/#", qos=2, identifier=1, no_local=True)
+    await client.subscribe("t/+", qos=0, identifier=2)
+    await client.subscribe("+/x", qos=1, identifier=3)
+    other = await world.client("o", version=V5)
+    for publisher in (client, other):
+        publisher.publish("t/x", b"1", qos=qos, packet_id=1 if qos else None)
+    mine, theirs = [x for x in await client.got() if isinstance(x, p.Publish)]
+    assert (mine.qos, theirs.qos) == (min(qos, 1), qos)
+    assert set(mine.properties.subscription_identifiers) == {2, 3}
+    assert set(theirs.properties.subscription_identifiers) == {1, 2, 3}
+    client.send(p.Unsubscribe(packet_id=8, filters=("t/+", "+/x")))
+    await client.got()
+    client.publish("t/x", b"2", qos=qos, packet_id=2 if qos else None)
+    assert [x for x in await client.got() if isinstance(x, p.Publish)] == []
+
+
 BAD = {
     "no filter": ("3.8.3-3", "3.8.3-2", lambda v: subscribe(v), 0x82),
     "QoS 3": ("3-8.3-4", "", lambda v: subscribe(v, ("t", 3)), 0x82),

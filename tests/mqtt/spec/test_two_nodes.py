@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.mqtt.packets import V4, V5, Will
+from gossamer.mqtt.packets import V4, V5, Puback, Publish, Will
 from gossamer.mqtt.properties import Properties
 from gossamer.testing.cluster import SimCluster
 
@@ -111,6 +111,24 @@ async def test_a_session_is_the_same_on_the_other_node(cluster):
     assert again.session_present
     await back.lost
     assert back.left == 0x8E
+
+
+@keeps(v5="3.4.2-1 3.5.2-1")
+async def test_a_publisher_hears_that_nobody_in_the_cluster_has_subscribed(cluster):
+    pub = await cluster.client(1, version=V5)
+
+    async def reason():
+        return (await pub._ask(Publish(topic=b"t", payload=b"1", qos=1, packet_id=9), Puback, 9)).reason
+
+    assert await reason() == 0x10
+    sub = await cluster.client(2, version=V5)
+    await sub.subscribe("t")
+    assert await reason() == 0
+    await sub.unsubscribe("t")
+    await asyncio.sleep(1)
+    assert await reason() == 0x10
+    await sub.subscribe("$share/g/t")
+    assert await reason() == 0
 
 
 @keeps(v5="3.3.2-6 4.4.0-1")
