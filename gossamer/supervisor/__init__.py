@@ -6,7 +6,8 @@ connections.
 """
 
 from gossamer.supervisor.application import Application, Applications
-from gossamer.supervisor.behaviour import Behaviour
+from gossamer.supervisor.backoff import Backoff
+from gossamer.supervisor.behaviour import Behaviour, Named
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.collector import PAUSES, tune_collector
 from gossamer.supervisor.dynamic import DynamicSupervisor
@@ -30,6 +31,7 @@ from gossamer.supervisor.errors import (
     NameTaken,
     NoSuchCallback,
     NoSuchProcess,
+    NotAsync,
     NotInProcess,
     StartFailed,
     StopInit,
@@ -110,6 +112,7 @@ __all__ = [
     "AlreadyStarted",
     "Application",
     "Applications",
+    "Backoff",
     "BadChildSpec",
     "BadDestination",
     "BadReturn",
@@ -145,11 +148,13 @@ __all__ = [
     "MailboxFull",
     "MaxChildren",
     "NameTaken",
+    "Named",
     "NamedTimeout",
     "Next",
     "NoReply",
     "NoSuchCallback",
     "NoSuchProcess",
+    "NotAsync",
     "NotInProcess",
     "OsProcess",
     "Pid",

@@ -9,21 +9,37 @@ process is registered, linked and ready.  2. When ``init`` fails, the process is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, cast, overload
 
 import structlog
 
 from gossamer.supervisor.entry import current
-from gossamer.supervisor.errors import ExitProcess, Ignore, NotInProcess, StopInit
+from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, NotInProcess, StopInit
 from gossamer.supervisor.process import Process, reason_of, where_is
 from gossamer.supervisor.values import KILL, Pid, Reason
 
 if TYPE_CHECKING:
     from gossamer.supervisor.runtime import Runtime
 
-__all__ = ["Behaviour", "Stopped"]
+__all__ = ["Behaviour", "Initialised", "Named", "Stopped"]
 
 log = structlog.get_logger(__name__)
+
+P = ParamSpec("P")
+
+CALLBACKS = (
+    "init",
+    "handle_call",
+    "handle_cast",
+    "handle_info",
+    "handle_continue",
+    "handle_event",
+    "terminate",
+)
+"""What a behaviour awaits."""
 
 TERMINATE_PATIENCE = 10.0
 """Seconds after which a ``terminate`` that has not ended is reported."""
@@ -33,8 +49,40 @@ class Stopped(ExitProcess):
     """The order to end, after ``terminate`` has run."""
 
 
+class Initialised(Protocol[P]):
+    """A behaviour to type checkers: what its ``init`` takes is what starting it takes."""
+
+    async def init(self, *args: P.args, **options: P.kwargs) -> Any:
+        """Prepare."""
+
+
+class Named(Generic[P]):
+    """A behaviour with the name and label that its process gets; made by ``Behaviour.named``."""
+
+    __slots__ = ("_behaviour", "_options")
+
+    def __init__(self, behaviour: type[Any], options: dict[str, Any]) -> None:
+        self._behaviour = behaviour
+        self._options = options
+
+    async def start(self, *args: P.args, **options: P.kwargs) -> Pid:
+        """As ``Behaviour.start``; all arguments go to ``init``."""
+        pid: Pid = await self._behaviour.start(*args, **self._options, **options)
+        return pid
+
+    async def start_link(self, *args: P.args, **options: P.kwargs) -> Pid:
+        """As ``Behaviour.start_link``; all arguments go to ``init``."""
+        pid: Pid = await self._behaviour.start_link(*args, **self._options, **options)
+        return pid
+
+
 class Behaviour:
-    """What GenServer, Supervisor and StateMachine have in common."""
+    """The common base of GenServer, Supervisor and StateMachine: how they start and end.
+
+    A type checker compares the arguments of ``start`` and ``start_link`` with those of ``init``. It cannot do
+    so where ``name`` or ``label`` stand among them; ``named`` takes these two apart:
+    ``await Account.named("account").start_link(10)``.
+    """
 
     kind = "worker"
     """What ``gossamer ps`` shows as type."""
@@ -47,6 +95,30 @@ class Behaviour:
         """The process that runs this instance; there from ``init`` on."""
         return self._otp_process
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in CALLBACKS:
+            callback = inspect.getattr_static(cls, name, None)
+            # A plain function may give back something to await; only its call tells. An ``async def`` is left
+            # alone, so that this costs nothing.
+            if inspect.isfunction(callback) and not inspect.iscoroutinefunction(callback):
+                setattr(cls, name, _awaited(callback))
+
+    @classmethod
+    def named(cls: type[Initialised[P]], name: str | None = None, *, label: str | None = None) -> Named[P]:
+        """Return this behaviour under a registered name, to be started with what ``init`` takes alone."""
+        given = {"name": name, "label": label}
+        return Named(cls, {key: value for key, value in given.items() if value is not None})
+
+    @overload
+    @classmethod
+    async def start(cls: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
+    @overload
+    @classmethod
+    async def start(cls, *args: Any, name: str | None, label: str | None = None, **options: Any) -> Pid: ...
+    @overload
+    @classmethod
+    async def start(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
     @classmethod
     async def start(cls, *args: Any, **options: Any) -> Pid:
         """Start unlinked. ``name`` and ``label`` are options of the process; all else goes to ``init``.
@@ -61,6 +133,17 @@ class Behaviour:
             raise NotInProcess(f"{cls.__name__}.start")
         return await cls._otp_launch(me.runtime, None, args, options)
 
+    @overload
+    @classmethod
+    async def start_link(cls: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
+    @overload
+    @classmethod
+    async def start_link(
+        cls, *args: Any, name: str | None, label: str | None = None, **options: Any
+    ) -> Pid: ...
+    @overload
+    @classmethod
+    async def start_link(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
     @classmethod
     async def start_link(cls, *args: Any, **options: Any) -> Pid:
         """As ``start``, linked to the running process."""
@@ -172,6 +255,19 @@ class Behaviour:
             await self.terminate(reason)
         finally:
             late.cancel()
+
+
+def _awaited(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A callback that is no ``async def``, and says so unless what it gives back can be awaited."""
+
+    @functools.wraps(callback)
+    async def awaited(*args: Any, **options: Any) -> Any:
+        given = callback(*args, **options)
+        if not inspect.isawaitable(given):
+            raise NotAsync.of(callback, given)
+        return await given
+
+    return awaited
 
 
 def _hanging(process: Process) -> None:

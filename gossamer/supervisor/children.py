@@ -8,10 +8,11 @@ its start does not keep the tree above it from stopping.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from functools import partial
 from typing import Any
 
-from gossamer.supervisor.errors import Ignore, StartFailed
+from gossamer.supervisor.errors import Ignore, NotAsync, StartFailed
 from gossamer.supervisor.functions import call
 from gossamer.supervisor.policy import Failed
 from gossamer.supervisor.process import Process, reason_of
@@ -53,7 +54,10 @@ async def ask(supervisor: Destination, request: object, timeout: float | None) -
 async def start_one(spec: ChildSpec) -> Pid | Failed | None:
     """Run a start function; whatever goes wrong in it is the child's failure."""
     try:
-        pid: object = await spec.start()
+        started: object = spec.start()
+        if not inspect.isawaitable(started):
+            raise NotAsync.of(spec.start, started)
+        pid: object = await started
     except Ignore:
         return None
     except StartFailed as error:

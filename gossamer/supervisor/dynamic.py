@@ -11,12 +11,14 @@ port without a call: link it to the supervisor first, ``port.open(link_to=superv
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any, Literal
 
 import structlog
 from msgspec import Struct
 
+from gossamer.supervisor.backoff import Backoff, Delays
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.children import (
     ask,
@@ -28,14 +30,15 @@ from gossamer.supervisor.children import (
     start_unless_told,
 )
 from gossamer.supervisor.errors import BadChildSpec, ChildNotFound, MaxChildren, StartFailed
-from gossamer.supervisor.functions import cast, trap_exit
+from gossamer.supervisor.functions import cast, send_after, trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.intensity import RestartWindow
 from gossamer.supervisor.policy import Failed
-from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
+from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags, check_is_spec
 from gossamer.supervisor.values import (
     KILL,
     SHUTDOWN,
+    Cast,
     Destination,
     Exit,
     Pid,
@@ -70,8 +73,15 @@ class _TryAgain(Struct, frozen=True):
     number: int
 
 
+class _Past(Struct):
+    """What a child that was restarted takes along."""
+
+    restarts: int = 0
+    delays: Delays | None = None
+
+
 class DynamicSupervisor(GenServer):
-    """See the module."""
+    """Starts, restarts and stops children that are added while it runs; a pid names each of them."""
 
     kind = "supervisor"
 
@@ -81,8 +91,13 @@ class DynamicSupervisor(GenServer):
         intensity: int = 1,
         period: float = 5.0,
         strategy: Literal["one_for_one"] = "one_for_one",
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        """``max_children`` None is any number.
+        """Begin without children; ``max_children`` None is any number.
+
+        More than ``intensity`` restarts in ``period`` seconds end the supervisor. ``backoff`` makes restarts
+        wait, as in ``Supervisor``; a child that waits counts against ``max_children``.
 
         Raises:
             BadChildSpec: a flag makes no sense.
@@ -91,19 +106,21 @@ class DynamicSupervisor(GenServer):
             raise BadChildSpec("DynamicSupervisor", "strategy", strategy, "'one_for_one'")
         if max_children is not None and (not isinstance(max_children, int) or max_children < 0):
             raise BadChildSpec("DynamicSupervisor", "max_children", max_children, "a number or None")
-        self._flags = Flags(intensity=intensity, period=period)
+        self._flags = Flags(intensity=intensity, period=period, backoff=backoff)
+        self._rng = rng or random.Random()
         trap_exit(True)
         self.max_children = max_children
         self.restarts = 0
         self._window = RestartWindow(intensity=intensity, period=period)
         self._children: dict[Pid, ChildSpec] = {}
-        self._restarted: dict[Pid, int] = {}
-        self._pending: dict[int, tuple[ChildSpec, int]] = {}
+        self._restarted: dict[Pid, _Past] = {}
+        self._pending: dict[int, tuple[ChildSpec, _Past]] = {}
         self._next = 0
 
     def restarts_of(self, pid: Pid) -> int:
         """How often the child that runs as ``pid`` was restarted."""
-        return self._restarted.get(pid, 0)
+        past = self._restarted.get(pid)
+        return 0 if past is None else past.restarts
 
     # Administration.
 
@@ -165,8 +182,8 @@ class DynamicSupervisor(GenServer):
             self._adopt(request)
             return None
         if isinstance(request, _TryAgain):
-            spec, restarts = self._pending.pop(request.number)
-            return await self._restart(spec, restarts)
+            spec, past = self._pending.pop(request.number)
+            return await (self._attempt(spec, past) if self._backoff(spec) else self._restart(spec, past))
         return await super().handle_cast(request)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
@@ -180,8 +197,11 @@ class DynamicSupervisor(GenServer):
     # The shell.
 
     async def _start_child(self, spec: object) -> Any:
-        if not isinstance(spec, ChildSpec):
-            return BadChildSpec("DynamicSupervisor", "child", spec, "a ChildSpec")
+        try:
+            check_is_spec("DynamicSupervisor", spec)
+        except BadChildSpec as error:
+            return error
+        assert isinstance(spec, ChildSpec)  # noqa: S101
         if spec.significant:
             return BadChildSpec("DynamicSupervisor", "significant", True, "False: it has no auto_shutdown")
         if self.max_children is not None and self._size() >= self.max_children:
@@ -221,31 +241,55 @@ class DynamicSupervisor(GenServer):
         spec = self._children.pop(pid, None)
         if spec is None:
             return None
-        restarts = self._restarted.pop(pid, 0)
+        past = self._restarted.pop(pid, None) or _Past()
         clean = is_clean(reason)
         again = spec.restart == "permanent" or (spec.restart == "transient" and not clean)
         if again or not clean:
-            self._report("child_terminated", reason, spec, pid, restarts)
-        return await self._restart(spec, restarts) if again else None
+            self._report("child_terminated", reason, spec, pid, past.restarts)
+        return await self._restart(spec, past) if again else None
 
-    async def _restart(self, spec: ChildSpec, restarts: int) -> Stop | None:
+    async def _restart(self, spec: ChildSpec, past: _Past) -> Stop | None:
+        """Count a failure; then restart the child, now or when its wait is over."""
         self.restarts += 1
+        past.restarts += 1
+        now = self._otp_process.loop.time()
         self._otp_process.runtime.restarts[self._otp_process.name or ""] += 1
-        if not self._window.admit(self._otp_process.loop.time()):
-            self._report("shutdown", "reached_max_restart_intensity", spec, None, restarts + 1)
+        if not self._window.admit(now):
+            self._report("shutdown", "reached_max_restart_intensity", spec, None, past.restarts)
             return Stop(SHUTDOWN)
+        backoff = self._backoff(spec)
+        if backoff is None:
+            return await self._attempt(spec, past)
+        if past.delays is None:
+            past.delays = Delays(backoff, self._rng)
+        self._put_off(spec, past, past.delays.next(now))
+        return None
+
+    async def _attempt(self, spec: ChildSpec, past: _Past) -> Stop | None:
         outcome = await start_unless_told(self._otp_process, spec)
         if isinstance(outcome, Failed):
-            self._report("start_error", outcome.reason, spec, None, restarts + 1)
-            self._next += 1
-            self._pending[self._next] = (spec, restarts + 1)
-            self._otp_process.runtime.cast(self._otp_process.pid, _TryAgain(self._next))
+            self._report("start_error", outcome.reason, spec, None, past.restarts)
+            if self._backoff(spec) is not None:
+                return await self._restart(spec, past)
+            self._put_off(spec, past, 0.0)
             # Attempts that fail at once must not hold the loop.
             await asyncio.sleep(0)
         elif outcome is not None:
             self._children[outcome] = spec
-            self._restarted[outcome] = restarts + 1
+            self._restarted[outcome] = past
         return None
+
+    def _put_off(self, spec: ChildSpec, past: _Past, delay: float) -> None:
+        self._next += 1
+        self._pending[self._next] = (spec, past)
+        order = _TryAgain(self._next)
+        if delay:
+            send_after(delay, self._otp_process.pid, Cast(order))
+        else:
+            self._otp_process.runtime.cast(self._otp_process.pid, order)
+
+    def _backoff(self, spec: ChildSpec) -> Backoff | None:
+        return spec.backoff or self._flags.backoff
 
     async def _stop_all(self) -> None:
         runtime = self._otp_process.runtime

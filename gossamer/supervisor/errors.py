@@ -9,6 +9,7 @@
     ├── NoSuchProcess       who is to be traced is not there
     ├── CallingSelf         a process called itself and would wait for ever
     ├── BadReturn           a callback returned a shape that its behaviour does not know
+    ├── NotAsync            a callback or body cannot be awaited: `async` is missing, or it is a class
     ├── NoSuchCallback      a server was asked something it has no callback for
     ├── BadChildSpec        a child specification or a supervisor flag that makes no sense
     ├── AlreadyStarted      the child with that id runs already
@@ -55,6 +56,7 @@ __all__ = [
     "NameTaken",
     "NoSuchCallback",
     "NoSuchProcess",
+    "NotAsync",
     "NotInProcess",
     "StartFailed",
     "StopInit",
@@ -148,6 +150,27 @@ class BadReturn(UsageError):
         self.got = type(got).__name__
         self.expected = expected
         super().__init__(f"{where} returned {self.got}, expected {expected}")
+
+
+class NotAsync(UsageError):
+    """A callback, a body or a start function gave back something that cannot be awaited."""
+
+    def __init__(self, where: str, got: object, advice: str) -> None:
+        self.where = where
+        self.got = type(got).__name__
+        super().__init__(f"{where} gave back {self.got}, which cannot be awaited; {advice}")
+
+    @classmethod
+    def of(cls, function: object, got: object) -> NotAsync:
+        """Build the error for a function that was called and should have been ``async``."""
+        function = getattr(function, "func", function)
+        if isinstance(function, type) and hasattr(function, "start_link"):
+            name = function.__qualname__
+            return cls(name, got, f"it is an actor class: pass `{name}.start_link`")
+        name = str(getattr(function, "__qualname__", type(function).__qualname__))
+        short = name.rpartition(".")[2]
+        advice = f"write `async def {short}`" if short.isidentifier() else "give an async function"
+        return cls(name, got, advice)
 
 
 class NoSuchCallback(UsageError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from gossamer.errors import UsageError
 from gossamer.supervisor.entry import Entry, current
@@ -38,6 +38,8 @@ __all__ = [
     "whereis",
 ]
 
+Ts = TypeVarTuple("Ts")
+
 
 def _me(function: str) -> Entry:
     entry = current.get(None)
@@ -52,8 +54,8 @@ def self_pid() -> Pid:
 
 
 def spawn(
-    body: Callable[..., Awaitable[object]],
-    *args: object,
+    body: Callable[[*Ts], Awaitable[object]],
+    *args: *Ts,
     name: str | None = None,
     label: str | None = None,
     max_mailbox: int = MAX_MAILBOX,
@@ -63,8 +65,8 @@ def spawn(
 
 
 def spawn_link(
-    body: Callable[..., Awaitable[object]],
-    *args: object,
+    body: Callable[[*Ts], Awaitable[object]],
+    *args: *Ts,
     name: str | None = None,
     label: str | None = None,
     max_mailbox: int = MAX_MAILBOX,

@@ -12,15 +12,24 @@ restart that fails leaves the child "restarting" and ``TryAgain`` puts the next 
 in the mailbox, so the supervisor keeps answering.  4. Temporary children are never restarted, not even as
 bystanders of a sweep. 5. Only an end of its own lets a significant child shut its supervisor down: never
 ``terminate_child``, never a sweep.
+
+With back-off (``backoff``; off by default) a restart waits.  6. It counts against the intensity when the
+child fails, not when the wait ends, so a supervisor that gives up does so at once.  7. ``rest_for_one`` and
+``one_for_all`` stop the others at once, in reverse order, and start them in order when the wait is over;
+until then all of them are "restarting".  8. A child that fails while one waits that starts before it, or with
+it, joins that wait: no child starts before those it follows.  9. ``terminate_child`` of the child that failed
+ends the wait, and what was stopped with it stays stopped.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator, Iterable
 from typing import Literal
 
 from msgspec import Struct
 
+from gossamer.supervisor.backoff import Delays
 from gossamer.supervisor.intensity import RestartWindow
 from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec, Flags
 from gossamer.supervisor.values import Pid, Reason, is_clean
@@ -33,12 +42,17 @@ RESTARTING: Literal["restarting"] = "restarting"
 class Child:
     """A specification and what became of it."""
 
-    __slots__ = ("pid", "restarts", "spec")
+    __slots__ = ("attempt", "delays", "leader", "pid", "restarts", "spec")
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
         self.pid: Pid | Literal["restarting"] | None = None
         self.restarts = 0
+        self.delays: Delays | None = None
+        self.leader: Child | None = None
+        """While it waits by back-off: the child whose wait it is, itself or the one it was stopped with."""
+        self.attempt = 0
+        """Numbers its waits; an order that comes from an earlier one is stale."""
 
 
 class StartChild(Struct, frozen=True):
@@ -64,9 +78,14 @@ class Report(Struct, frozen=True):
 
 
 class TryAgain(Struct, frozen=True):
-    """Come back with ``try_again(id)`` once the messages that wait now are served. Outcome: None."""
+    """Come back with ``try_again`` in ``delay`` seconds; 0: once the messages that wait now are served.
+
+    Outcome: None.
+    """
 
     id: str
+    attempt: int = 0
+    delay: float = 0.0
 
 
 class Failed(Struct, frozen=True):
@@ -83,8 +102,9 @@ Plan = Generator[Action, object, bool]
 class Policy:
     """The state of one supervisor."""
 
-    def __init__(self, flags: Flags) -> None:
+    def __init__(self, flags: Flags, rng: random.Random | None = None) -> None:
         self.flags = flags
+        self._rng = rng or random.Random()
         self.children: dict[str, Child] = {}
         self.restarts = 0
         self._window = RestartWindow(intensity=flags.intensity, period=flags.period)
@@ -120,12 +140,16 @@ class Policy:
         self._drop(child)
         return self._shuts_down(child)
 
-    def try_again(self, child_id: str, now: float) -> Plan:
-        """The next attempt for a child whose restart failed, unless somebody stopped it meanwhile."""
+    def try_again(self, child_id: str, now: float, attempt: int = 0) -> Plan:
+        """Make the next attempt for a child whose restart failed or waits, unless somebody stopped it."""
         child = self.children.get(child_id)
         if child is None or child.pid != RESTARTING:
             return False
-        return (yield from self._restart(child, now))
+        if child.leader is None:
+            return (yield from self._restart(child, now))
+        if child.leader is not child or child.attempt != attempt:
+            return False
+        return (yield from self._sweep(child, now))
 
     def start_child(self, spec: ChildSpec) -> Generator[Action, object, Failed | Pid | None]:
         """Start one more; it is forgotten again when it fails, and when it ignores and is temporary."""
@@ -141,7 +165,10 @@ class Policy:
 
     def terminate_child(self, child: Child) -> Plan:
         """Stop one child, or its attempts to restart."""
+        led = [other for other in self.children.values() if other.leader is child]
         yield from self._stop_all([child])
+        for other in led:
+            other.pid = other.leader = None
         return False
 
     # Reads.
@@ -174,24 +201,61 @@ class Policy:
             yield Report("shutdown", "reached_max_restart_intensity", child, child.pid)
             self._drop(child)
             return True
-        child.pid = RESTARTING
-        strategy = self.flags.strategy
-        if strategy == "one_for_one":
-            outcome = yield from self._start(child)
-            if isinstance(outcome, Failed):
-                child.pid = RESTARTING
-                yield TryAgain(child.spec.id)
-            return False
-        swept = list(self.children.values())
-        if strategy == "rest_for_one":
-            swept = swept[swept.index(child) :]
+        backoff = child.spec.backoff or self.flags.backoff
+        if backoff is None:
+            return (yield from self._sweep(child, now))
+        if child.delays is None:
+            child.delays = Delays(backoff, self._rng)
+        delay = child.delays.next(now)
         child.pid = None
+        swept = self._swept(child)
+        leader = self._waiting_elder(child) or child
         yield from self._stop_all(swept)
-        failed = yield from self._start_all([c for c in swept if c.spec.id in self.children])
-        if failed is not None:
-            self.children[failed.id].pid = RESTARTING
-            yield TryAgain(failed.id)
+        # A temporary child that was stopped is forgotten.
+        for other in swept:
+            if self.children.get(other.spec.id) is other:
+                other.pid, other.leader = RESTARTING, leader
+        if leader is child:
+            child.attempt += 1
+            yield TryAgain(child.spec.id, child.attempt, delay)
         return False
+
+    def _sweep(self, child: Child, now: float) -> Plan:
+        """Restart a child, and those that its strategy restarts with it."""
+        child.pid = RESTARTING
+        child.leader = None
+        if self.flags.strategy == "one_for_one":
+            outcome = yield from self._start(child)
+            failed = outcome if isinstance(outcome, Failed) else None
+        else:
+            child.pid = None
+            swept = self._swept(child)
+            yield from self._stop_all(swept)
+            failed = yield from self._start_all([c for c in swept if c.spec.id in self.children])
+        if failed is None:
+            return False
+        child = self.children[failed.id]
+        child.pid = RESTARTING
+        if child.spec.backoff is not None or self.flags.backoff is not None:
+            return (yield from self._restart(child, now))
+        yield TryAgain(failed.id)
+        return False
+
+    def _swept(self, child: Child) -> list[Child]:
+        """The children that restart with ``child``, in start order."""
+        if self.flags.strategy == "one_for_one":
+            return [child]
+        children = list(self.children.values())
+        return children[children.index(child) :] if self.flags.strategy == "rest_for_one" else children
+
+    def _waiting_elder(self, child: Child) -> Child | None:
+        """The child whose wait ``child`` has to join: one that the strategy starts before it, or with it."""
+        if self.flags.strategy == "one_for_one":
+            return None
+        children = list(self.children.values())
+        if self.flags.strategy == "rest_for_one":
+            children = children[: children.index(child)]
+        return next((c.leader for c in children if c.leader is not None and c.leader is not child), None)
 
     def _start_all(self, children: list[Child]) -> Generator[Action, object, Failed | None]:
         for child in children:
@@ -217,7 +281,7 @@ class Policy:
 
     def _stop_all(self, children: list[Child]) -> Generator[Action, object, None]:
         for child in reversed(children):
-            pid, child.pid = child.pid, None
+            pid, child.pid, child.leader = child.pid, None, None
             if isinstance(pid, Pid):
                 del self._pids[pid]
                 yield StopChild(child, pid)
@@ -225,8 +289,8 @@ class Policy:
                 self.children.pop(child.spec.id, None)
 
     def _drop(self, child: Child) -> None:
-        """It runs no more, for good; a temporary one is forgotten."""
-        child.pid = None
+        """Take a child as ended; a temporary one is forgotten."""
+        child.pid = child.leader = None
         if child.spec.restart == "temporary":
             del self.children[child.spec.id]
 

@@ -16,6 +16,7 @@ The mailbox is one deque in order of arrival. Its bound counts users' messages; 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,7 +25,7 @@ import structlog
 
 from gossamer.supervisor.crash import crash_text, handling, state_of
 from gossamer.supervisor.entry import Entry
-from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotInProcess, StartFailed
+from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
 from gossamer.supervisor.values import (
     KILL,
     KILLED,
@@ -280,7 +281,10 @@ class Process(Entry):
         self.task.remove_done_callback(self.done)
         reason: Reason
         try:
-            await body(*args)
+            life = body(*args)
+            if not inspect.isawaitable(life):
+                raise NotAsync.of(body, life)
+            await life
             reason = NORMAL
         except asyncio.CancelledError as error:
             reason = Crash.of(error) if self.reason is None else self.reason

@@ -10,10 +10,11 @@ Time is the running loop's, so that everything here works on virtual time.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import structlog
 
@@ -23,6 +24,7 @@ from gossamer.supervisor.errors import (
     CallFailed,
     CallingSelf,
     MailboxFull,
+    NotAsync,
     NotInProcess,
 )
 from gossamer.supervisor.process import MAX_MAILBOX, Process
@@ -43,14 +45,16 @@ from gossamer.supervisor.values import (
 )
 
 if TYPE_CHECKING:
-    from gossamer.supervisor.behaviour import Behaviour
+    from gossamer.supervisor.behaviour import Behaviour, Initialised
     from gossamer.supervisor.tree import ProcessNode
 
 __all__ = ["Runtime"]
 
 log = structlog.get_logger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LANES = 64
 """Time limits that get a lane of their own; a program uses a handful."""
@@ -86,8 +90,8 @@ class Runtime(ProcessTable):
 
     def spawn(
         self,
-        body: Callable[..., Awaitable[object]],
-        *args: object,
+        body: Callable[[*Ts], Awaitable[object]],
+        *args: *Ts,
         name: str | None = None,
         label: str | None = None,
         link_to: Pid | None = None,
@@ -134,17 +138,42 @@ class Runtime(ProcessTable):
         task.add_done_callback(process.done)
         return process
 
-    async def start(self, behaviour: type[Behaviour], *args: Any, **options: Any) -> Pid:
-        """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked."""
-        return await behaviour._otp_launch(self, None, args, options)
+    @overload
+    async def start(self, behaviour: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
+    @overload
+    async def start(
+        self,
+        behaviour: type[Behaviour],
+        *args: Any,
+        name: str | None,
+        label: str | None = None,
+        **options: Any,
+    ) -> Pid: ...
+    @overload
+    async def start(
+        self, behaviour: type[Behaviour], *args: Any, label: str | None, **options: Any
+    ) -> Pid: ...
+    async def start(self, behaviour: type[Any], *args: Any, **options: Any) -> Pid:
+        """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked.
 
-    async def run(self, function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        ``name`` and ``label`` are options of the process; all else goes to ``init``.
+
+        Raises:
+            StartFailed, Ignore, NameTaken: as ``Behaviour.start``.
+        """
+        launched: Pid = await behaviour._otp_launch(self, None, args, options)
+        return launched
+
+    async def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         """Run an async function in a process of its own and give back what it returns or raises."""
         outcome: asyncio.Future[T] = self.loop.create_future()
 
         async def body() -> None:
             try:
-                value = await function(*args, **options)
+                made = function(*args, **options)
+                if not inspect.isawaitable(made):
+                    raise NotAsync.of(function, made)
+                value = await made
             except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
                 if not outcome.done():
                     outcome.set_exception(error)

@@ -1,17 +1,20 @@
 """What a supervisor is told: child specifications and its own flags, checked before anything starts.
 
 Defaults are OTP's: permanent, not significant, shutdown 5 s for a worker and infinity for a supervisor;
-``one_for_one``, one restart in 5 s, no automatic shutdown.
+``one_for_one``, one restart in 5 s, no automatic shutdown, restarts at once.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, ParamSpec
 
 from msgspec import Struct
 
+from gossamer.supervisor.backoff import Backoff
 from gossamer.supervisor.errors import BadChildSpec
 from gossamer.supervisor.values import Pid
 
@@ -26,7 +29,10 @@ __all__ = [
     "Start",
     "Strategy",
     "check_children",
+    "check_is_spec",
 ]
+
+P = ParamSpec("P")
 
 Restart = Literal["permanent", "transient", "temporary"]
 Shutdown = float | Literal["brutal_kill", "infinity"]
@@ -41,7 +47,10 @@ class ChildSpec:
 
     ``start`` is awaited inside the supervisor and gives back the pid of a process linked to it; None means
     that the child is not wanted now. ``shutdown`` is seconds to wait before the kill; None takes the default
-    of ``type``.
+    of ``type``. ``backoff`` says how long restarts wait; None takes that of the supervisor.
+
+    Raises:
+        BadChildSpec: a field makes no sense; it names the field, what it got and what it takes.
     """
 
     id: str
@@ -50,11 +59,23 @@ class ChildSpec:
     shutdown: Shutdown | None = None
     type: Literal["worker", "supervisor"] = "worker"
     significant: bool = False
+    backoff: Backoff | None = None
+
+    @classmethod
+    def of(
+        cls, child: str, start: Callable[P, Awaitable[Pid | None]], /, *args: P.args, **options: P.kwargs
+    ) -> ChildSpec:
+        """Return the specification of a permanent worker ``child``, started by ``start(*args, **options)``.
+
+        As ``ChildSpec(child, functools.partial(start, *args, **options))``, but a type checker sees arguments
+        that ``start`` does not take. For other fields: ``dataclasses.replace(spec, restart="transient")``.
+        """
+        return cls(child, partial(start, *args, **options))
 
     def __post_init__(self) -> None:
         where = f"child {self.id!r}"
-        if not callable(self.start):
-            raise BadChildSpec(where, "start", self.start, "an async function without arguments")
+        if expected := _start_expected(self.start):
+            raise BadChildSpec(where, "start", self.start, expected)
         if self.restart not in ("permanent", "transient", "temporary"):
             raise BadChildSpec(where, "restart", self.restart, "'permanent', 'transient' or 'temporary'")
         if self.type not in ("worker", "supervisor"):
@@ -67,6 +88,24 @@ class ChildSpec:
             object.__setattr__(self, "shutdown", "infinity" if self.type == "supervisor" else 5.0)
         elif self.shutdown not in ("brutal_kill", "infinity") and not _is_time(self.shutdown):
             raise BadChildSpec(where, "shutdown", self.shutdown, "seconds, 'brutal_kill' or 'infinity'")
+        _check_backoff(where, self.backoff)
+
+
+def _start_expected(start: object) -> str:
+    """What a start function should have been; blank: it can be called."""
+    function = start.func if isinstance(start, partial) else start
+    if isinstance(function, type) and hasattr(function, "start_link"):
+        name = f"{function.__qualname__}.start_link"
+        return f"its start function: pass `{name}`, or `partial({name}, …)` with the arguments of init"
+    if inspect.iscoroutine(start):
+        start.close()
+        return "the function and not its call: pass `partial(start, …)` instead of `start(…)`"
+    return "" if callable(start) else "an async function without arguments"
+
+
+def _check_backoff(where: str, backoff: object) -> None:
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise BadChildSpec(where, "backoff", backoff, "a Backoff or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +116,7 @@ class Flags:
     intensity: int = 1
     period: float = 5.0
     auto_shutdown: AutoShutdown = "never"
+    backoff: Backoff | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in ("one_for_one", "one_for_all", "rest_for_one"):
@@ -94,6 +134,7 @@ class Flags:
                 self.auto_shutdown,
                 "'never', 'any_significant' or 'all_significant'",
             )
+        _check_backoff("supervisor", self.backoff)
 
     def check(self, spec: object) -> None:
         """A significant child needs a supervisor that looks at it.
@@ -101,8 +142,8 @@ class Flags:
         Raises:
             BadChildSpec: it does not.
         """
-        if not isinstance(spec, ChildSpec):
-            raise BadChildSpec("supervisor", "child", spec, "a ChildSpec")
+        check_is_spec("supervisor", spec)
+        assert isinstance(spec, ChildSpec)  # noqa: S101
         if spec.significant and self.auto_shutdown == "never":
             raise BadChildSpec(
                 f"child {spec.id!r}",
@@ -110,6 +151,19 @@ class Flags:
                 True,
                 "False, or a supervisor whose auto_shutdown is not 'never'",
             )
+
+
+def check_is_spec(where: str, spec: object) -> None:
+    """Refuse what is no specification, an actor class first of all.
+
+    Raises:
+        BadChildSpec: it is none.
+    """
+    if isinstance(spec, type) and hasattr(spec, "start_link"):
+        name = spec.__qualname__
+        raise BadChildSpec(where, "child", spec, f"a ChildSpec: pass `ChildSpec('id', {name}.start_link)`")
+    if not isinstance(spec, ChildSpec):
+        raise BadChildSpec(where, "child", spec, "a ChildSpec")
 
 
 def check_children(flags: Flags, children: Iterable[ChildSpec]) -> None:
@@ -139,7 +193,7 @@ class ChildInfo(Struct, frozen=True):
 
 
 class ChildCounts(Struct, frozen=True):
-    """Specifications, live children, and how many of the specified are supervisors or workers."""
+    """How many children are specified, how many live, and how many of the specified are of each type."""
 
     specs: int
     active: int

@@ -11,12 +11,14 @@ any process: ``await Supervisor.start_child(sup, spec)``.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
 import structlog
 from msgspec import Struct
 
+from gossamer.supervisor.backoff import Backoff
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.children import (
     ask,
@@ -37,7 +39,7 @@ from gossamer.supervisor.errors import (
     StartFailed,
     StopInit,
 )
-from gossamer.supervisor.functions import trap_exit
+from gossamer.supervisor.functions import send_after, trap_exit
 from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.policy import (
     RESTARTING,
@@ -61,6 +63,7 @@ from gossamer.supervisor.spec import (
 )
 from gossamer.supervisor.values import (
     SHUTDOWN,
+    Cast,
     Destination,
     Exit,
     Pid,
@@ -112,17 +115,29 @@ class Supervisor(GenServer):
         intensity: int = 1,
         period: float = 5.0,
         auto_shutdown: AutoShutdown = "never",
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         """Start ``children`` left to right; if one fails, stop those before it and fail.
+
+        More than ``intensity`` restarts in ``period`` seconds end the supervisor, and what is above it
+        decides. ``backoff`` makes restarts wait, for children whose specification has none of its own; None
+        restarts at once, as OTP does. ``rng`` is the source of its jitter.
 
         Raises:
             BadChildSpec: a specification or a flag makes no sense; nothing was started.
         """
-        flags = Flags(strategy=strategy, intensity=intensity, period=period, auto_shutdown=auto_shutdown)
+        flags = Flags(
+            strategy=strategy,
+            intensity=intensity,
+            period=period,
+            auto_shutdown=auto_shutdown,
+            backoff=backoff,
+        )
         specs = list(children)
         check_children(flags, specs)
         trap_exit(True)
-        self.policy = Policy(flags)
+        self.policy = Policy(flags, rng)
         failed = await self._carry_out(self.policy.boot(specs))
         if failed is not None:
             raise StopInit((SHUTDOWN, ("failed_to_start_child", failed.id, failed.reason)))
@@ -213,7 +228,8 @@ class Supervisor(GenServer):
 
     async def handle_cast(self, request: Any) -> NoReply | Stop | None:
         if isinstance(request, TryAgain):
-            return await self._decide(self.policy.try_again(request.id, self._otp_process.loop.time()))
+            now = self._otp_process.loop.time()
+            return await self._decide(self.policy.try_again(request.id, now, request.attempt))
         return await super().handle_cast(request)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
@@ -280,6 +296,8 @@ class Supervisor(GenServer):
                     self._report(Report("shutdown_error", reason, action.child, action.pid))
             elif isinstance(action, Report):
                 self._report(action)
+            elif action.delay:
+                send_after(action.delay, self._otp_process.pid, Cast(action))
             else:
                 self._otp_process.runtime.cast(self._otp_process.pid, action)
                 # Attempts that fail at once must not hold the loop.
