@@ -17,7 +17,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
-from gossamer.config.section import Blank, Fraction, Positive, Section
+from gossamer.config.section import Blank, Fraction, Numeral, Positive, Section
 from gossamer.config.tracing import TracingConfig
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import AUTOHEAL_DELAY, Autoheal, Endpoints, Host, Networks, NodeName, Port
@@ -346,7 +346,7 @@ class MqttLimitsConfig(Section):
 class MqttCapabilitiesConfig(Section):
     """What this node offers; clients of version 5 are told what is missing."""
 
-    maximum_qos: Literal[0, 1, 2] = 2
+    maximum_qos: Annotated[Literal[0, 1, 2], Numeral] = 2
     """Highest QoS that may be published; at 0 every message takes a slower path."""
     retain: bool = True
     """Retained messages and wills. What other nodes or programs retain is delivered all the same."""
