@@ -1,4 +1,4 @@
-"""Pure judges: a history in, what broke a promise out. Each promise is one function, named by ``PROMISES``.
+"""Judges of sessions and their messages; pure: a story in, what broke a promise out.
 
 What is legal, and so no violation:
 
@@ -20,7 +20,17 @@ from dataclasses import dataclass
 from .history import Event
 from .story import Message, Story, Subscription, matches
 
-__all__ = ["PROMISES", "Violation", "judge"]
+__all__ = [
+    "Check",
+    "Violation",
+    "answered",
+    "became_whole",
+    "delivered",
+    "not_invented",
+    "once",
+    "ordered",
+    "present",
+]
 
 ANSWER_WITHIN = 15.0
 LET_IN_WITHIN = 10.0
@@ -223,25 +233,3 @@ def became_whole(story: Story) -> Iterator[Violation]:
     for event in story.events:
         if event.kind == "not whole":
             yield Violation("not whole", f"the cluster was not whole {event.note}", at=event.at)
-
-
-PROMISES: dict[str, Check] = {
-    "delivered": delivered,
-    "once": once,
-    "ordered": ordered,
-    "not_invented": not_invented,
-    "present": present,
-    "answered": answered,
-    "became_whole": became_whole,
-}
-
-
-def judge(
-    story: Story, promises: tuple[str, ...] = tuple(PROMISES), *, strict: bool = False
-) -> list[Violation]:
-    """All violations of these promises, by time."""
-    found: list[Violation] = []
-    for name in promises:
-        check = PROMISES[name]
-        found += present(story, strict=strict) if check is present else check(story)
-    return sorted(found, key=lambda violation: violation.at)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from . import packets
 from .history import History
 from .packets import Kind, Packet, Will
+from .wire import Wire
 
 __all__ = ["Client"]
 
@@ -36,52 +37,6 @@ class _Outgoing:
     tries: int = 0
     released: bool = False
     """PUBREC came."""
-
-
-class _Wire(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, client: Client, number: int, node: int) -> None:
-        self.client = client
-        self.number = number
-        self.node = node
-        self.reader = packets.Reader()
-        self.transport: asyncio.Transport | None = None
-        self.connack: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.lost = asyncio.Event()
-        self.silent = False
-        """Nothing is written any more: the client is about to fall."""
-        self.ended = False
-        """By ourselves; what comes after that is seen by nobody."""
-        self.code = 0
-        self.let_in = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        for packet in self.reader.feed(data):
-            if self.ended:
-                return
-            falls = self.client.falls_on(packet.kind)
-            self.silent = self.silent or falls
-            self.client._take(self, packet)
-            if falls:
-                self.client.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost.set()
-        self.client._closed(self)
-
-    def write(self, data: bytes) -> None:
-        if self.transport is not None and not self.ended and not self.silent:
-            self.transport.write(data)
-
-    def end(self) -> None:
-        self.ended = True
-        if self.transport is not None:
-            self.transport.abort()
 
 
 class Client:
@@ -113,7 +68,7 @@ class Client:
         self._keep_alive = keep_alive
         self._history = history
         self._addresses = addresses
-        self._wire: _Wire | None = None
+        self._wire: Wire | None = None
         self._connections = itertools.count(1)
         self._identifiers = itertools.cycle(range(1, 60000))
         self._out: dict[int, _Outgoing] = {}
@@ -123,6 +78,8 @@ class Client:
         self._topics: dict[int, str] = {}
         self.filters: dict[str, int] = {}
         """What the server has said that this session subscribes to."""
+        self.got: set[str] = set()
+        """Messages that were handed on."""
         self.doubtful = False
         """A CONNECT went unanswered: the session may be a new one, whatever the next CONNACK says."""
         self.wanted: dict[str, int] = {}
@@ -157,10 +114,10 @@ class Client:
             self.abort()
             return False
 
-    async def dial(self, node: int, *, timeout: float = CONNECT_TIMEOUT) -> _Wire | None:
+    async def dial(self, node: int, *, timeout: float = CONNECT_TIMEOUT) -> Wire | None:
         """Open a connection and send CONNECT, without waiting for the answer."""
         host, port = self._addresses[node]
-        wire = _Wire(self, next(self._connections), node)
+        wire = Wire(self, next(self._connections), node)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
@@ -199,6 +156,7 @@ class Client:
         wire = self._wire
         if wire is None or not self.connected:
             return False
+        wire.leaving = True
         wire.write(packets.disconnect(version=self.version))
         try:
             async with asyncio.timeout(GOODBYE_TIMEOUT):
@@ -314,16 +272,16 @@ class Client:
         for answer in self._answers.values():
             answer.cancel()
 
-    def _closed(self, wire: _Wire) -> None:
+    def gone(self, wire: Wire) -> None:
         if not wire.connack.done():
             wire.connack.set_result(False)
         if wire.ended:
             return
-        self._note("closed", wire, code=wire.code)
+        self._note("goodbye" if wire.leaving else "closed", wire, code=wire.code)
         if wire is self._wire:
             self._give_up_answers()
 
-    def _take(self, wire: _Wire, packet: Packet) -> None:
+    def take(self, wire: Wire, packet: Packet) -> None:
         match packet.kind:
             case Kind.CONNACK:
                 self._let_in(wire, packet)
@@ -342,7 +300,7 @@ class Client:
             case Kind.DISCONNECT:
                 wire.code = packets.parse_disconnect(packet)
 
-    def _let_in(self, wire: _Wire, packet: Packet) -> None:
+    def _let_in(self, wire: Wire, packet: Packet) -> None:
         present, code = packets.parse_connack(packet)
         if code:
             self._note("refused", wire, code=code)
@@ -367,7 +325,7 @@ class Client:
             else:
                 self._send(packet_id, out)
 
-    def _deliver(self, wire: _Wire, packet: Packet) -> None:
+    def _deliver(self, wire: Wire, packet: Packet) -> None:
         seen = packets.parse_publish(self.version, packet)
         message = seen.payload.decode(errors="replace")
         fields = {
@@ -383,12 +341,13 @@ class Client:
             self._note("repeated", wire, **fields, note=self._in[seen.packet_id])
         else:
             self._note("received", wire, **fields, note=note)
+            self.got.add(message)
         if seen.qos == 2:
             self._in.setdefault(seen.packet_id, message)
         if seen.qos and not self.muted:
             wire.write(packets.ack(Kind.PUBACK if seen.qos == 1 else Kind.PUBREC, seen.packet_id))
 
-    def _acknowledged(self, wire: _Wire, packet: Packet) -> None:
+    def _acknowledged(self, wire: Wire, packet: Packet) -> None:
         packet_id, code = packets.parse_ack(packet)
         out = self._out.get(packet_id)
         if out is None:
@@ -405,7 +364,7 @@ class Client:
         note = "packet identifier not found" if unknown else ""
         self._note("acknowledged", wire, **fields, code=0 if unknown else code, note=note)
 
-    def _answered(self, wire: _Wire, packet: Packet) -> None:
+    def _answered(self, wire: Wire, packet: Packet) -> None:
         packet_id, code, said = packets.parse_suback(self.version, packet)
         topic_filter = self._topics.pop(packet_id, "")
         if packet.kind == Kind.SUBACK:
@@ -419,7 +378,7 @@ class Client:
         if answer is not None and not answer.done():
             answer.set_result(code)
 
-    def _note(self, kind: str, wire: _Wire, **fields: object) -> None:
+    def _note(self, kind: str, wire: Wire, **fields: object) -> None:
         self._history.record(kind, client=self.name, node=wire.node, connection=wire.number, **fields)
 
 

@@ -8,17 +8,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from .checks import Violation, judge
 from .cluster import Cluster
 from .faults import FAULTS, ROLES, Step
 from .history import Event, History, write
+from .judge import Violation, judge
 from .story import Story
 from .workloads import WORKLOADS
 from .world import World
@@ -117,6 +116,7 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
         lambda: [*cluster.nodes, *(joined & cluster.running)],
         Random(f"{plan.fault}/{plan.seed}/clients"),
     )
+    world.split = any(step.action in ("cut", "pause") for step in plan.schedule())
     async with asyncio.timeout(SETUP_TIMEOUT):
         await asyncio.gather(*(WORKLOADS[name].start(world, name, tasks) for name in plan.workloads))
     await _Faults(cluster, history, world, joined).play(plan.schedule())
@@ -125,6 +125,7 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
     await cluster.whole()
     history.record("settling")
     world.settling.set()
+    await asyncio.gather(*(WORKLOADS[name].finish(world, name) for name in plan.workloads))
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(SETTLE_AT_LEAST)
@@ -208,7 +209,3 @@ class _Faults:
                     self._joined.discard(node)
                     await cluster.leave(node, drain=action == "drain")
                     await cluster.stop(node)
-
-
-def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

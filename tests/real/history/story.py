@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -100,9 +100,8 @@ class Story:
         for client, own in self.clients.items():
             self._tell(client, own)
         self.received: dict[str, list[Event]] = defaultdict(list)
-        for event in self.events:
-            if event.kind == "received":
-                self.received[event.client].append(event)
+        for client, own in self.clients.items():
+            self.received[client] = list(self._handed_on(client, own))
 
     def _spans(self) -> None:
         self._down: dict[int, list[Span]] = defaultdict(list)
@@ -145,6 +144,11 @@ class Story:
         """Could two nodes not talk at any time from start to end, or shortly before?"""
         spans = [*self._apart[frozenset((one, other))], *self._paused[one], *self._paused[other]]
         return one != other and any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def disturbed(self, start: float, end: float) -> bool:
+        """Was anything wrong with any node or link in that time, or shortly before?"""
+        every = [*self._down.values(), *self._paused.values(), *self._apart.values()]
+        return any(_touch(span, start, end) for spans in every for span in spans)
 
     def whole_after(self, at: float) -> float:
         place = bisect_right(self.wholes, at)
@@ -224,6 +228,21 @@ class Story:
                 case "acknowledged" if event.message in self.messages:
                     self.messages[event.message].acknowledged = event
         # What is left of an unanswered CONNECT ends nothing that is judged.
+
+    def _handed_on(self, client: str, own: list[Event]) -> Iterator[Event]:
+        """What came, and what was taken for a repetition of what belonged to a session that is gone.
+
+        A client that was not told that its session is new cannot know better.
+        """
+        came: dict[str, float] = {}
+        for event in own:
+            if event.kind == "received":
+                came[event.message] = event.at
+                yield event
+            elif event.kind == "repeated" and event.note != event.message:
+                before = came.get(event.note)
+                if before is not None and self.life(client, before) != self.life(client, event.at):
+                    yield event
 
     def life(self, client: str, at: float) -> int:
         """Which session of the client it was at that time."""

@@ -11,16 +11,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from .checks import PROMISES
-from .client import Client
+from . import state
 from .faults import ROLES
-from .world import Mode, World, keep, publish_on
+from .judge import PROMISES, SESSIONS
+from .world import Mode, World, keep_in, publish_on
 
 __all__ = ["WORKLOADS", "Workload"]
 
 Start = Callable[[World, str, asyncio.TaskGroup], Awaitable[None]]
 """Connects and subscribes its clients, returns, and goes on in tasks of the group."""
-SESSIONS = ("delivered", "once", "ordered", "not_invented", "present", "answered", "became_whole")
+Finish = Callable[[World, str], Awaitable[None]]
+"""What is done once the run has settled, before the verdict."""
+
+
+async def _nothing(world: World, name: str) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class Workload:
     says: str
     start: Start
     promises: tuple[str, ...] = SESSIONS
+    finish: Finish = _nothing
 
     def __post_init__(self) -> None:
         assert set(self.promises) <= set(PROMISES)
@@ -41,40 +47,76 @@ async def stream(world: World, name: str, tasks: asyncio.TaskGroup, *, mode: Mod
     for number, (seat, role) in enumerate(seats.items()):
         client = world.client(f"{name}/{seat}", version=4 if number == 1 else 5)
         client.wanted[f"{name}/+"] = qos
-        ready.append(_keep(world, tasks, client, mode, ROLES[role]))
+        ready.append(keep_in(tasks, world, client, mode, ROLES[role]))
         if mode == "roam":
             world.first.setdefault("owner", client)
     await asyncio.gather(*(event.wait() for event in ready))
-    publishers = [world.client(f"{name}/pub{number}", version=3 + number) for number in (1, 2)]
-    publishers[0].version = 5
-    publishers[1].version = 4
-    ready = [_keep(world, tasks, client, mode, ROLES["publisher"]) for client in publishers]
+    publishers = [world.client(f"{name}/pub{number}", version=6 - number) for number in (1, 2)]
+    ready = [keep_in(tasks, world, client, mode, ROLES["publisher"]) for client in publishers]
     await asyncio.gather(*(event.wait() for event in ready))
     for client in publishers:
         tasks.create_task(publish_on(world, client, client.name, qos, rate=20))
 
 
-def _keep(world: World, tasks: asyncio.TaskGroup, client: Client, mode: Mode, home: int) -> asyncio.Event:
-    ready = asyncio.Event()
-    tasks.create_task(keep(world, client, mode, home, ready), name=client.name)
-    return ready
+def _streams() -> list[Workload]:
+    manners = {
+        "home": "stay at one node",
+        "roam": "move every few seconds",
+        "nomad": "move all the time, also in mid-handshake",
+    }
+    return [
+        Workload(
+            f"{mode}-{qos}",
+            f"streams of QoS {qos} to persistent sessions that {says}; their publishers too",
+            partial(stream, mode=mode, qos=qos),
+        )
+        for mode, says in manners.items()
+        for qos in (1, 2)
+    ]
 
 
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        *(
-            Workload(
-                f"{mode}-{qos}",
-                f"streams of QoS {qos} to persistent sessions that {says}; their publishers too",
-                partial(stream, mode=mode, qos=qos),
-            )
-            for mode, says in (
-                ("home", "stay at one node"),
-                ("roam", "move every few seconds"),
-                ("nomad", "move all the time, also in mid-handshake"),
-            )
-            for qos in (1, 2)
+        *_streams(),
+        Workload(
+            "visible",
+            "subscribe to a fresh filter, and upon SUBACK publish to it at another node",
+            state.visible,
+            ("delivered", "not_invented"),
+        ),
+        Workload(
+            "retained",
+            "writers that go from node to node, readers everywhere: no read goes back",
+            state.retained,
+            ("register", "not_invented"),
+            state.read_finally,
+        ),
+        Workload(
+            "wills",
+            "clients that fall, say goodbye, die with their node, come back within the delay",
+            state.wills,
+            ("wills", "once", "not_invented"),
+            state.wait_for_wills,
+        ),
+        Workload(
+            "twins",
+            "the same client id at two nodes, again and again",
+            state.twins,
+            ("one_of_twins",),
+        ),
+        Workload(
+            "shared",
+            "a group with members at every node, one of which takes messages and falls",
+            state.shared,
+            ("shared", "not_invented", "answered"),
+        ),
+        Workload(
+            "churn",
+            "subscriptions come and go at random; in the end every node routes just what is left",
+            state.churn,
+            ("routed", "delivered", "not_invented"),
+            state.probe,
         ),
     )
 }

@@ -11,7 +11,7 @@ from .client import Client
 from .history import History
 from .packets import Will
 
-__all__ = ["Mode", "World", "keep", "publish_on"]
+__all__ = ["Mode", "World", "keep_in", "publish_on"]
 
 Mode = str
 """``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too."""
@@ -28,6 +28,8 @@ class World:
     rng: Random
     settling: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when faults are over: publishers stop, and everybody stays where it is."""
+    split: bool = False
+    """Whether nodes are kept apart in this run, so that tables may have to be healed."""
     clients: list[Client] = field(default_factory=list)
     first: dict[str, Client] = field(default_factory=dict)
     """The client whose node is meant by a role."""
@@ -65,21 +67,25 @@ class World:
             pass
 
 
-async def keep(
-    world: World, client: Client, mode: Mode, home: int, ready: asyncio.Event | None = None
-) -> None:
+def keep_in(tasks: asyncio.TaskGroup, world: World, client: Client, mode: Mode, home: int) -> asyncio.Event:
+    """Keep it in a task of its own; the event is set once it is connected and subscribed."""
+    ready = asyncio.Event()
+    tasks.create_task(_keep(world, client, mode, home, ready), name=client.name)
+    return ready
+
+
+async def _keep(world: World, client: Client, mode: Mode, home: int, ready: asyncio.Event) -> None:
     """Keep a client connected and subscribed to what it wants, in the manner of ``mode``; never returns."""
     node = home
     if mode == "nomad":
         client.falls_on = lambda kind: not world.settling.is_set() and world.rng.random() < 0.01
     while True:
-        under_way = ready is not None and ready.is_set() and not world.settling.is_set()
+        under_way = ready.is_set() and not world.settling.is_set()
         if under_way and mode == "nomad" and world.rng.random() < 0.2:
             await _fall(world, client, node)
             node = world.elsewhere(node)
         if await client.connect(node) and await client.subscribe_again():
-            if ready is not None:
-                ready.set()
+            ready.set()
             if await _stay(world, client, mode):
                 await (client.goodbye() if world.rng.random() < 0.5 else _drop(client))
         else:

@@ -1,0 +1,259 @@
+"""Workloads about what a cluster keeps as a whole: routes, retained messages, wills, client ids, groups."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from .client import Client
+from .packets import Will
+from .world import World, keep_in, publish_on
+
+__all__ = [
+    "churn",
+    "probe",
+    "read_finally",
+    "retained",
+    "shared",
+    "twins",
+    "visible",
+    "wait_for_wills",
+    "wills",
+]
+
+AUTOHEAL = 25.0
+"""Seconds after a split in which its sides may still be brought together (cluster.autoheal is 15 s)."""
+READ_TIMEOUT = 3.0
+TOPICS = 12
+
+
+async def visible(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    publishers = {node: world.client(f"{name}/pub{node}") for node in world.places()}
+    ready = [keep_in(tasks, world, client, "home", node) for node, client in publishers.items()]
+    await asyncio.gather(*(event.wait() for event in ready))
+
+    async def one(number: int) -> None:
+        here = world.rng.choice(world.places())
+        there = publishers[world.rng.choice([node for node in publishers if node != here])]
+        topic = f"{name}/{number}"
+        client = world.client(f"{name}/sub{number}")
+        if not await client.connect(here, timeout=5.0):
+            return
+        code = await client.subscribe(topic, 1)
+        if code is None or code >= 0x80 or not there.connected:
+            client.abort()
+            return
+        message = there.publish(topic, 1)
+        await _until(lambda: message in client.got, 3.0)
+        if message in client.got:
+            await client.goodbye()
+        else:
+            keep_in(tasks, world, client, "home", here)
+
+    async def go_on() -> None:
+        for number in itertools.count(1):
+            if world.settling.is_set():
+                return
+            tasks.create_task(one(number))
+            await world.sleep(world.rng.uniform(0.1, 0.4))
+
+    tasks.create_task(go_on())
+
+
+async def retained(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    writers = [world.client(f"{name}/writer{number}") for number in (1, 2)]
+    ready = [keep_in(tasks, world, client, "roam", number) for number, client in enumerate(writers, 1)]
+    await asyncio.gather(*(event.wait() for event in ready))
+
+    async def write(client: Client) -> None:
+        while not world.settling.is_set():
+            if client.connected and not client.pending:
+                client.publish(client.name, 1, retain=True)
+            await world.sleep(world.rng.uniform(0.05, 0.2))
+
+    async def read(number: int) -> None:
+        client = world.client(f"{name}/reader{number}", clean=True)
+        while not world.settling.is_set():
+            topic = world.rng.choice(writers).name
+            await _read(client, world.rng.choice(world.places()), topic)
+            await world.sleep(world.rng.uniform(0.05, 0.3))
+
+    for client in writers:
+        tasks.create_task(write(client))
+    for number in range(1, 5):
+        tasks.create_task(read(number))
+
+
+async def _read(client: Client, node: int, topic: str) -> None:
+    """Connect, subscribe, take what is retained, and go."""
+    client.got.clear()
+    client.wanted.clear()
+    if await client.connect(node, timeout=5.0) and (await client.subscribe(topic, 1) or 0x80) < 0x80:
+        await _until(lambda: bool(client.got), READ_TIMEOUT)
+        await client.goodbye()
+    client.abort()
+
+
+async def read_finally(world: World, name: str) -> None:
+    """Once no split has an excuse any more, at every node."""
+    if world.split:
+        await asyncio.sleep(AUTOHEAL)
+    for node in sorted(world.addresses):
+        if node in world.places():
+            for number in (1, 2):
+                client = world.client(f"{name}/final{node}-{number}", clean=True)
+                await _read(client, node, f"{name}/writer{number}")
+
+
+async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    ready = []
+    for node in world.places():
+        watcher = world.client(f"{name}/watch{node}")
+        watcher.wanted[f"{name}/+"] = 2
+        ready.append(keep_in(tasks, world, watcher, "home", node))
+    await asyncio.gather(*(event.wait() for event in ready))
+
+    async def one(number: int) -> None:
+        rng, who = world.rng, f"{name}/c{number}"
+        fate = rng.choice(["falls", "falls", "goodbye", "stays", "returns"])
+        delay = 5 if fate == "returns" else rng.choice([0, 0, 2, 5])
+        will = Will(who, f"{who}:1".encode(), delay=delay)
+        client = world.client(who, will=will)
+        if not await client.connect(rng.choice(world.places()), timeout=5.0):
+            client.abort()
+            return
+        await _until(lambda: not client.connected, 12.0 if fate == "stays" else rng.uniform(0.3, 4))
+        await (client.goodbye() if fate == "goodbye" else _abort(client))
+        if fate == "returns":
+            await asyncio.sleep(rng.uniform(0.1, 3))
+            client.will = None
+            if await client.connect(client.node % len(world.places()) + 1, timeout=5.0):
+                await asyncio.sleep(7)
+                await client.goodbye()
+
+    async def go_on() -> None:
+        for number in itertools.count(1):
+            if world.settling.is_set():
+                return
+            tasks.create_task(one(number))
+            await world.sleep(world.rng.uniform(0.1, 0.5))
+
+    tasks.create_task(go_on())
+
+
+async def wait_for_wills(world: World, name: str) -> None:
+    """The longest life, the longest delay, and the time for which nobody is sure of a death."""
+    await asyncio.sleep(20)
+
+
+async def twins(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    async def pair(number: int) -> None:
+        identity = f"{name}/{number}"
+        both = [world.client(f"{identity}.{side}", client_id=identity) for side in "ab"]
+        while not world.settling.is_set():
+            nodes = world.rng.sample(world.places(), 2)
+            if not await both[0].connect(nodes[0], timeout=5.0):
+                continue
+            pings = asyncio.create_task(_ping(both))
+            try:
+                await asyncio.sleep(world.rng.uniform(0.02, 1))
+                if await both[1].connect(nodes[1]):
+                    await _until(lambda: not (both[0].connected and both[1].connected), 8.0)
+                    await asyncio.sleep(1.0)
+            finally:
+                pings.cancel()
+            for client in both:
+                client.abort()
+
+    for number in range(1, 4):
+        tasks.create_task(pair(number))
+
+
+async def _ping(clients: list[Client]) -> None:
+    while True:
+        for client in clients:
+            await client.ping()
+        await asyncio.sleep(0.1)
+
+
+async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    topic_filter = f"$share/g/{name}/+"
+    ready = []
+    for node in world.places():
+        member = world.client(f"{name}/member{node}")
+        member.wanted[topic_filter] = 1
+        ready.append(keep_in(tasks, world, member, "home", node))
+    await asyncio.gather(*(event.wait() for event in ready))
+    publishers = [world.client(f"{name}/pub{node}") for node in (1, 2)]
+    ready = [keep_in(tasks, world, client, "home", node) for node, client in enumerate(publishers, 1)]
+    await asyncio.gather(*(event.wait() for event in ready))
+
+    async def fall() -> None:
+        client = world.client(f"{name}/faithless", clean=True)
+        while not world.settling.is_set():
+            client.muted = False
+            if await client.connect(world.rng.choice(world.places()), timeout=5.0):
+                await client.subscribe(topic_filter, 1)
+                await world.sleep(world.rng.uniform(0.2, 1))
+                client.muted = True
+                await world.sleep(world.rng.uniform(0.2, 1))
+            client.abort()
+            await world.sleep(world.rng.uniform(0.1, 1))
+
+    tasks.create_task(fall())
+    for client in publishers:
+        tasks.create_task(publish_on(world, client, client.name, 1, rate=15))
+
+
+async def churn(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    topics = [f"{name}/{number}" for number in range(TOPICS)]
+    ready = []
+    for node in world.places():
+        prober = world.client(f"{name}/probe{node}")
+        ready.append(keep_in(tasks, world, prober, "home", node))
+    for number in range(6):
+        client = world.client(f"{name}/client{number}", version=4 + number % 2)
+        ready.append(keep_in(tasks, world, client, "home", 1 + number % 3))
+        tasks.create_task(_change_mind(world, client, topics))
+    await asyncio.gather(*(event.wait() for event in ready))
+
+
+async def _change_mind(world: World, client: Client, topics: list[str]) -> None:
+    unsure: set[str] = set()
+    while unsure or not world.settling.is_set():
+        # In the end only what is not sure is made sure.
+        topic = min(unsure) if unsure else world.rng.choice(topics)
+        if not client.connected:
+            await asyncio.sleep(0.1)
+            continue
+        away = topic in unsure or topic in client.filters
+        code = await (client.unsubscribe(topic) if away else client.subscribe(topic, 1))
+        if code is None:
+            client.wanted.pop(topic, None)
+            unsure.add(topic)
+        else:
+            unsure.discard(topic)
+        await world.sleep(world.rng.uniform(0.02, 0.3))
+
+
+async def probe(world: World, name: str) -> None:
+    """Publish to every topic at every node, once nobody changes anything any more."""
+    await asyncio.sleep(AUTOHEAL if world.split else 5.0)
+    for client in world.clients:
+        if client.name.startswith(f"{name}/probe") and client.connected:
+            for number in range(TOPICS):
+                client.publish(f"{name}/{number}", 1)
+
+
+async def _abort(client: Client) -> None:
+    client.abort()
+
+
+async def _until(true: Callable[[], bool], seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not true():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pass
