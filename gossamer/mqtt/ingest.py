@@ -13,6 +13,7 @@ is not retained here: it would be out of date as soon as no session here subscri
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -193,6 +194,7 @@ class Ingest:
         broker = self._broker
         before = broker.notes
         pos = 0
+        reports = _Reports()
         broker.hub.origin = peer
         try:
             while pos < len(data):
@@ -202,35 +204,42 @@ class Ingest:
                 if broker.hub.trail is not None:
                     broker.hub.trail.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
-                if delivery is None:
-                    self._pass_on(group, peer, message)
-                else:
+                if delivery is not None and getattr(delivery.subscriber, "online", True):
                     broker.hub.member(delivery, message, group.name)
+                elif not self._pass_on(group, peer, message, reports):
+                    if delivery is not None:
+                        broker.hub.member(delivery, message, group.name)
+                    else:
+                        self._nobody(message)
         except (MqttProtocolError, IndexError) as error:
             broker.hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             broker.hub.origin = ""
-        return self.held(peer, before)
+        return reports.after(self.held(peer, before))
 
-    def _pass_on(self, group: Any, peer: str, message: Message) -> None:
-        """The members that a message was meant for have left this node while it was on its way."""
+    def _pass_on(self, group: Any, peer: str, message: Message, reports: _Reports) -> bool:
+        """The members that a message was meant for have left this node, or gone offline, while it was on its
+        way: give it to a node that has one that is there; False where none does."""
         broker = self._broker
-        chosen = broker.router.pick(group, peer, message.topic.decode())
+        chosen = broker.router.pick(group, peer, message.topic.decode(), online=True)
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
-        trail = broker.hub.trail if message.ident != NO_IDENT else None
-        if chosen is None or getattr(chosen, "peer", peer) == peer:
-            broker.hub.dropped("no_group_member")
-            if trail is not None:
-                trail.lost(message.ident, None, "no_group_member")
-            return
-        if trail is not None:
-            trail.chosen(message, group.name, chosen.peer)
+        if getattr(chosen, "peer", peer) == peer:
+            return False
+        if broker.hub.trail is not None and message.ident != NO_IDENT:
+            broker.hub.trail.chosen(message, group.name, chosen.peer)
         record = record_of(message, broker.hub.now())
         if message.qos:
-            chosen.append_acked(record, _ignore)
+            chosen.append_acked(record, reports.one())
         else:
             chosen.append(record)
+        return True
+
+    def _nobody(self, message: Message) -> None:
+        hub = self._broker.hub
+        hub.dropped("no_group_member")
+        if hub.trail is not None and message.ident != NO_IDENT:
+            hub.trail.lost(message.ident, None, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
@@ -259,8 +268,32 @@ class Ingest:
         return stop
 
 
-def _ignore(_safe: bool) -> None:
-    pass
+class _Reports:
+    """What the report of a batch waits for besides: other nodes that some of it was passed on to."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._hold: Hold | None = None
+
+    def one(self) -> Callable[[bool], None]:
+        """What to call when one more message is safe."""
+        self._open += 1
+        if self._hold is None:
+            self._hold = Hold()
+        return self._done
+
+    def after(self, hold: Hold | None) -> Hold | None:
+        """These, after ``hold``."""
+        if self._hold is None or hold is None:
+            return self._hold or hold
+        self._open += 1
+        hold.then(partial(self._done, True))
+        return self._hold
+
+    def _done(self, _safe: bool) -> None:
+        self._open -= 1
+        if not self._open and self._hold is not None:
+            self._hold.release()
 
 
 def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:

@@ -176,6 +176,16 @@ class Session:
         return None
 
     @property
+    def online(self) -> bool:
+        """Whether its client is connected."""
+        return self.channel is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a message would go to the client at once."""
+        return len(self.inflight) < self.window
+
+    @property
     def plain(self) -> bool:
         return not self.max_packet and not self.alias_maximum
 

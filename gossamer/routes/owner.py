@@ -46,6 +46,9 @@ log = structlog.get_logger(__name__)
 _STEP = "verify_step"
 _AGAIN = "verify_again"
 _COMPARED = "verify_compared"
+_GROUPS = "refresh_groups"
+GROUPS_INTERVAL = 0.5
+"""Seconds after which other nodes know which members of share groups can take messages."""
 ASK_WAIT = 10.0
 """Seconds a peer may take to answer."""
 
@@ -87,6 +90,7 @@ class RouteOwner(GenServer):
             await asyncio.sleep(0)
         self._report(findings, "start")
         send_after(self._pause, self_pid(), _AGAIN)
+        send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         if request not in ("verify", "check"):
@@ -110,6 +114,10 @@ class RouteOwner(GenServer):
         elif message == _COMPARED:
             self._comparing = False
             self._end()
+        elif message == _GROUPS:
+            for _ in self._router.refresh_groups():
+                await asyncio.sleep(0)
+            send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
         elif message == _AGAIN:
             if self._idle:
                 self._begin()

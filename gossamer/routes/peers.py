@@ -193,7 +193,7 @@ class PeerAudit:
         """What this node's row should be: 0 for none."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
-            return 0 if group is None else len(group.members)
+            return 0 if group is None else group.row
         return self._row(topic_filter) if any(True for _ in local_of(self._index.get(topic_filter))) else 0
 
     # Walking.

@@ -117,6 +117,7 @@ class Router:
         self.unsubscribe_all = local.unsubscribe_all
         self.subscriptions = local.subscriptions
         self.on_evicted = local.on_evicted
+        self.refresh_groups = local.refresh_groups
         self._table: RouteTable | None = None
 
     # The publish path.
@@ -125,9 +126,14 @@ class Router:
         """Which filters of this node's subscribers match a topic; for recorders, once a plan."""
         return [text for text in filters_matching(topic) if self._index.local_count(text)]
 
-    def pick(self, group: Group, publisher: str, topic: str) -> Delivery | Forwarder | None:
-        """Who gets one message for a share group: a member here, or the way to the node that chooses."""
-        chosen = group.pick(publisher, topic)
+    def pick(
+        self, group: Group, publisher: str, topic: str, *, online: bool = False
+    ) -> Delivery | Forwarder | None:
+        """Who gets one message for a share group: a member here, or the way to the node that chooses.
+
+        ``online``: only members that are connected.
+        """
+        chosen = group.pick(publisher, topic, online=online)
         return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
 
     def is_visible(self, seq: int | None) -> bool:

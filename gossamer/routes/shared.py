@@ -2,9 +2,14 @@
 message.
 
 The node where a message is published chooses. It knows its own members and, from the ``routes`` table (key
-``$share/group/filter``, value the number of members), how many every other node has. It chooses among all
-members; where the choice falls on another node, the record goes there marked with the group, and that node
-chooses among its own. Nobody else is asked, so nobody else can choose as well.
+``$share/group/filter``, value a :class:`Count`), how many every other node has. It chooses among all members;
+where the choice falls on another node, the record goes there marked with the group, and that node chooses
+among its own. Nobody else is asked, so nobody else can choose as well.
+
+Members that can take a message now come first, then those that are connected, then the others: a session
+whose client is away, or does not acknowledge, has no turn while another member has room. Of its own members a
+node knows that exactly, of those elsewhere as of the last half second. ``sticky`` and the hashes pass over
+members that are not connected, and keep to those that are, full or not.
 
 Strategies, EMQX's: ``random``; ``round_robin`` (each publisher goes round the members);
 ``round_robin_per_group`` (all publishers together do); ``sticky`` (a publisher stays with its choice while
@@ -21,20 +26,68 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple
 
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
 from gossamer.routes.topics import split_shared
 
-__all__ = ["Group", "SharedIndex", "Strategy", "is_shared"]
+__all__ = ["Count", "Group", "SharedIndex", "Strategy", "is_shared"]
 
 Strategy = Literal[
     "random", "round_robin", "round_robin_per_group", "sticky", "local", "hash_clientid", "hash_topic"
 ]
 
 _REMEMBERED = 4096
+_FREE, _ONLINE, _ANY = range(3)
+"""How well a member can take a message: the first three fields of :class:`Count`."""
+_KEEPING = frozenset({"sticky", "hash_clientid", "hash_topic"})
+"""Strategies whose choice does not hang on who has room."""
+_BITS = 15
+_MOST = (1 << _BITS) - 1
+
+
+class Count(NamedTuple):
+    """The members of a group on one node: ``free`` are connected and have nothing queued, ``lasting`` outlive
+    the node."""
+
+    free: int
+    online: int
+    members: int
+    lasting: int
+
+    def row(self) -> int:
+        """As the value of a row, 0 for no members."""
+        if self.free == self.members and not self.lasting:
+            return self.members
+        parts = (min(part, _MOST) << _BITS * place for place, part in enumerate(self))
+        return sum(parts) | 1 << 4 * _BITS
+
+    @staticmethod
+    @lru_cache(1024)
+    def of(row: int) -> Count:
+        """The count that a row stands for."""
+        if not row >> 4 * _BITS:
+            return Count(row, row, row, 0)
+        return Count(*(row >> _BITS * place & _MOST for place in range(4)))
+
+
+def _ready(subscriber: Any) -> Any:
+    return getattr(subscriber, "ready", True)
+
+
+def _online(subscriber: Any) -> Any:
+    return getattr(subscriber, "online", True)
+
+
+def _anybody(_subscriber: Any) -> bool:
+    return True
+
+
+_FITS = (_ready, _online, _anybody)
 
 
 def is_shared(topic_filter: str) -> bool:
@@ -48,7 +101,18 @@ class Group:
     ``up`` says whether a node can be sent to.
     """
 
-    __slots__ = ("_remembered", "_rng", "_strategy", "_turn", "_up", "filter", "members", "name", "others")
+    __slots__ = (
+        "_remembered",
+        "_rng",
+        "_strategy",
+        "_turn",
+        "_up",
+        "filter",
+        "members",
+        "name",
+        "others",
+        "row",
+    )
 
     def __init__(
         self, name: str, topic_filter: str, strategy: Strategy, rng: random.Random, up: Callable[[str], bool]
@@ -58,31 +122,58 @@ class Group:
         self.filter = topic_filter
         self.members: dict[Any, Delivery] = {}
         self.others: dict[str, int] = {}
+        """The rows of other nodes."""
+        self.row = 0
+        """What this node's row is to be: :meth:`count` when it was last looked at."""
         self._strategy = strategy
         self._rng = rng
         self._up = up
         self._turn = 0
         self._remembered: dict[str, Any] = {}
 
-    def pick(self, publisher: str, topic: str) -> Delivery | str | None:
-        """Who gets a message: a member here, the name of a node that is to choose, or nobody."""
-        local = len(self.members)
-        others = [(node, count) for node, count in sorted(self.others.items()) if self._up(node)]
-        if local and self._strategy == "local":
-            others = []
-        total = local + sum(count for _, count in others)
-        if not total:
-            return None
-        if self._strategy == "sticky":
-            return self._stay(publisher, local, others, total)
-        return self._at(self._place(publisher, topic, total), local, others)
+    def pick(self, publisher: str, topic: str, *, online: bool = False) -> Delivery | str | None:
+        """Who gets a message: a member here, the name of a node that is to choose, or nobody.
+
+        ``online``: only members that are connected.
+        """
+        others = self.others
+        up = [(node, Count.of(others[node])) for node in sorted(others) if self._up(node)]
+        return self._choose(publisher, topic, up, _ONLINE if online else _ANY)
 
     def pick_here(self, publisher: str, topic: str) -> Delivery | None:
         """Which member here gets a message that another node has sent for this group."""
-        if not self.members:
-            return None
-        found = self._at(self._place(publisher, topic, len(self.members)), len(self.members), [])
+        found = self._choose(publisher, topic, [])
         return found if isinstance(found, Delivery) else None
+
+    def count(self) -> Count:
+        """The members here."""
+        free = online = lasting = 0
+        for subscriber, delivery in self.members.items():
+            if _online(subscriber):
+                online += 1
+                free += not getattr(subscriber, "queue", None)
+            lasting += delivery.lasting
+        return Count(free, online, len(self.members), lasting)
+
+    def _choose(
+        self, publisher: str, topic: str, up: list[tuple[str, Count]], last: int = _ANY
+    ) -> Delivery | str | None:
+        members = self.members
+        for level in range(_ONLINE if self._strategy in _KEEPING else _FREE, last + 1):
+            fits = _FITS[level]
+            total = local = len(members) if any(map(fits, members)) else 0
+            others: list[tuple[str, int]] = []
+            if not (local and self._strategy == "local"):
+                for node, count in up:
+                    if there := count[level]:
+                        others.append((node, there))
+                        total += there
+            if not total:
+                continue
+            if self._strategy == "sticky":
+                return self._stay(publisher, local, others, total, fits)
+            return self._at(self._place(publisher, topic, total), local, others, fits)
+        return None
 
     def _place(self, publisher: str, topic: str, total: int) -> int:
         match self._strategy:
@@ -104,24 +195,33 @@ class Group:
                 return self._rng.randrange(total)
 
     def _stay(
-        self, publisher: str, local: int, others: list[tuple[str, int]], total: int
+        self,
+        publisher: str,
+        local: int,
+        others: list[tuple[str, int]],
+        total: int,
+        fits: Callable[[Any], bool],
     ) -> Delivery | str | None:
         chosen = self._remembered.pop(publisher, None)
         if isinstance(chosen, str):
             still = any(node == chosen for node, _ in others)
         else:
-            still = chosen is not None and chosen in self.members
+            still = chosen is not None and chosen in self.members and fits(chosen)
         if not still:
-            found = self._at(self._rng.randrange(total), local, others)
+            found = self._at(self._rng.randrange(total), local, others, fits)
             chosen = found.subscriber if isinstance(found, Delivery) else found
         self._remember(publisher, chosen)
         return chosen if isinstance(chosen, str) else self.members.get(chosen)
 
-    def _at(self, place: int, local: int, others: list[tuple[str, int]]) -> Delivery | str | None:
+    def _at(
+        self, place: int, local: int, others: list[tuple[str, int]], fits: Callable[[Any], bool]
+    ) -> Delivery | str | None:
         if place < local:
-            for number, delivery in enumerate(self.members.values()):
-                if number == place:
-                    return delivery
+            # Whoever does not fit is passed over for the next one.
+            members = self.members
+            for subscriber in chain(islice(members, place, None), members):
+                if fits(subscriber):
+                    return members[subscriber]
         place -= local
         for node, count in others:
             if place < count:
@@ -176,7 +276,7 @@ class SharedIndex:
         return self._drop_empty(group)
 
     def set_node(self, name: str, node: str, count: int) -> tuple[int, bool]:
-        """How many members a node has; how many it had, and whether the group is new or gone."""
+        """The row of a node; what it was, and whether the group is new or gone."""
         group = self.groups.get(name)
         if group is None and count <= 0:
             return 0, False

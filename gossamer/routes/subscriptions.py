@@ -11,7 +11,7 @@ it concerns out of the cache before it returns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ __all__ = ["LASTING", "PRESENT", "Filters", "Subscribed", "SubscriptionTable"]
 
 log = structlog.get_logger(__name__)
 
+_STEP = 200
 PRESENT, LASTING = 1, 2
 """Values of a row: somebody wants the filter; and one of them outlives its node."""
 
@@ -227,14 +228,23 @@ class SubscriptionTable:
         self._write_shared(name)
 
     def _write_shared(self, name: str) -> None:
-        """The row of a share group says how many members are here."""
+        """The row of a share group says how many members are here, and how they are."""
         if self.table is None:
             return
         group = self._shared.get(name)
         if group is not None and group.members:
-            self._seq = self.table.write(name, len(group.members))
+            group.row = group.count().row()
+            self._seq = self.table.write(name, group.row)
         else:
             self._seq = self.table.delete(name)
+
+    def refresh_groups(self) -> Iterator[None]:
+        """Say anew of each share group how many of its members here can take messages; in steps."""
+        for number, group in enumerate(self._shared, 1):
+            if group.members and group.count().row() != group.row:
+                self._write_shared(group.name)
+            if number % _STEP == 0:
+                yield
 
     def _unseen(self) -> int | None:
         if self.table is None or self.table.is_visible(self._seq):

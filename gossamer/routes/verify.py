@@ -20,7 +20,7 @@ from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.index import RouteIndex, local_of, mask_of
 from gossamer.routes.nodes import NodeTable
 from gossamer.routes.ports import RouteTable
-from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.shared import Count, SharedIndex, is_shared
 from gossamer.routes.subscriptions import LASTING
 from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
@@ -200,7 +200,9 @@ class Verifier:
         elif type(topic_filter) is str:
             here = len(tuple(self._local(topic_filter)))
             if here:
-                wanted = here if is_shared(topic_filter) else self._row(topic_filter)
+                wanted = (
+                    self._shared_row(topic_filter) if is_shared(topic_filter) else self._row(topic_filter)
+                )
         row = table.rows_of(self._node).get(topic_filter)
         if row == wanted:
             return
@@ -285,6 +287,13 @@ class Verifier:
         self._nodes.slot(owner).routes += bool(count) - bool(before)
         if changed:
             self._changed(name)
+
+    def _shared_row(self, name: str) -> int:
+        group = self._shared.groups[name]
+        # How its members are is looked at by others; here it is whether they are.
+        if Count.of(group.row).members != len(group.members):
+            group.row = group.count().row()
+        return group.row
 
     def _changed(self, topic_filter: str) -> None:
         self._cache.changed(split_shared(topic_filter).filter)

@@ -8,6 +8,7 @@ import pytest
 
 from gossamer.distribution import Frame
 from gossamer.routes import Delivery, Forwarder, Group, Router, Strategy, SubscriptionOptions
+from gossamer.routes.shared import Count
 from tests.routes.fakes import Client, Links, Table, Turn
 from tests.routes.test_router import make
 
@@ -186,6 +187,81 @@ def test_what_was_sent_to_a_group_of_a_node_that_goes_down_is_answered():
     links.down("b")
     assert safe == [True, True]
     assert forwarder.counts["dropped_peer_down"] == 1
+
+
+class Member(Client):
+    """One that may be away or have no room."""
+
+    online = True
+    ready = True
+    queue = ()
+
+    def become(self, *, online: bool = True, ready: bool = True, queued: int = 0) -> None:
+        self.online, self.ready, self.queue = online, ready, (0,) * queued
+
+
+def refresh(cluster: Cluster) -> None:
+    for router in cluster.routers.values():
+        for _ in router.refresh_groups():
+            pass
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_member_that_is_away_has_no_turn_while_another_is_connected(strategy):
+    cluster = Cluster("a", "b", "c", strategy=strategy)
+    members = [Member(f"m{n}") for n in range(6)]
+    for node, member in zip("aabbcc", members, strict=True):
+        cluster.join(node, member)
+    for member in (members[0], members[2], *members[4:]):
+        member.become(online=False, ready=False)
+    refresh(cluster)
+    for number in range(60):
+        cluster.publish("abc"[number % 3], f"p{number}", f"t/{number}")
+    assert len(cluster.got) == 60
+    assert {name for name, _ in cluster.got} <= {"m1", "m3"}
+    # With nobody there it is kept for one of them all the same.
+    for member in members:
+        member.become(online=False, ready=False)
+    refresh(cluster)
+    cluster.got.clear()
+    for number in range(60):
+        cluster.publish("abc"[number % 3], f"p{number}", f"t/{number}")
+    assert len(cluster.got) == 60
+    assert all(router.verify().wrong == 0 for router in cluster.routers.values())
+
+
+@pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "local"])
+def test_a_member_without_room_is_passed_over_while_another_has_some(strategy):
+    cluster = Cluster("a", "b", strategy=strategy)
+    members = [Member(f"m{n}") for n in range(4)]
+    for node, member in zip("aabb", members, strict=True):
+        cluster.join(node, member)
+    members[0].become(ready=False)
+    for member in members[2:]:
+        member.become(ready=False, queued=3)
+    refresh(cluster)
+    for number in range(40):
+        cluster.publish("a", f"p{number}", f"t/{number}")
+    assert [name for name, _ in cluster.got] == ["m1"] * 40
+    members[1].become(ready=False)
+    cluster.got.clear()
+    for number in range(40):
+        cluster.publish("a", f"p{number}", f"t/{number}")
+    assert len(cluster.got) == 40
+
+
+def test_the_row_of_a_group_says_how_its_members_are():
+    cluster = Cluster("a", "b", strategy="random")
+    away, full = Member("away"), Member("full")
+    cluster.join("a", full)
+    assert cluster.tables["b"].rows_of("a") == {GROUP: 1}
+    cluster.routers["a"].subscribe(GROUP, away, SubscriptionOptions(qos=1, lasting=True))
+    away.become(online=False)
+    full.become(queued=1)
+    refresh(cluster)
+    row = cluster.tables["b"].rows_of("a")[GROUP]
+    assert Count.of(row) == Count(free=0, online=1, members=2, lasting=1)
+    assert Count.of(Count(1, 2, 100_000, 3).row()) == Count(1, 2, 32767, 3)
 
 
 def test_a_group_that_left_before_the_frame_came_is_counted():
