@@ -136,6 +136,16 @@ def test_a_delayed_will_does_not_come_too_early() -> None:
     assert tale.broken("wills") == ["will too early"]
 
 
+def test_a_delayed_will_may_come_sooner_after_the_death_of_its_node_than_its_client_saw() -> None:
+    tale = Tale()
+    client = mortal(tale, delay=5)
+    tale.operator("paused", 1)
+    tale.wait(10)
+    client.note("aborted")
+    watched(tale)
+    assert tale.broken("wills") == []
+
+
 def test_a_delayed_will_is_void_once_its_client_is_back() -> None:
     tale = Tale()
     client = mortal(tale, delay=5)

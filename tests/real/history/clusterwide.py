@@ -135,7 +135,8 @@ def _will(
             yield Violation("will for nothing", f"{told}; came: {times}", will.message, watcher, got[0].at)
         elif len(got) < least:
             yield Violation("will never came", f"{told}; not to {watcher}", will.message, watcher, end)
-        if got and least and got[0].at < end + will.code - EARLY:
+        early = bool(got) and got[0].at < end + will.code - EARLY
+        if early and least and not _broken(story, will.node, will.at, end + will.code):
             yield Violation("will too early", f"{told}; came: {times}", will.message, watcher, got[0].at)
 
 
@@ -146,10 +147,7 @@ def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int
     if connected is None or over is None:
         return 0, 1 if over is not None or connected is None else 0, story.end
     said_goodbye = any(e.kind == "goodbye" for e in own)
-    others = [node for node in story.nodes if node != will.node]
-    broken = story.impaired(will.node, connected.at, over.at + SWITCH_OFF) or any(
-        story.apart(will.node, node, connected.at, over.at + SWITCH_OFF) for node in others
-    )
+    broken = _broken(story, will.node, connected.at, over.at + SWITCH_OFF)
     if said_goodbye:
         return 0, int(broken), over.at
     if over.kind == "closed" and over.code:
@@ -162,6 +160,12 @@ def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int
         certain = back.at < over.at + will.code - EARLY and not broken
         return 0, 0 if certain else 1, over.at
     return 1, 1, over.at
+
+
+def _broken(story: Story, node: int, start: float, end: float) -> bool:
+    """May the other nodes have taken this one for dead?"""
+    others = [other for other in story.nodes if other != node]
+    return story.impaired(node, start, end) or any(story.apart(node, other, start, end) for other in others)
 
 
 def _course(own: list[Event]) -> str:

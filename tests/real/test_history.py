@@ -1,0 +1,33 @@
+"""Real nodes, broken on purpose and judged by what clients saw: a fixed selection, five minutes at most.
+
+``python -m tests.real.history --fault all --minutes 30`` is the nightly run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from real.history.faults import FAULTS
+from real.history.network import able
+
+ROOT = Path(__file__).parents[2]
+SELECTION = [
+    ("all", "none", 1),
+    ("home-1,home-2,visible,retained,churn", "kill-subscriber", 1),
+    ("home-1,home-2,visible,retained", "cut", 1),
+]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("workloads", "fault", "seed"), SELECTION)
+def test_clients_see_every_promise_kept(tmp_path: Path, workloads: str, fault: str, seed: int) -> None:
+    if FAULTS[fault].network and (why := able()):
+        pytest.skip(why)
+    command = [sys.executable, "-m", "tests.real.history", "--workload", workloads, "--fault", fault]
+    command += ["--seed", str(seed), "--keep", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=220, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
