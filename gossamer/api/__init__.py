@@ -16,6 +16,7 @@ from gossamer.api.healing import (
 )
 from gossamer.api.limits import Limits
 from gossamer.api.live import Pulse, Seen
+from gossamer.api.messages import RetainedInfo
 from gossamer.api.metrics import Exposition
 from gossamer.api.model import (
     ClientInfo,
@@ -41,12 +42,13 @@ from gossamer.api.model import (
     TopicMatch,
     TraceEvent,
 )
-from gossamer.api.paging import Listed
+from gossamer.api.paging import Listed, Walked
 from gossamer.api.process import ProcessNumbers
 from gossamer.api.programs import Programs, runs_spec
 from gossamer.api.recording import RecordingInfo, RecordingSettings, RecordingView
 from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
 from gossamer.api.runs import Runs
+from gossamer.api.search import ClientSearch, sort_key
 from gossamer.api.server import ApiServer, PortTakenError
 from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
 from gossamer.api.view import NodeView, TopicRow
@@ -63,6 +65,7 @@ __all__ = [
     "Ask",
     "BadTokenError",
     "ClientInfo",
+    "ClientSearch",
     "ClusterInfo",
     "ClusterNode",
     "Exposition",
@@ -99,6 +102,7 @@ __all__ = [
     "RecordingSettings",
     "RecordingView",
     "Relay",
+    "RetainedInfo",
     "Role",
     "RouteFindings",
     "RouteInfo",
@@ -113,8 +117,10 @@ __all__ = [
     "TopicMatch",
     "TopicRow",
     "TraceEvent",
+    "Walked",
     "is_audit",
     "make_app",
     "runs_spec",
+    "sort_key",
     "spark_lacks",
 ]

@@ -54,6 +54,7 @@ from gossamer.api.recording import recording_router
 from gossamer.api.reports import reports_router
 from gossamer.api.runs import NoReportError, NoSuchRunError, RunBusyError
 from gossamer.api.settings import settings_router
+from gossamer.api.timeline import timeline_router
 from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
@@ -108,6 +109,7 @@ def make_app(
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(noticed_router(view), prefix="/api/v1")
+    app.include_router(timeline_router(view), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")
     app.include_router(audits_router(view), prefix="/api/v1")
     app.include_router(drills_router(view, clock=clock), prefix="/api/v1")

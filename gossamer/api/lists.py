@@ -2,6 +2,9 @@
 
 A list comes in pages, or with ``format=ndjson`` as a stream of JSON lines that ends with one line
 ``{"missing": {node: reason}}``, which is empty when every node answered.
+
+Rule: a search is carried out where the sessions are, and a sorted list is merged from sorted pages, so that
+neither costs more than one walk over each node's sessions, in turns of a bounded length.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from gossamer.api.model import (
     TopicMatch,
     Value,
 )
-from gossamer.api.paging import Key, Listed, decode_cursor, page_of
+from gossamer.api.paging import Key, Walked, decode_cursor, page_of
+from gossamer.api.search import ClientSearch, ClientSort
 from gossamer.api.streamed import own_lines
 from gossamer.api.streams import NDJSON, StreamAnswer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Row, Wide
+from gossamer.errors import UsageError
 
 __all__ = ["After", "Format", "Limit", "OnNode", "Scope", "answer_of_all", "lists"]
 
@@ -42,11 +47,35 @@ Client = Annotated[str | None, Query(max_length=65_535, description="Only those 
 Filter = Annotated[
     str | None, Query(alias="filter", max_length=65_535, description="Only those with exactly this filter.")
 ]
+Part = Annotated[
+    str, Query(max_length=1000, description="Only those whose identifier contains this, in any case.")
+]
+User = Annotated[
+    str, Query(max_length=1000, description="Only those whose user name contains this, in any case.")
+]
+Address = Annotated[
+    str, Query(max_length=200, description="Only those whose address contains this: `10.0.3.`, `:51234`.")
+]
+Sort = Annotated[
+    ClientSort | None,
+    Query(
+        description="A field to sort pages by, then by identifier; not for JSON lines. Unless given: client."
+    ),
+]
+Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
 Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or only the one that is asked.")]
 Format = Annotated[Literal["page", "ndjson"], Query(description="A page, or all as JSON lines.")]
 OnNode = Annotated[str | None, Query(max_length=255, description="Only those of this node.")]
 
 T = TypeVar("T", bound=Value)
+
+
+class UnsortedError(UsageError):
+    """JSON lines come in the order of identifiers only."""
+
+    def __init__(self, *, sort: str) -> None:
+        self.sort = sort
+        super().__init__(f"sort: got {sort} with format=ndjson, expected a page; lines come by identifier")
 
 
 def lists(view: NodeView) -> APIRouter:
@@ -94,6 +123,10 @@ def lists(view: NodeView) -> APIRouter:
         after: After = None,
         client: Client = None,
         wanted: Filter = None,
+        search: Annotated[
+            str,
+            Query(max_length=1000, description="Only those whose client or filter contains this."),
+        ] = "",
         node: OnNode = None,
         scope: Scope = "cluster",
         format: Format = "page",  # noqa: A002 - the word of the API
@@ -102,9 +135,9 @@ def lists(view: NodeView) -> APIRouter:
         return await answer_of_all(
             view,
             request,
-            own=lambda: view.subscriptions(client=client, filter=wanted),
+            own=lambda: view.subscriptions(client=client, filter=wanted, search=search),
             fields=("client", "filter", "node"),
-            params={"client": client, "filter": wanted},
+            params={"client": client, "filter": wanted, "search": search or None},
             options=(limit, after, node, scope, format),
         )
 
@@ -115,18 +148,45 @@ def lists(view: NodeView) -> APIRouter:
         after: After = None,
         client: Client = None,
         connected: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
+        search: Part = "",
+        user: User = "",
+        address: Address = "",
+        sort: Sort = None,
+        order: Order = "asc",
         node: OnNode = None,
         scope: Scope = "cluster",
         format: Format = "page",  # noqa: A002
     ) -> Response:
         """The clients and their sessions, connected or not."""
+        if sort is None and order == "desc":
+            sort = "client"
+        if sort is not None and format == "ndjson":
+            raise UnsortedError(sort=sort)
+        wanted = ClientSearch(
+            client=client,
+            connected=connected,
+            part=search,
+            user=user,
+            address=address,
+            sort=sort,
+            descending=order == "desc",
+        )
         return await answer_of_all(
             view,
             request,
-            own=lambda: view.clients(client=client, connected=connected),
+            own=lambda: view.clients(wanted),
             fields=("client", "node"),
-            params={"client": client, "connected": connected},
+            params={
+                "client": client,
+                "connected": connected,
+                "search": search or None,
+                "user": user or None,
+                "address": address or None,
+                "sort": sort,
+                "order": None if sort is None else order,
+            },
             options=(limit, after, node, scope, format),
+            key=wanted.key,
         )
 
     return router
@@ -145,12 +205,15 @@ async def answer_of_all(
     view: NodeView,
     request: Request,
     *,
-    own: Callable[[], Iterable[Listed[Any]]],
+    own: Callable[[], Iterable[Walked[Any]]],
     fields: tuple[str, ...],
     params: dict[str, str | bool | None],
     options: tuple[int, str | None, str | None, str, str],
+    key: Callable[[Row], Key] | None = None,
 ) -> Response:
-    """One list of all nodes, as it was ordered: ``own`` are this node's items, ordered by ``fields``."""
+    """One list of all nodes, as it was ordered: ``own`` are this node's items, lines by ``fields``,
+    pages by ``key``.
+    """
     limit, after, node, scope, form = options
     above = decode_cursor(after)
     if scope == "node":
@@ -164,10 +227,10 @@ async def answer_of_all(
         items, following = await page_of(own(), limit=most, after=floor)
         return [item.model_dump() for item in items], following
 
-    def key(row: Row) -> Key:
+    def usual(row: Row) -> Key:
         return tuple(row[name] for name in fields)
 
-    found = wide.list(path, params, own=fetch, key=key, after=after, node=node)
+    found = wide.list(path, params, own=fetch, key=key or usual, after=after, node=node)
     page = await found.page(limit)
     body = msgspec.json.encode({"items": page.items, "next": page.next, "missing": page.missing})
     return Response(body, media_type="application/json")

@@ -54,9 +54,15 @@ class Published(Value):
 
 
 class RetainedInfo(Value):
-    """A topic that has a retained message."""
+    """A topic that has a retained message, and what is known of it here without its payload."""
 
     topic: str
+    qos: int | None = None
+    """Null: it is large, and kept by other nodes."""
+    bytes: int | None = None
+    """Of its payload; null as above."""
+    expires_at: float | None = None
+    """Seconds since 1970; null: it stays."""
 
 
 def messages_router(view: NodeView) -> APIRouter:
@@ -86,8 +92,7 @@ def messages_router(view: NodeView) -> APIRouter:
         ] = "#",
     ) -> Page[RetainedInfo]:
         """The topics that have a retained message, on any node."""
-        rows = (((topic,), lambda topic=topic: RetainedInfo(topic=topic)) for topic in view.retained(wanted))
-        items, following = await page_of(rows, limit=limit, after=after)
+        items, following = await page_of(view.retained(wanted), limit=limit, after=after)
         return Page(items=items, next=following)
 
     @router.delete("/retained")

@@ -19,13 +19,16 @@ from typing import TypeVar
 
 from gossamer.errors import UsageError
 
-__all__ = ["STRIDE", "BadCursorError", "Key", "Listed", "cursor_of", "decode_cursor", "page_of"]
+__all__ = ["STRIDE", "BadCursorError", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of"]
 
 T = TypeVar("T")
 
 Key = tuple[str, ...]
 Listed = tuple[Key, Callable[[], T]]
 """An item of a long list: where it stands, and what makes it."""
+
+Walked = Listed[T] | None
+"""An item that a walk comes by; None is one that is not wanted, which costs a turn its time, too."""
 
 STRIDE = 2000
 """Items that are walked in one turn of the loop: about a millisecond."""
@@ -41,7 +44,7 @@ class BadCursorError(UsageError):
 
 
 async def page_of(
-    items: Iterable[Listed[T]], *, limit: int, after: str | None = None
+    items: Iterable[Walked[T]], *, limit: int, after: str | None = None
 ) -> tuple[tuple[T, ...], str | None]:
     """The next ``limit`` items in the order of their keys and the cursor for the rest, None at the end.
 
@@ -52,7 +55,7 @@ async def page_of(
     walk = iter(items)
     found: list[Listed[T]] = []
     while chunk := list(islice(walk, STRIDE)):
-        above: Iterator[Listed[T]] = (item for item in chunk if item[0] > floor)
+        above: Iterator[Listed[T]] = (item for item in chunk if item is not None and item[0] > floor)
         found = heapq.nsmallest(limit + 1, (item for part in (found, above) for item in part), key=_KEY)
         await asyncio.sleep(0)
     shown = tuple(show() for _, show in found[:limit])

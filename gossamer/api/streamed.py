@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from gossamer.api.model import Value
-from gossamer.api.paging import Key, Listed
+from gossamer.api.paging import Key, Walked
 from gossamer.api.relay import PeerSilentError
 from gossamer.api.walk import walk_in_order
 from gossamer.errors import GossamerError
@@ -37,7 +37,7 @@ _KEY: Callable[[tuple[Key, bytes]], Key] = itemgetter(0)
 
 
 async def own_lines(
-    items: Callable[[], Iterable[Listed[Value]]], *, above: Key
+    items: Callable[[], Iterable[Walked[Value]]], *, above: Key
 ) -> AsyncGenerator[Lines, None]:
     """This node's part, made slice by slice."""
     async for part in walk_in_order(items, above=above):

@@ -29,16 +29,18 @@ from gossamer.api.model import (
     TableInfo,
     TopicMatch,
 )
-from gossamer.api.paging import Listed
+from gossamer.api.paging import Listed, Walked
 from gossamer.api.recording import RecordingView
 from gossamer.api.relay import Answer, Ask, More
 from gossamer.api.runs import Runs
+from gossamer.api.search import ClientSearch
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
 if TYPE_CHECKING:
     from gossamer.api.live import Pulse
+    from gossamer.api.messages import RetainedInfo
 
 __all__ = ["NodeView", "TopicRow"]
 
@@ -109,13 +111,15 @@ class NodeView(Protocol):
         *,
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
-    ) -> Iterable[Listed[SubscriptionInfo]]:
-        """The subscriptions of this node's sessions by client, filter and node, in any order."""
+        search: str = "",
+    ) -> Iterable[Walked[SubscriptionInfo]]:
+        """The subscriptions of this node's sessions by client, filter and node, in any order.
 
-    def clients(
-        self, *, client: str | None = None, connected: bool | None = None
-    ) -> Iterable[Listed[ClientInfo]]:
-        """The sessions of this node by client and node, in any order."""
+        ``search`` is a part of the client or the filter, in any case.
+        """
+
+    def clients(self, search: ClientSearch) -> Iterable[Walked[ClientInfo]]:
+        """The sessions of this node by the key of ``search``, in any order."""
 
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""
@@ -126,7 +130,7 @@ class NodeView(Protocol):
         Raises UsageError if ``topic`` is no topic name.
         """
 
-    def retained(self, topic_filter: str) -> Iterable[str]:
+    def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
         """The topics that match and have a retained message. Raises UsageError if it is no filter."""
 
     def config(self, *, changed_only: bool = False) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from gossamer.api.paging import STRIDE, Key, Listed
+from gossamer.api.paging import STRIDE, Key, Listed, Walked
 
 __all__ = ["WINDOW", "walk_in_order"]
 
@@ -29,7 +29,7 @@ _KEY: Callable[[Listed[object]], Key] = itemgetter(0)
 
 
 async def walk_in_order(
-    items: Callable[[], Iterable[Listed[T]]],
+    items: Callable[[], Iterable[Walked[T]]],
     *,
     above: Key = (),
     slice_of: int = 250,
@@ -44,14 +44,18 @@ async def walk_in_order(
             yield part
 
 
-async def _smallest(items: Iterable[Listed[T]], floor: Key, window: int) -> tuple[Iterator[Listed[T]], bool]:
+async def _smallest(items: Iterable[Walked[T]], floor: Key, window: int) -> tuple[Iterator[Listed[T]], bool]:
     """The ``window`` smallest items above ``floor``, or more, in order; and whether there are no others."""
     runs: list[list[Listed[T]]] = []
     count = 0
     ceiling: Key | None = None
     walk = iter(items)
     while chunk := list(islice(walk, STRIDE)):
-        run = [item for item in chunk if item[0] > floor and (ceiling is None or item[0] <= ceiling)]
+        run = [
+            item
+            for item in chunk
+            if item is not None and item[0] > floor and (ceiling is None or item[0] <= ceiling)
+        ]
         run.sort(key=_KEY)
         runs.append(run)
         count += len(run)

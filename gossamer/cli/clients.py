@@ -42,6 +42,16 @@ Connected = Annotated[
     bool | None, typer.Option("--connected/--disconnected", help="Only those that are, or are not.")
 ]
 
+Search = Annotated[
+    str | None, typer.Option("--search", metavar="TEXT", help="Only those whose identifier contains this.")
+]
+User = Annotated[
+    str | None, typer.Option("--user", metavar="TEXT", help="Only those whose user name contains this.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", metavar="TEXT", help="Only those whose address contains this.")
+]
+
 
 @clients.command("list")
 def list_clients(
@@ -50,6 +60,9 @@ def list_clients(
     json: Json = False,
     limit: Limit = None,
     client: Only = None,
+    search: Search = None,
+    user: User = None,
+    address: Address = None,
     connected: Connected = None,
     watch: Watch = None,
 ) -> None:
@@ -57,7 +70,11 @@ def list_clients(
     with ask(api, node) as at:
         show(
             lambda most: Listing(
-                at.listed(_PATH, given(client=client, connected=connected), limit=most),
+                at.listed(
+                    _PATH,
+                    given(client=client, search=search, user=user, address=address, connected=connected),
+                    limit=most,
+                ),
                 [
                     "CLIENT",
                     "NODE",
@@ -95,6 +112,9 @@ def list_sessions(
     json: Json = False,
     limit: Limit = None,
     client: Only = None,
+    search: Search = None,
+    user: User = None,
+    address: Address = None,
     connected: Connected = None,
     watch: Watch = None,
 ) -> None:
@@ -102,7 +122,11 @@ def list_sessions(
     with ask(api, node) as at:
         show(
             lambda most: Listing(
-                at.listed(_PATH, given(client=client, connected=connected), limit=most),
+                at.listed(
+                    _PATH,
+                    given(client=client, search=search, user=user, address=address, connected=connected),
+                    limit=most,
+                ),
                 [
                     "CLIENT",
                     "NODE",

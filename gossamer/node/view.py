@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
 from gossamer.api import (
@@ -12,6 +11,7 @@ from gossamer.api import (
     Answer,
     Ask,
     ClientInfo,
+    ClientSearch,
     ClusterInfo,
     ClusterNode,
     KeyRequest,
@@ -26,6 +26,7 @@ from gossamer.api import (
     ProcessInfo,
     Pulse,
     Readiness,
+    RetainedInfo,
     RouteFindings,
     Runs,
     SubscriptionInfo,
@@ -34,6 +35,7 @@ from gossamer.api import (
     TopicInfo,
     TopicMatch,
     TopicRow,
+    Walked,
 )
 from gossamer.config import Endpoint, to_plain
 from gossamer.discovery import ClusterCommands
@@ -42,7 +44,6 @@ from gossamer.errors import GossamerError
 from gossamer.faults import FaultTable
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
-from gossamer.mqtt import ClientInfo as Session
 from gossamer.node.auditview import Recording
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
@@ -52,7 +53,8 @@ from gossamer.node.metrics import Census, metrics_of, take_census
 from gossamer.node.orders import drain_node, publish, reload_files, request_for_keys
 from gossamer.node.pulse import pulse_of
 from gossamer.node.readiness import Fitness
-from gossamer.routes import Findings, matches, parse_filter
+from gossamer.node.sessionview import clients_of, retained_of, subscriptions_of
+from gossamer.routes import Findings, matches
 from gossamer.supervisor import TraceLine, describe, follow, locate
 
 if TYPE_CHECKING:
@@ -67,8 +69,6 @@ VERIFY_TIMEOUT = 120.0
 
 TRACE_PULSE = 5.0
 """Seconds after which a trace without events gives a sign of life."""
-
-_VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
 class View:
@@ -206,43 +206,16 @@ class View:
         *,
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
-    ) -> Iterator[Listed[SubscriptionInfo]]:
+        search: str = "",
+    ) -> Iterator[Walked[SubscriptionInfo]]:
         """Every subscription of every session here."""
-        sessions = self._node.broker.sessions
-        names = list(sessions) if client is None else [client]
-        for name in names:
-            session = sessions.get(name)
-            if session is None:
-                continue
-            for topic_filter, (wanted, identifier) in list(session.subscriptions.items()):
-                if filter is None or topic_filter == filter:
-                    show = partial(
-                        SubscriptionInfo,
-                        client=name,
-                        filter=topic_filter,
-                        node=self.name,
-                        qos=wanted.qos,
-                        no_local=wanted.no_local,
-                        retain_as_published=wanted.retain_as_published,
-                        identifier=identifier,
-                    )
-                    yield (name, topic_filter, self.name), show
+        return subscriptions_of(
+            self._node.broker, self.name, client=client, topic_filter=filter, search=search
+        )
 
-    def clients(
-        self, *, client: str | None = None, connected: bool | None = None
-    ) -> Iterator[Listed[ClientInfo]]:
-        """Every session here."""
-        broker = self._node.broker
-        names = list(broker.sessions) if client is None else [client]
-        for name in names:
-            session = broker.sessions.get(name)
-            if session is not None and connected in (None, session.channel is not None):
-                yield (name, self.name), partial(self._client, session)
-
-    def _client(self, session: Any) -> ClientInfo:
-        info = client_info(self._node.broker.client(session), self.name)
-        channel = session.channel
-        return info if channel is None else info.model_copy(update={"process": str(channel.pid)})
+    def clients(self, search: ClientSearch) -> Iterator[Walked[ClientInfo]]:
+        """Every session here that is wanted."""
+        return clients_of(self._node.broker, self.name, search)
 
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""
@@ -252,11 +225,9 @@ class View:
         """To how many it went, and whether all nodes that it went to have it."""
         return await publish(self._node, topic, payload, qos=qos, retain=retain)
 
-    def retained(self, topic_filter: str) -> Iterable[str]:
+    def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
         """The topics that match and have a retained message."""
-        parse_filter(topic_filter)
-        # Held as a list: it changes while it is walked.
-        return list(self._node.broker.retained.topics(topic_filter))
+        return retained_of(self._node.broker, self._node.clock, topic_filter)
 
     def config(self, *, changed_only: bool = False) -> dict[str, Any]:
         """The configuration that the node runs with, secrets hidden."""
@@ -377,23 +348,3 @@ class View:
 
     async def _ask_gossip(self, request: object) -> Any:
         return await self._node.runtime.call("gossip", request, timeout=GOSSIP_TIMEOUT)
-
-
-def client_info(session: Session, node: str) -> ClientInfo:
-    """A session of the broker as the API shows it."""
-    return ClientInfo(
-        client=session.client_id,
-        connected=session.connected,
-        node=node,
-        address=session.peer,
-        version=_VERSIONS.get(session.version, ""),
-        username=session.username or "",
-        keepalive=session.keep_alive,
-        clean_start=session.clean,
-        session_expiry=session.expiry,
-        connected_at=session.connected_at,
-        subscriptions=session.subscriptions,
-        inflight=session.inflight,
-        queued=session.queued,
-        dropped=session.dropped,
-    )

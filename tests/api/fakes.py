@@ -34,6 +34,7 @@ from gossamer.api import (
     Readiness,
     RecordingInfo,
     Relay,
+    RetainedInfo,
     RouteFindings,
     Runs,
     Sample,
@@ -362,16 +363,18 @@ class FakeView:
             differences=wrong,
         )
 
-    def subscriptions(self, *, client=None, filter=None):  # noqa: A002
+    def subscriptions(self, *, client=None, filter=None, search=""):  # noqa: A002
         for name in self.filters:
-            if client in (None, "sensor-1") and filter in (None, name):
+            if client in (None, "sensor-1") and filter in (None, name) and search in f"sensor-1 {name}":
                 row = SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=1)
                 yield (row.client, row.filter, row.node), partial(_itself, row)
 
-    def clients(self, *, client=None, connected=None):
+    def clients(self, search):
+        search = search.folded()
         for row in self.sessions:
-            if client in (None, row.client) and connected in (None, row.connected):
-                yield (row.client, row.node), partial(_itself, row)
+            facts = {"connected": row.connected, "user": row.username, "address": row.address}
+            wanted = search.client in (None, row.client) and search.admits(row.client, **facts)
+            yield (search.key(row.model_dump()), partial(_itself, row)) if wanted else None
 
     def pulse(self):
         return Pulse(
@@ -404,7 +407,8 @@ class FakeView:
         return 3, True
 
     def retained(self, topic_filter):
-        return ["a/1", "b"] if topic_filter == "#" else ["b"]
+        topics = ["a/1", "b"] if topic_filter == "#" else ["b"]
+        return [((topic,), partial(RetainedInfo, topic=topic, qos=1, bytes=2)) for topic in topics]
 
     def config(self, *, changed_only=False):
         return {"node": {"cookie": "**********"}} if changed_only else {"node": {"name": self.name}}

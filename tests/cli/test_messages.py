@@ -25,4 +25,4 @@ def test_a_filter_is_no_topic(served, run):
 
 def test_retained_topics_are_listed(served, run):
     assert run("retained", "--api", served.url).out.split() == ["TOPIC", "a/1", "b"]
-    assert run("retained", "b", "--json", "--api", served.url).json == {"items": [{"topic": "b"}]}
+    assert run("retained", "b", "--json", "--api", served.url).json["items"][0]["topic"] == "b"
