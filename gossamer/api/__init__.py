@@ -14,6 +14,7 @@ from gossamer.api.healing import (
     PartitionInfo,
     QuarantinedRow,
 )
+from gossamer.api.history import NodeHistory
 from gossamer.api.limits import Limits
 from gossamer.api.live import Pulse, Seen
 from gossamer.api.messages import RetainedInfo
@@ -85,6 +86,7 @@ __all__ = [
     "Metric",
     "More",
     "NoSuchTokenError",
+    "NodeHistory",
     "NodeInfo",
     "NodeStatus",
     "NodeView",

@@ -26,6 +26,7 @@ from gossamer.api.drills import drills_router
 from gossamer.api.elsewhere import elsewhere
 from gossamer.api.guard import Guard
 from gossamer.api.healing import healing_router
+from gossamer.api.history import history_router
 from gossamer.api.inside import inside
 from gossamer.api.limits import Intake, Limits
 from gossamer.api.lists import lists
@@ -110,6 +111,7 @@ def make_app(
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(noticed_router(view), prefix="/api/v1")
     app.include_router(timeline_router(view), prefix="/api/v1")
+    app.include_router(history_router(view), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")
     app.include_router(audits_router(view), prefix="/api/v1")
     app.include_router(drills_router(view, clock=clock), prefix="/api/v1")

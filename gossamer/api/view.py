@@ -39,6 +39,7 @@ from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
 if TYPE_CHECKING:
+    from gossamer.api.history import NodeHistory
     from gossamer.api.live import Pulse
     from gossamer.api.messages import RetainedInfo
 
@@ -123,6 +124,9 @@ class NodeView(Protocol):
 
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""
+
+    def history(self, *, seconds: int, step: int) -> NodeHistory:
+        """The last ``seconds`` of this node, a point a ``step``."""
 
     async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
         """To how many it went, and whether all nodes that it went to have it.

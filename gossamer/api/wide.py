@@ -150,7 +150,7 @@ class Wide:
         node: str | None = None,
     ) -> WideList:
         """The list at ``path`` of every node that is not gone, or of ``node``; ``own`` is this one's."""
-        asked, missing = self._whom(node)
+        asked, missing = self.whom(node)
         sources = [
             _Source(name, own if name == self._view.name else self._pages(name, path, params), after)
             for name in asked
@@ -168,7 +168,7 @@ class Wide:
         node: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The same as JSON lines, all of them; ``fields`` of a row are its key."""
-        asked, missing = self._whom(node)
+        asked, missing = self.whom(node)
         query = _query(params, format="ndjson", after=after)
         parts = {
             name: own if name == self._view.name else self._lines(name, f"{path}?{query}", fields)
@@ -176,7 +176,7 @@ class Wide:
         }
         return merged(parts, missing)
 
-    def _whom(self, node: str | None) -> tuple[Sequence[str], dict[str, str]]:
+    def whom(self, node: str | None) -> tuple[Sequence[str], dict[str, str]]:
         """Who is asked for a list, and who cannot be."""
         asked, missing = list[str](), dict[str, str]()
         for row in self._view.nodes():

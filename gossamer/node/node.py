@@ -62,6 +62,7 @@ from gossamer.node.arrival import arrive
 from gossamer.node.chronicle import Chronicle
 from gossamer.node.datadir import DataDir
 from gossamer.node.healing import heal_status, heal_storage
+from gossamer.node.history import Ring
 from gossamer.node.replication import TableLinks
 from gossamer.node.tree import children_of
 from gossamer.node.view import View
@@ -138,6 +139,7 @@ class Node:
         self.members = MembershipView()
         self.healing = heal_status(data_dir)
         self.chronicle = Chronicle(self.clock, creation=creation)
+        self.history = Ring()
         self.heal_storage = heal_storage(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=config.node.name, data_dir=data_dir or config.node.data_dir

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import resource
+import time
 from typing import TYPE_CHECKING
 
 from gossamer import __version__
 from gossamer.api import Pulse, Seen
+from gossamer.node.history import Reading
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.supervisor import LoopWatch
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from gossamer.node.node import Node
     from gossamer.node.view import View
 
-__all__ = ["pulse_of"]
+__all__ = ["pulse_of", "reading_of"]
 
 _PAGE = resource.getpagesize()
 
@@ -39,7 +41,7 @@ def pulse_of(node: Node, view: View) -> Pulse:
         queued_bytes=stats["queued_bytes"],
         received=stats["messages_received"],
         sent=stats["messages_sent"],
-        dropped=sum(count for name, count in stats.items() if name.startswith("dropped_")),
+        dropped=_dropped(stats),
         forwarded_bytes={
             peer: forwarder.counts["bytes"] for peer, forwarder in node.router.forwarders().items()
         },
@@ -49,6 +51,27 @@ def pulse_of(node: Node, view: View) -> Pulse:
         phase=view.healing.status().phase,
         alarms=tuple(view.healing.alarms()),
     )
+
+
+def reading_of(node: Node) -> Reading:
+    """The same for the node's history; the worst lateness of the loop is taken."""
+    stats = node.broker.stats()
+    watch = getattr(node.runtime.names.get(LOOP_WATCH), "behaviour", None)
+    return Reading(
+        at=node.clock.wall(),
+        monotonic=node.clock.monotonic(),
+        received=stats["messages_received"],
+        sent=stats["messages_sent"],
+        dropped=_dropped(stats),
+        cpu=time.process_time(),
+        connections=stats["connections"],
+        memory=_memory(),
+        loop_lag=watch.take_peak() if isinstance(watch, LoopWatch) else 0.0,
+    )
+
+
+def _dropped(stats: dict[str, int]) -> int:
+    return sum(count for name, count in stats.items() if name.startswith("dropped_"))
 
 
 def _memory() -> int:

@@ -42,9 +42,11 @@ from gossamer.mqtt import MqttCluster
 from gossamer.network import Address
 from gossamer.node.applications import applications_spec
 from gossamer.node.healing import healing_spec
+from gossamer.node.history import HISTORY, HistoryKeeper
 from gossamer.node.membership import MEMBERSHIP, Membership
 from gossamer.node.memberview import ROUTES
 from gossamer.node.metrics import LOOP_WATCH
+from gossamer.node.pulse import reading_of
 from gossamer.node.replication import split_relay_spec
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid
@@ -108,6 +110,10 @@ def children_of(node: Node) -> list[ChildSpec]:
         watch = partial(LoopWatch.start_link, tell=node.loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
         children.insert(0, ChildSpec(LOOP_WATCH, watch))
     if config.api.enable:
+        if node.real_time:
+            read = partial(reading_of, node)
+            keeper = partial(HistoryKeeper.start_link, node.history, read, name=HISTORY, label=HISTORY)
+            children.append(ChildSpec(HISTORY, keeper))
         children.append(runs_spec())
         children.append(ChildSpec("api", partial(_start_api, node)))
     return children

@@ -20,6 +20,7 @@ from gossamer.api import (
     MemberInfo,
     Metric,
     More,
+    NodeHistory,
     NodeInfo,
     NodeStatus,
     PeerSilentError,
@@ -220,6 +221,11 @@ class View:
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""
         return pulse_of(self._node, self)
+
+    def history(self, *, seconds: int, step: int) -> NodeHistory:
+        """The last ``seconds`` of this node, a point a ``step``."""
+        now = self._node.clock.wall()
+        return self._node.history.history(self.name, now=now, seconds=seconds, step=step)
 
     async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
         """To how many it went, and whether all nodes that it went to have it."""

@@ -60,7 +60,7 @@ class LoopWatch(GenServer):
     ) -> None:
         """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
         self._tell = tell
-        self.lag = self.worst = 0.0
+        self.lag = self.worst = self._peak = 0.0
         self.delays = Histogram()
         self.stalls = 0
         self._interval, self._stall = interval, stall
@@ -73,12 +73,18 @@ class LoopWatch(GenServer):
             self._witness.start()
         send_after(interval, self.process.pid, _Tick())
 
+    def take_peak(self) -> float:
+        """The largest lag since this was last called."""
+        peak, self._peak = self._peak, 0.0
+        return peak
+
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
         if not isinstance(message, _Tick):
             return await super().handle_info(message)
         now = self.process.loop.time()
         self.lag = max(0.0, now - self._due)
         self.worst = max(self.worst, self.lag)
+        self._peak = max(self._peak, self.lag)
         self.delays.observe(self.lag)
         seen = None if self._witness is None else self._witness.tick()
         if self.lag > self._stall:

@@ -24,6 +24,7 @@ from gossamer.api import (
     KeysInfo,
     MemberInfo,
     Metric,
+    NodeHistory,
     NodeInfo,
     NodeStatus,
     PartitionInfo,
@@ -398,6 +399,11 @@ class FakeView:
             sees={row.name: Seen(status=row.status, link=row.link) for row in self.nodes()},
             phase="idle",
             alarms=(),
+        )
+
+    def history(self, *, seconds, step):
+        return NodeHistory(
+            node=self.name, step=step, at=(60.0,), received=(2.5,), sent=(5.0,), connections=(1,)
         )
 
     async def publish(self, topic, payload, *, qos, retain):

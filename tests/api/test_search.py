@@ -12,8 +12,9 @@ from gossamer.api import ClientInfo, ClientSearch, sort_key
 from gossamer.api.paging import STRIDE, page_of
 
 
-@given(st.lists(st.text(max_size=4) | st.just("ab"), max_size=20))
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=4) | st.just("ab"), max_size=20))
 def test_keys_of_texts_sort_as_the_texts_do(texts):
+    """No text of MQTT has a NUL in it."""
     folded = [text.casefold() for text in texts]
     assert sorted(map(sort_key, texts)) == sorted(folded)
     mirrored = sorted(texts, key=lambda text: sort_key(text, descending=True))
@@ -138,3 +139,25 @@ class TestTimeline:
         async with client_of(cluster([], silent={NAMES[2]})[0]) as client:
             rows, missing, _ = await pages(client, "/api/v1/timeline")
         assert (len(rows), list(missing)) == (2, [NAMES[2]])
+
+
+class TestHistory:
+    async def test_any_node_has_the_history_of_all(self, cluster):
+        async with client_of(cluster([], silent={NAMES[2]})[0]) as client:
+            told = (await client.get("/api/v1/history", params={"step": 60})).json()
+        assert [(one["node"], one["step"], one["received"]) for one in told["nodes"]] == [
+            (name, 60, [2.5]) for name in NAMES[:2]
+        ]
+        assert list(told["missing"]) == [NAMES[2]]
+
+    @pytest.mark.parametrize("asked", [{"step": 1}, {"seconds": 7200}, {"scope": "moon"}])
+    async def test_it_is_bounded(self, cluster, asked):
+        async with client_of(cluster([])[0]) as client:
+            assert (await client.get("/api/v1/history", params=asked)).status_code == 422
+
+    async def test_one_node_can_be_named(self, cluster):
+        async with client_of(cluster([])[0]) as client:
+            told = (await client.get("/api/v1/history", params={"node": NAMES[1]})).json()
+            assert [one["node"] for one in told["nodes"]] == [NAMES[1]]
+            own = (await client.get(f"/api/v1/nodes/{NAMES[1]}/history", params={"scope": "node"})).json()
+            assert own == told
