@@ -19,6 +19,8 @@ from gossamer.launch import MAX_NODES, WEBSOCKET
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from gossamer.launch import ClusterPlan, PortSpec
+
 __all__ = ["up"]
 
 OPTIONS = {
@@ -41,7 +43,12 @@ def up(
     gossip_port: Annotated[str, typer.Option("--gossip-port", help=_PORTS)] = "7946",
     distribution_port: Annotated[str, typer.Option("--distribution-port", help=_PORTS)] = "4370",
     ws_port: Annotated[
-        str | None, typer.Option("--ws-port", help="MQTT over WebSockets as well. " + _PORTS)
+        str | None,
+        typer.Option(
+            "--ws-port",
+            help="MQTT over WebSockets, for browsers: a port as above, or off. "
+            "Unless given: from 9001 on where those are free, else free ones.",
+        ),
     ] = None,
     shared_port: Annotated[
         int | None,
@@ -56,19 +63,11 @@ def up(
     import structlog
 
     from gossamer.cli.launcher import Launcher
-    from gossamer.launch import PortSpec, PortsTakenError, Workspace, chooser, make_plan, taken_ports
+    from gossamer.launch import PortSpec, PortsTakenError, Workspace, taken_ports
 
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
-    if ws_port is not None:
-        texts[WEBSOCKET] = ws_port
-    plan = make_plan(
-        nodes=nodes,
-        directory=data_dir.resolve(),
-        env=env,
-        specs={service: PortSpec(OPTIONS[service], text) for service, text in texts.items()},
-        shared_port=shared_port,
-        choose=chooser(),
-    )
+    specs = {service: PortSpec(OPTIONS[service], text) for service, text in texts.items()}
+    plan = _plan(specs, ws_port, nodes=nodes, directory=data_dir.resolve(), env=env, shared_port=shared_port)
     with Workspace(plan.directory) as workspace:
         if taken := taken_ports(plan, OPTIONS):
             raise PortsTakenError(taken=taken)
@@ -92,6 +91,23 @@ def up(
                 )
                 code = asyncio.run(launcher.run())
     raise typer.Exit(code)
+
+
+def _plan(specs: dict[str, PortSpec], ws_port: str | None, **options: Any) -> ClusterPlan:
+    from gossamer.launch import PortSpec, chooser, make_plan, plan_with_websockets
+
+    choose = chooser()
+    if ws_port == "off":
+        return make_plan(specs=specs, choose=choose, **options)
+    option = OPTIONS[WEBSOCKET]
+    if ws_port is not None:
+        specs |= {WEBSOCKET: PortSpec(option, ws_port)}
+        return make_plan(specs=specs, choose=choose, **options)
+    return plan_with_websockets(
+        lambda ports: make_plan(specs=specs | {WEBSOCKET: ports}, choose=choose, **options),
+        option=option,
+        others_chosen=specs["mqtt"].text.strip() == "0",
+    )
 
 
 class _Screen:

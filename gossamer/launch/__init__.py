@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         make_plan,
         node_tree,
     )
-    from gossamer.launch.ports import PortsTakenError, chooser, taken_ports
+    from gossamer.launch.ports import PortsTakenError, chooser, plan_with_websockets, taken_ports
     from gossamer.launch.readiness import NotReadyError, missing_of, wait_until_ready
     from gossamer.launch.workspace import BadDirectoryError, DirectoryTakenError, Workspace, cluster_facts
 
@@ -49,6 +49,7 @@ __all__ = [
     "missing_of",
     "node_environment",
     "node_tree",
+    "plan_with_websockets",
     "taken_ports",
     "wait_until_ready",
 ]
@@ -68,7 +69,7 @@ __getattr__, __dir__ = lazy(
             "make_plan",
             "node_tree",
         ),
-        "ports": ("PortsTakenError", "chooser", "taken_ports"),
+        "ports": ("PortsTakenError", "chooser", "plan_with_websockets", "taken_ports"),
         "readiness": ("NotReadyError", "missing_of", "wait_until_ready"),
         "workspace": ("BadDirectoryError", "DirectoryTakenError", "Workspace", "cluster_facts"),
     },

@@ -12,10 +12,12 @@ import socket
 from collections.abc import Callable, Iterable
 
 from gossamer.errors import UnavailableError
-from gossamer.launch.plan import HOST, ClusterPlan
+from gossamer.launch.plan import HOST, WEBSOCKET, BadPortsError, ClusterPlan, PortSpec
 
-__all__ = ["PortsTakenError", "chooser", "taken_ports"]
+__all__ = ["PortsTakenError", "chooser", "plan_with_websockets", "taken_ports"]
 
+WEBSOCKET_PORT = "9001"
+"""Where listeners for WebSockets are by default: 64 of them are clear of the other services' ports."""
 # Below the range from which the kernel takes the local ports of outgoing connections.
 _CHOICES = range(20_000, 32_000)
 
@@ -40,6 +42,31 @@ def taken_ports(plan: ClusterPlan, options: dict[str, str]) -> list[tuple[int, s
     if plan.shared_port is not None and not _is_free(plan.shared_port, [socket.SOCK_STREAM]):
         taken.append((plan.shared_port, "mqtt of all nodes", "--shared-port"))
     return taken
+
+
+def plan_with_websockets(
+    make: Callable[[PortSpec], ClusterPlan], *, option: str, others_chosen: bool
+) -> ClusterPlan:
+    """The plan with listeners for WebSockets that nobody asked for by port; ``make`` takes their ports.
+
+    They are at :data:`WEBSOCKET_PORT` and up; where one of these is in use, by another program or for
+    something that was asked for, or where the ports of the others are chosen, too, they are free ones.
+
+    Raises:
+        BadPortsError: the other ports do not fit.
+    """
+    texts = ["0"] * 3 if others_chosen else [WEBSOCKET_PORT, "0", "0"]
+    for last, text in zip((False, False, True), texts, strict=True):
+        try:
+            plan = make(PortSpec(option, text))
+        except BadPortsError as error:
+            # A port that was chosen may be one that was asked for.
+            if error.option != option or last:
+                raise
+            continue
+        if all(_is_free(node.ports[WEBSOCKET], [socket.SOCK_STREAM]) for node in plan.nodes):
+            break
+    return plan
 
 
 def _is_free(port: int, kinds: Iterable[socket.SocketKind]) -> bool:

@@ -18,6 +18,7 @@
     ├── discovery        the autocluster loop, and what its strategy needs
     ├── gateway          Python clients: hidden nodes
     ├── applications     what the user runs here
+    ├── history          the last hour in a few numbers (not in simulations)
     ├── runs             drills and audits, as programs beside the node
     ├── api              HTTP
     └── mqtt             listeners and channels; started last, stopped first

@@ -9,7 +9,15 @@ import yaml
 
 from gossamer.config import config_from, load_config
 from gossamer.errors import UsageError
-from gossamer.launch import PortSpec, Workspace, chooser, make_plan, taken_ports
+from gossamer.launch import (
+    PortSpec,
+    Workspace,
+    chooser,
+    make_plan,
+    plan_with_websockets,
+    ports,
+    taken_ports,
+)
 from gossamer.launch.child import describe_end
 from gossamer.launch.plan import BadPortsError, node_tree
 from gossamer.launch.readiness import missing_of
@@ -90,6 +98,52 @@ def test_chosen_ports_are_free_and_never_the_same():
     choose = chooser()
     ports = [choose() for _ in range(20)]
     assert len(set(ports)) == 20
+
+
+class TestWebSockets:
+    @pytest.fixture(autouse=True)
+    def in_use(self, monkeypatch):
+        """Ports that other programs have."""
+        taken = set()
+        monkeypatch.setattr(ports, "_is_free", lambda port, kinds: port not in taken)
+        return taken
+
+    @staticmethod
+    def ports_of(tmp_path, *, nodes=3, others_chosen=False, **texts):
+        choose = itertools.count(20_000)
+
+        def make(websockets):
+            return make_plan(
+                nodes=nodes,
+                directory=tmp_path,
+                env="Test",
+                specs={
+                    **{name: PortSpec(OPTIONS[name], text) for name, text in (DEFAULTS | texts).items()},
+                    "mqtt_ws": websockets,
+                },
+                shared_port=None,
+                choose=lambda: next(choose),
+            )
+
+        made = plan_with_websockets(make, option="--ws-port", others_chosen=others_chosen)
+        return [node.ports["mqtt_ws"] for node in made.nodes]
+
+    def test_they_count_up_and_64_nodes_do_not_meet_other_ports(self, tmp_path):
+        assert self.ports_of(tmp_path) == [9001, 9002, 9003]
+        assert self.ports_of(tmp_path, nodes=64)[-1] == 9064
+
+    def test_they_give_way_to_other_programs_and_to_what_was_asked_for(self, tmp_path, in_use):
+        assert self.ports_of(tmp_path, api="9000") == [20_000, 20_001, 20_002]
+        in_use.add(9003)
+        assert self.ports_of(tmp_path) == [20_000, 20_001, 20_002]
+        assert self.ports_of(tmp_path, mqtt="20000") == [20_003, 20_004, 20_005]
+
+    def test_they_are_chosen_where_the_others_are(self, tmp_path):
+        assert self.ports_of(tmp_path, others_chosen=True) == [20_000, 20_001, 20_002]
+
+    def test_what_does_not_fit_of_the_others_is_said(self, tmp_path):
+        with pytest.raises(BadPortsError, match="--api-port"):
+            self.ports_of(tmp_path, api="1884")
 
 
 class TestWorkspace:
