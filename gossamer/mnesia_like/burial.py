@@ -167,6 +167,11 @@ class Burial:
         if replica is not None:
             self._said[name] = _Testimony(number, replica.creation, mine)
 
+    def safe(self, name: str) -> int:
+        """Up to where ``name``, in its present life, has said that it has our rows for good."""
+        said, replica = self._said.get(name), self.state.replicas.get(name)
+        return said.number if said and replica and said.creation == replica.creation else 0
+
     def hear(self, theirs: Epoch) -> Literal["same", "behind", "follow", "start over"]:
         """A peer's epoch: ``behind`` is the peer; ``follow``: it is ours now; ``start over``: so it is, and
         what this node has may have been deleted since."""

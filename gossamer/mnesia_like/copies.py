@@ -200,6 +200,7 @@ class Copies:
             owner.replication.transactions.shared[name] = core
             kind: Callable[..., SharedTable] = SchemaTable if name == SCHEMA else SharedTable
             reach = functools.partial(owner.replication.reach, name)
+            common["safe"] = functools.partial(owner.replication.safe, name)
             self.tables[name] = kind(definition, core, clock=owner.clock, reach=reach, **common)
         owner.perform(actions)
         return self.tables[name]

@@ -252,6 +252,7 @@ class Replication(Standing):
             return
         if isinstance(message, Seen):
             self._epochs.on_seen(name, message)
+            self._x.actions.append(Confirmed(message.table))
             return
         if isinstance(message, Members):
             self._epochs.on_members(name, peer, state, message, now)

@@ -201,6 +201,9 @@ class Wiring(Protocol):
     def leaves(self, peer: str, *, left: bool) -> None:
         """``peer`` is about to be told gone; ``left``: for good."""
 
+    def testify(self) -> None:
+        """Tell peers what of their rows is on disc here."""
+
     def housekeeping(self) -> None:
         """Some time passed."""
 
@@ -247,6 +250,7 @@ class Replicator(GenServer):
                     log.warning("bad_frame", peer=peer, problem=error.problem)
             case Flush():
                 self._wiring.replicator_bell.answer()
+                self._wiring.testify()
                 self._perform(core.flush(now))
             case _PeerUp(name, creation):
                 self._wiring.returns(name, creation)

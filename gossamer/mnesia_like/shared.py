@@ -279,6 +279,9 @@ class Shared:
                 self.rows[key] = row[2]
             if masters:
                 self._masters.provisional.add(key)
+            elif version[1] == self.node:
+                # Offered at once: others may have older ones on disc, and let clients in once they have ours.
+                self._adopt(key)
             else:
                 self._orphans[key] = now
 

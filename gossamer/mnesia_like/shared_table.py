@@ -13,7 +13,7 @@ from gossamer.mnesia_like.queries import Order, Queries
 from gossamer.mnesia_like.replica import Change
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.shared import Discarded, Shared
-from gossamer.mnesia_like.table import ReplicatedTable, TableOwner
+from gossamer.mnesia_like.table import ReplicatedTable, TableOwner, Waiters, reached, wake
 from gossamer.mnesia_like.values import Key, Value, encode, encode_key
 
 __all__ = ["NoMajorityError", "SharedTable"]
@@ -48,6 +48,7 @@ class SharedTable(ReplicatedTable, Queries):
         owner: TableOwner | None = None,
         visible: Callable[[], int],
         behind: Callable[[int], list[str]],
+        safe: Callable[[], int],
         reach: Callable[[], tuple[int, int]],
     ) -> None:
         super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
@@ -57,6 +58,8 @@ class SharedTable(ReplicatedTable, Queries):
         self._on_discard: Callable[[list[Discarded]], None] | None = None
         self._clock = clock
         self._reach = reach
+        self._safe = safe
+        self._safe_waiters: Waiters = {}
 
     # -- reading
 
@@ -131,6 +134,16 @@ class SharedTable(ReplicatedTable, Queries):
             reachable, nodes = self._reach()
             if 2 * reachable <= nodes:
                 raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
+
+    async def safe(self, number: int, timeout: float) -> bool:
+        """Wait until every peer that is up and has the table holds the write ``number`` on its disc, where it
+        has one; False where that took longer than ``timeout`` seconds."""
+        return await reached(number, self._safe, self._safe_waiters, timeout)
+
+    def confirmed(self) -> None:
+        """As of any table; peers have more on disc besides."""
+        super().confirmed()
+        wake(self._safe_waiters, self._safe)
 
     def on_discard(self, callback: Callable[[list[Discarded]], None] | None) -> None:
         """Hand ``callback`` the versions that lose when a peer's rows are merged (None: nobody).

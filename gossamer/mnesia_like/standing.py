@@ -6,12 +6,15 @@ Rule: only looked up, never kept: these are questions that are asked rarely, or 
 from __future__ import annotations
 
 from gossamer.mnesia_like.exchange import Exchange
+from gossamer.mnesia_like.transaction_core import Transactions
 
 __all__ = ["Standing"]
 
 
 class Standing:
     """What may be asked of :class:`gossamer.mnesia_like.replication.Replication`."""
+
+    transactions: Transactions
 
     def __init__(self, exchange: Exchange) -> None:
         self._x = exchange
@@ -53,6 +56,17 @@ class Standing:
             if peer.tables is None
             or (table in peer.tables and (name not in feeds or feeds[name].acked < number))
         ]
+
+    def safe(self, table: str) -> int:
+        """The number up to which all peers that are up and have the shared table hold our rows on disc."""
+        state, burial = self.tables[table], self.transactions.shared[table].burial
+        lowest = state.log.last
+        for name, peer in self._x.peers.items():
+            if peer.tables is None:
+                return 0
+            if table in peer.tables:
+                lowest = min(lowest, burial.safe(name))
+        return lowest
 
     def not_loaded(self, table: str) -> list[str]:
         """What is missing of peers that are up, in words; empty: the table is loaded."""

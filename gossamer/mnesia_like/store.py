@@ -107,6 +107,9 @@ class Store(SchemaOrders, TableOwner):
         self._overloaded = False
         # Of shared tables on disc what is here, and the ticket under which that gets there.
         self._seen: dict[str, tuple[int, Observed]] = {}
+        self._untold: set[str] = set()
+        """Shared tables of which more is here than peers know to be safe."""
+        self.queue.listeners.append(self._committed)
         self._copies = Copies(self, self, self._disc)
         self._tables = self._copies.tables
         self._keeper = SchemaKeeper(self, self._copies, has_disc=disc is not None)
@@ -320,7 +323,10 @@ class Store(SchemaOrders, TableOwner):
             elif isinstance(action, Confirmed):
                 self._replicated(action.table).confirmed()
             else:
-                self._replicated(action.table).absorb(action)
+                table = self._replicated(action.table)
+                table.absorb(action)
+                if isinstance(table, SharedTable):
+                    self._untold.add(table.name)
 
     def returns(self, peer: str, creation: int) -> None:
         """``peer`` is up; under a new creation it has lost what it held."""
@@ -348,7 +354,8 @@ class Store(SchemaOrders, TableOwner):
         self._overloaded = busy
         for table in self._shared():
             table.tick()
-            self._testify(table)
+            self._untold.add(table.name)
+        self.testify()
 
     # -- inside
 
@@ -358,21 +365,26 @@ class Store(SchemaOrders, TableOwner):
         if report.event == "table_snapshot" and fields["behind"]:
             self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
 
-    def _testify(self, table: SharedTable) -> None:
+    def testify(self) -> None:
         """Let peers know what of their rows is here for good, once it is."""
         now = self.clock.monotonic()
-        name = table.name
-        seen = self._seen.pop(name, None)
-        if seen is not None and self.queue.committed < seen[0]:
-            self._seen[name] = seen
-            return
-        if seen is not None:
-            self.perform(self.replication.testify(name, seen[1], now))
-        observed = self.replication.observe(name)
-        if table.safe_at > self.queue.committed:
-            self._seen[name] = table.safe_at, observed
-        else:
-            self.perform(self.replication.testify(name, observed, now))
+        for name in [name for name, (ticket, _) in self._seen.items() if ticket <= self.queue.committed]:
+            self.perform(self.replication.testify(name, self._seen.pop(name)[1], now))
+        for name in self._untold - self._seen.keys():
+            self._untold.discard(name)
+            if name not in self._tables:
+                continue
+            observed = self.replication.observe(name)
+            ticket = self._shared_table(name).safe_at
+            if ticket > self.queue.committed:
+                self._seen[name] = ticket, observed
+            else:
+                self.perform(self.replication.testify(name, observed, now))
+
+    def _committed(self) -> None:
+        """The disc has more; runs in its process."""
+        if self._seen:
+            self.replicator_bell.ring()
 
     def _shared(self) -> list[SharedTable]:
         return [table for table in self._tables.values() if isinstance(table, SharedTable)]

@@ -36,7 +36,10 @@ __all__ = [
     "Table",
     "TableEvent",
     "TableOwner",
+    "Waiters",
     "guard",
+    "reached",
+    "wake",
     "without",
 ]
 
@@ -48,6 +51,9 @@ TableEvent = tuple[str, str, Key, Value]
 
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
+
+Waiters = dict[int, asyncio.Future[None]]
+"""Of each number who waits until it is reached."""
 
 T = TypeVar("T")
 
@@ -271,26 +277,36 @@ class ReplicatedTable(Table):
 
         None: wait as long as it takes.
         """
-        if self.is_visible(number):
-            return True
-        future = self._waiters.get(number)
-        if future is None:
-            future = self._waiters[number] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(timeout):
-                await asyncio.shield(future)
-        except TimeoutError:
-            return self.is_visible(number)
-        return True
+        return await reached(number, self._visible, self._waiters, timeout)
 
     def confirmed(self) -> None:
         """Peers applied more, or are gone: wake those who waited for it."""
-        if self._waiters:
-            reached = self._visible()
-            for number in [n for n in self._waiters if n <= reached]:
-                future = self._waiters.pop(number)
-                if not future.done():
-                    future.set_result(None)
+        wake(self._waiters, self._visible)
+
+
+async def reached(number: int, far: Callable[[], int], waiters: Waiters, timeout: float | None) -> bool:
+    """Wait until ``far`` says that ``number`` is reached; False where that took longer than ``timeout``."""
+    if number <= far():
+        return True
+    future = waiters.get(number)
+    if future is None:
+        future = waiters[number] = asyncio.get_running_loop().create_future()
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(future)
+    except TimeoutError:
+        return number <= far()
+    return True
+
+
+def wake(waiters: Waiters, far: Callable[[], int]) -> None:
+    """Wake whoever waited for what ``far`` has reached."""
+    if waiters:
+        there = far()
+        for number in [n for n in waiters if n <= there]:
+            future = waiters.pop(number)
+            if not future.done():
+                future.set_result(None)
 
 
 def without(values: list[Value], value: Value) -> list[Value]:

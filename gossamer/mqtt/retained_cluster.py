@@ -6,7 +6,9 @@ same row, so crossing the threshold replaces one by the other, and of two writer
 everywhere, by the table's versions.
 
 Rules: 1. A message of QoS 1 or 2 is acknowledged when every node that is up has its row and, where it is
-large, its copies are made; on disc too where the node has one.  2. Expiry is kept as a time of day, so that
+large, its copies are made; on disc too at each of them that has one, so that whichever node is back first
+after all have died shows it, or a later one. While this node's disc fails nothing is acknowledged; what it
+refused is tried again.  2. Expiry is kept as a time of day, so that
 it goes on while a node is down. An expired message is not sent, and its row goes :data:`EXPIRED_FOR` seconds
 later, removed by the node that wrote it, or by any other a little after that; only as it stands, so that a
 newer message, which that node does not know yet, stays.  3. ``$SYS/`` is of this node alone.
@@ -17,6 +19,8 @@ value wins). Storing what peers forward: it is out of date as soon as nobody her
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -25,8 +29,8 @@ from typing import Any
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.errors import GossamerError
-from gossamer.mnesia_like import SharedTable
+from gossamer.errors import GossamerError, UnavailableError
+from gossamer.mnesia_like import DiscError, SharedTable
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.retained import Fetch, LocalRetained
@@ -39,8 +43,13 @@ __all__ = ["ClusterRetained"]
 log = structlog.get_logger(__name__)
 
 EXPIRED_FOR = 60.0
-VISIBLE_WITHIN = 2.0
-"""Seconds an acknowledgement waits for a peer that does not answer."""
+VISIBLE_TIMEOUT = 30.0
+"""Seconds an acknowledgement waits for a peer that does not answer; a dead one is down long before."""
+SAFE_TIMEOUT = 5.0
+"""Seconds it waits for the disc of a peer that has answered."""
+RETRY_INTERVAL = 1.0
+"""Seconds between attempts while this node's disc takes no writes."""
+DISC_FAILS = (DiscError, UnavailableError)
 _RECORD, _EXPIRES, _TAG = range(3)
 
 
@@ -62,6 +71,8 @@ class ClusterRetained:
         self._tree = TopicTree()
         self._number = 0
         self._safe: dict[int, list[Callable[[bool], None]]] = {}
+        self._deferred: dict[str, Message] = {}
+        """The last message of each topic that the disc refused."""
         self.refused = 0
         self.unavailable = 0
         """Large messages that no reachable node had."""
@@ -95,17 +106,16 @@ class ClusterRetained:
         if table is None or self.bodies is None or topic.startswith("$SYS/"):
             self._own.put(message)
             return None
-        large = False
+        if message.payload and len(table) >= self._limit and topic not in table:
+            self.refused += 1
+            return None
+        large = len(message.payload) >= self._threshold
         try:
-            if not message.payload:
-                number = table.delete(topic)
-            elif len(table) >= self._limit and topic not in table:
-                self.refused += 1
-                return None
-            else:
-                large = len(message.payload) >= self._threshold
-                number = self._write(table, self.bodies, topic, message, large=large)
+            number = self._write(table, self.bodies, topic, message, large=large)
         except GossamerError as error:
+            if message.qos and isinstance(error, DISC_FAILS):
+                self._deferred[topic] = message
+                return _Safe(self, 0, topic, "")
             self.refused += 1
             log.warning("not_retained", topic=topic, error=str(error))
             return None
@@ -113,8 +123,7 @@ class ClusterRetained:
             return None
         if not large and table.definition.storage == "ram_copies" and table.is_visible(number):
             return None
-        tag = table.read(topic)[_TAG] if large else ""
-        safe = _Safe(self, number, topic, tag)
+        safe = _Safe(self, number, topic, table.read(topic)[_TAG] if large else "")
         if large and not message.qos:
             # Nobody waits, but the copies must be made.
             safe.append_acked(b"", _ignore)
@@ -166,6 +175,11 @@ class ClusterRetained:
     # -- inside
 
     def _write(self, table: SharedTable, bodies: Bodies, topic: str, message: Message, *, large: bool) -> int:
+        # Checked before the body is kept; and what was refused before is replaced by what is not.
+        table.check()
+        self._deferred.pop(topic, None)
+        if not message.payload:
+            return table.delete(topic)
         self._number += 1
         tag = f"{self._node}/{self._creation}/{self._number:x}"
         expires = None
@@ -208,6 +222,9 @@ class ClusterRetained:
 
     def when_safe(self, number: int, topic: str, tag: str, on_safe: Callable[[bool], None]) -> None:
         """Call ``on_safe`` once the write ``number``, and the copies of ``tag``, are where they must be."""
+        if not number:
+            self._runtime.spawn(self._retry, topic, on_safe, label="mqtt_retained_retry")
+            return
         if tag:
             self._runtime.spawn(self._spread, number, topic, tag, on_safe, label="mqtt_retained_copies")
             return
@@ -236,15 +253,39 @@ class ClusterRetained:
         finally:
             on_safe(safe)
 
+    async def _retry(self, topic: str, on_safe: Callable[[bool], None]) -> None:
+        """Write what the disc has refused once it takes writes; a later message of the topic goes first."""
+        table, bodies = self._table, self.bodies
+        assert table is not None  # noqa: S101 - it refused
+        assert bodies is not None  # noqa: S101
+        tag = ""
+        while (message := self._deferred.get(topic)) is not None:
+            await asyncio.sleep(RETRY_INTERVAL)
+            large = len(message.payload) >= self._threshold
+            with contextlib.suppress(*DISC_FAILS):
+                if self._deferred.get(topic) is message:
+                    self._write(table, bodies, topic, message, large=large)
+                    tag = table.read(topic)[_TAG] if large else ""
+        number = table.core.position
+        if tag:
+            await self._spread(number, topic, tag, on_safe)
+        else:
+            on_safe(await self._written(number))
+
     async def _written(self, number: int) -> bool:
         table = self._table
         assert table is not None  # noqa: S101 - it gave the number
-        visible = await table.visible(number, VISIBLE_WITHIN)
-        try:
-            await table.durable()
-        except (GossamerError, TimeoutError) as error:
-            log.warning("retained_not_on_disc", error=str(error))
-            return False
+        visible = await table.visible(number, VISIBLE_TIMEOUT)
+        if table.definition.storage == "ram_copies":
+            return visible
+        while True:  # as for sessions, nothing is acknowledged while the disc fails
+            try:
+                await table.durable(timeout=None)
+                break
+            except GossamerError:
+                await asyncio.sleep(RETRY_INTERVAL)
+        if not await table.safe(number, SAFE_TIMEOUT):
+            log.warning("retained_not_on_every_disc", waited=SAFE_TIMEOUT)
         return visible
 
 

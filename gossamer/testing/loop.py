@@ -114,6 +114,8 @@ class VirtualTimeLoop(BaseEventLoop):
         self._end = start + max_time
         self._max_time = max_time
         self._max_turns = max_turns
+        self.executor_delay: Callable[[], float] | None = None
+        """Seconds that work of a thread takes. Without it a disc has everything in the next turn."""
         self._turns = 0
         self._clock_resolution = 1e-9
         self._selector = _VirtualSelector(self)
@@ -157,7 +159,7 @@ class VirtualTimeLoop(BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run ``func`` inline, in a turn of its own, whatever the executor."""
+        """Run ``func`` inline, in a turn of its own, whatever the executor; after :attr:`executor_delay`."""
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
@@ -168,7 +170,10 @@ class VirtualTimeLoop(BaseEventLoop):
             except Exception as error:  # noqa: BLE001  the future carries it to whoever waits
                 future.set_exception(error)
 
-        self.call_soon(run)
+        if self.executor_delay is None:
+            self.call_soon(run)
+        else:
+            self.call_later(self.executor_delay(), run)
         return future
 
     # -- what would be the real system ----------------------------------------------------------------

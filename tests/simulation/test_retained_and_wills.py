@@ -360,6 +360,53 @@ async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tm
         assert await retained(cluster, number) == {b"small": b"1", b"large": LARGE}
 
 
+@seeds(6)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_no_read_goes_back_behind_what_was_acknowledged_before_all_nodes_died(sim, cluster, tmp_path):
+    """Whichever node is back first. Each disc takes its time; what it has not taken dies with its node."""
+    rng = sim.rng("discs")
+    sim.loop.executor_delay = lambda: rng.expovariate(5)
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(rng.choice([1, 2, 3]))
+    last = rng.randrange(3, 9)
+    for number in range(last + 1):
+        await publisher.publish("t", b"%d" % number, qos=1, retain=True, timeout=60)
+    for number in (1, 2, 3):
+        cluster.crash(number)
+    for number in rng.sample([1, 2, 3], 3):
+        await cluster.restart(number)
+        shown = await retained(cluster, number, "t", within=1.0)
+        assert shown == {b"t": b"%d" % last}
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(sim, cluster, tmp_path):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    store = cluster.nodes[1].store
+    disc = store._disc.file
+    disc.limit_pages(disc.pages())
+    sending = []
+    while store.queue.failed is None:
+        await publisher.publish("fill", LARGE, retain=True)
+        await asyncio.sleep(1)
+    for topic, payload in (("small", b"1" * 900), ("large", LARGE), ("twice", b"a" * 900), ("twice", b"b")):
+        sending.append(asyncio.create_task(publisher.publish(topic, payload, qos=1, retain=True, timeout=60)))
+        await asyncio.sleep(5)
+    assert not any(one.done() for one in sending)
+    disc.limit_pages(0)
+    await asyncio.gather(*sending)
+    cluster.crash(1)
+    cluster.crash(2)
+    await cluster.restart(1)
+    found = await retained(cluster, 1)
+    assert found == {b"fill": LARGE, b"small": b"1" * 900, b"large": LARGE, b"twice": b"b"}
+
+
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_removing_an_expired_message_spares_one_that_was_published_elsewhere(sim, cluster):
     """The side that knows only the old one removes it later than the new one was written."""
