@@ -39,7 +39,7 @@ PATIENCE = 0.8
 class Seen(Value):
     """How a node sees another."""
 
-    status: Literal["online", "suspect", "offline", "left"]
+    status: Literal["online", "suspect", "offline", "stopped", "left"]
     link: Literal["self", "up", "connecting", "down"]
 
 
@@ -102,8 +102,8 @@ class _Sampler:
         for node in view.nodes():
             if node.link == "self" or node.status == "left":
                 continue
-            if node.status == "offline":
-                missing[node.name] = "it is offline"
+            if node.status in ("offline", "stopped"):
+                missing[node.name] = f"it is {node.status}"
             else:
                 others.append(node.name)
         answers = await asyncio.gather(*(_pulse_of(wide, name) for name in others))

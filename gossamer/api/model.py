@@ -87,7 +87,7 @@ class MemberInfo(Value):
     name: str
     address: str
     port: int
-    status: Literal["online", "suspect", "offline", "left"]
+    status: Literal["online", "suspect", "offline", "stopped", "left"]
     incarnation: int
     creation: int = 0
     pid: int = 0
@@ -114,7 +114,7 @@ class NodeInfo(Value):
     """One node of the cluster, with the state of this node's link to it."""
 
     name: str
-    status: Literal["online", "suspect", "offline", "left"]
+    status: Literal["online", "suspect", "offline", "stopped", "left"]
     link: Literal["self", "up", "connecting", "down"]
     address: str
     """Where its gossip listens, host:port."""

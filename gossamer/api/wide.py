@@ -182,8 +182,8 @@ class Wide:
         for row in self._view.nodes():
             if row.status == "left" or node not in (None, row.name):
                 continue
-            if row.link != "self" and row.status == "offline":
-                missing[row.name] = "it is offline"
+            if row.link != "self" and row.status in ("offline", "stopped"):
+                missing[row.name] = f"it is {row.status}"
             else:
                 asked.append(row.name)
         if node is not None and not asked and not missing:

@@ -236,8 +236,8 @@ class ApiClient:
             name = row["name"]
             if node not in (None, name) or row["status"] == "left":
                 continue
-            if row["status"] == "offline":
-                gathered.missing[name] = "it is offline"
+            if row["status"] in ("offline", "stopped"):
+                gathered.missing[name] = f"it is {row['status']}"
                 continue
             try:
                 if row["link"] == "self":

@@ -73,6 +73,8 @@ class Member:
     left: bool = False
     removed: bool = False
     """Gone because it was down for too long; one that lives comes back by saying so. ``left`` is set too."""
+    stopped: bool = False
+    """Down by its own word, as far as this node heard it, and expected back."""
 
     @property
     def endpoint(self) -> Address:

@@ -208,7 +208,7 @@ class Swim:
         for message in messages:
             if isinstance(message, Ping):
                 self._prober.pinged(message, event.source, sender)
-                if sender is None:
+                if sender is None and self._leaving is None:
                     self._syncer.exchange(event.source, now)
             elif isinstance(message, Ack):
                 if not self._prober.acknowledged(message.sequence, event.sender, now):
@@ -237,7 +237,7 @@ class Swim:
             mine = message.target == self.table.me.id and not self._aloof
             self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
         elif isinstance(message, (Compare, Sync)):
-            if self._aloof:
+            if self._aloof or self._leaving is not None:
                 self._outbox.reply(event.token, Refuse("left"))
             elif isinstance(message, Compare):
                 self._syncer.compared(event.token, message, now)
@@ -280,7 +280,7 @@ class Swim:
 
     def _join(self, event: JoinRequested, now: float) -> None:
         if self._aloof:
-            self._aloof = False
+            self._aloof = self._verdicts.leaving = False
             self._hints.begin(now)
             self._verdicts.restate_self(self.table.me)
         self._syncer.join(event.token, event.addresses, now)
@@ -292,6 +292,7 @@ class Swim:
             return
         me = self.table.me
         self._hints.withdraw()
+        self._verdicts.leaving = True
         self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
         if self._leaving is None:
             self._leaving = event.token

@@ -18,7 +18,7 @@ from gossamer.gossip.suspicion import Suspicion
 from gossamer.gossip.wire import Alive, Record
 from gossamer.network import Address
 
-__all__ = ["ALIVE", "DOWN", "LEFT", "REMOVED", "SUSPECT", "Entry", "MemberTable"]
+__all__ = ["ALIVE", "DOWN", "LEFT", "REMOVED", "STOPPED", "SUSPECT", "Entry", "MemberTable"]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1
@@ -26,6 +26,8 @@ DOWN: Final = 2
 LEFT: Final = 3
 REMOVED: Final = 4
 """Gone because it was down for too long: like LEFT, but one that lives says so and is a member again."""
+STOPPED: Final = "stopped"
+"""The reason of one that is down by its own word."""
 
 _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status.OFFLINE)
 
@@ -78,6 +80,7 @@ class Entry:
             alive.metadata,
             self.state >= LEFT,
             self.state == REMOVED,
+            self.state == DOWN and self.reason == STOPPED,
         )
 
     def record(self, now: float) -> Record:

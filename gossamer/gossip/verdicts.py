@@ -14,12 +14,15 @@ Rules:
    would otherwise accuse every member of the other, and bury its own on the word of the other.
 5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
 it is of members that are down, and one that lives comes back by saying so.
+6. A node that is leaving refutes nothing and states nothing new: what it hears is its own goodbye, repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+
+import msgspec
 
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.hints import PartitionHints
@@ -35,7 +38,7 @@ from gossamer.gossip.member import (
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.suspicion import Suspicion, suspicion_bounds
-from gossamer.gossip.table import ALIVE, DOWN, LEFT, REMOVED, SUSPECT, Entry, MemberTable
+from gossamer.gossip.table import ALIVE, DOWN, LEFT, REMOVED, STOPPED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
@@ -64,6 +67,8 @@ class Verdicts:
         self._settings = settings
         self._suspects: set[str] = set()
         self._witnesses = 0
+        self.leaving = False
+        """Set by the owner: this node has said goodbye."""
         self.doubt: Callable[[Entry, float], None] = _nothing
         """Set by the owner: probe this member soon."""
         self.hearsay: Callable[[Entry, float], None] = _nothing
@@ -138,9 +143,10 @@ class Verdicts:
             return False
         if entry.state == LEFT or (entry.state == DOWN and not said.left):
             return False
-        if said.by == said.name:
+        own = said.by == said.name
+        if own:
             # It knows best.
-            reason = "stopped"
+            reason = STOPPED
         if said.removed:
             if entry.state != DOWN:
                 # Whoever removed it did not see it; we do, or shall find out.
@@ -148,9 +154,13 @@ class Verdicts:
                 return False
         elif entry.state == REMOVED and not said.left:
             return False
-        elif entry.state <= SUSPECT and not said.left and self._was_apart(said.by, now):
+        elif entry.state <= SUSPECT and not said.left and not own and self._was_apart(said.by, now):
             self.doubt(entry, now)
             return False
+        if said.incarnation > entry.incarnation:
+            # A statement of that incarnation that comes later must not raise the dead.
+            newest = msgspec.structs.replace(entry.alive, incarnation=said.incarnation)
+            self._table.restate(entry, newest, now)
         self._bury(entry, REMOVED if said.removed else LEFT if said.left else DOWN, reason, now)
         self._outbox.broadcast(said.name, said)
         return True
@@ -200,6 +210,8 @@ class Verdicts:
 
     def restate_self(self, said: Alive) -> None:
         """Spread a new statement about this node."""
+        if self.leaving:
+            return
         self._table.me = said
         self._outbox.broadcast(said.name, said)
 
@@ -321,8 +333,9 @@ class Verdicts:
         self._table.put(entry, now)
         self._suspects.discard(entry.name)
         self._count_witnesses()
-        if state >= LEFT:
+        if state >= LEFT or reason == STOPPED:
             self._hints.left(now, live=was <= SUSPECT)
+        if state >= LEFT:
             self._outbox.emit(MemberLeft(entry.member()))
         elif was <= SUSPECT:
             self._outbox.emit(MemberDown(entry.member(), reason))
@@ -359,6 +372,8 @@ class Verdicts:
         """A statement under this node's own name."""
         me = self._table.me
         if said.id == me.id:
+            if self.leaving:
+                return False
             if state == LEFT and said.incarnation >= me.incarnation:
                 self.forced_out(by, now)
                 return True
@@ -378,7 +393,7 @@ class Verdicts:
 
     def _accused(self, said: Suspect | Dead, now: float) -> bool:
         me = self._table.me
-        if said.id != me.id or said.by == me.name:
+        if said.id != me.id or said.by == me.name or self.leaving:
             return False
         if said.incarnation < me.incarnation:
             # Refuted before, but this accuser has not heard: say it again.

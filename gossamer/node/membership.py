@@ -90,8 +90,9 @@ class Membership(GenServer):
             case MemberDown(member, "reported") if member.name in self._distribution.nodes():
                 self._reported[member.name] = member
                 send_after(_HEARSAY, self_pid(), _Bury(member))
-            case MemberDown(member, _):
-                self._disconnect(member, "down")
+            case MemberDown(member, reason):
+                # Who said goodbye is not cut off: neither side has to remember a split.
+                self._disconnect(member, "stopped" if reason == "stopped" else "down")
             case _Bury(member):
                 if self._reported.get(member.name) is member:
                     del self._reported[member.name]

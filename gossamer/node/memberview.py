@@ -18,7 +18,7 @@ ROUTES = "routes"
 HINTS_FOR = 600.0
 """Seconds a partition hint is shown."""
 
-StatusWord = Literal["online", "suspect", "offline", "left"]
+StatusWord = Literal["online", "suspect", "offline", "stopped", "left"]
 
 
 def hints_of(node: Node) -> Iterator[HintInfo]:
@@ -89,4 +89,6 @@ def status_word(member: Member) -> StatusWord:
         return "left"
     if member.status is Status.ONLINE:
         return "online"
-    return "suspect" if member.status is Status.SUSPECT else "offline"
+    if member.status is Status.SUSPECT:
+        return "suspect"
+    return "stopped" if member.stopped else "offline"

@@ -134,8 +134,8 @@ class Swarm:
         addresses = tuple(s.address if isinstance(s, Host) else s for s in seeds)
         self.give(host, JoinRequested("join", addresses))
 
-    def leave(self, host: Host) -> None:
-        self.give(host, LeaveRequested("leave"))
+    def leave(self, host: Host, *, returning: bool = False) -> None:
+        self.give(host, LeaveRequested("leave", returning))
 
     def force_leave(self, host: Host, name: str) -> None:
         self.give(host, ForceLeaveRequested("force", name))

@@ -10,11 +10,14 @@ from gossamer.gossip.member import (
     MemberAlive,
     MemberDown,
     MemberLeft,
+    MemberMetadata,
     MemberSuspect,
+    MemberUp,
+    PartitionHint,
     Status,
 )
 from gossamer.gossip.settings import GossipSettings
-from gossamer.gossip.steps import EvidenceSeen, JoinResult, Tick
+from gossamer.gossip.steps import EvidenceSeen, JoinResult, MetadataChanged, Tick
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
 
@@ -149,6 +152,27 @@ def test_a_leave_is_no_failure_and_is_final() -> None:
     assert joined.failed == {hosts[2].address: "left"}
     swarm.join(hosts[2], hosts[0])
     assert swarm.run(5, until=swarm.complete)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_who_stops_refutes_none_of_the_repetitions_of_its_own_goodbye(loss: float) -> None:
+    swarm = Swarm(seed=4, loss=loss)
+    hosts = grow(swarm, 6)
+    # What it says of itself last is on its way still when it says goodbye.
+    metadata = MemberMetadata("node3", creation=1, ports={"mqtt": 1884})
+    swarm.give(hosts[2], MetadataChanged(metadata))
+    swarm.leave(hosts[2], returning=True)
+    swarm.leave(hosts[4], returning=True)
+    swarm.run(1.1)
+    swarm.kill(hosts[2])
+    swarm.kill(hosts[4])
+    swarm.run(60)
+    for host in (hosts[0], hosts[1], hosts[3], hosts[5]):
+        assert [event.reason for _, event in host.saw(MemberDown)] == ["stopped", "stopped"]
+        assert {m.name for m in host.swim.members() if m.stopped} == {"node3", "node5"}
+        assert not host.saw(MemberSuspect)
+        assert not host.saw(PartitionHint)
+        assert len(host.saw(MemberUp)) == 5
 
 
 def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
