@@ -207,27 +207,28 @@ class ApiClient:
         def items(peer: ApiClient, name: str) -> list[dict[str, Any]]:
             return [Answer(item, node=name) for item in peer.pages(path, {**(params or {}), "scope": "node"})]
 
-        return self._each(items, node=node)
+        return self.each(items, node=node)
 
     def rows_all(self, path: str) -> Gathered:
         """The list that each node that is not gone answers with, each row with the ``node`` it came from."""
-        return self._each(lambda peer, name: [Answer(row, node=name) for row in peer.rows(path)])
+        return self.each(lambda peer, name: [Answer(row, node=name) for row in peer.rows(path)])
 
     def get_all(self, path: str, *, node: str | None = None) -> Gathered:
         """The answer of every node that is not gone to the same GET, or of ``node`` alone."""
-        return self._each(lambda peer, name: [Answer(peer.document(path), node=name)], node=node)
+        return self.each(lambda peer, name: [Answer(peer.document(path), node=name)], node=node)
 
     def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
         """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
-        return self._each(lambda peer, name: [Answer(peer.post(path, body), node=name)], node=node)
+        return self.each(lambda peer, name: [Answer(peer.post(path, body), node=name)], node=node)
 
     def put_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
         """The answer of every node that is not gone to the same PUT, or of ``node`` alone."""
-        return self._each(lambda peer, name: [Answer(peer.put(path, body), node=name)], node=node)
+        return self.each(lambda peer, name: [Answer(peer.put(path, body), node=name)], node=node)
 
-    def _each(
+    def each(
         self, ask: Callable[[ApiClient, str], list[dict[str, Any]]], *, node: str | None = None
     ) -> Gathered:
+        """What ``ask`` has of every node that is not gone, or of ``node`` alone."""
         gathered = Gathered()
         rows = self.rows("/api/v1/nodes")
         if node is not None and node not in [row["name"] for row in rows]:

@@ -14,6 +14,7 @@ from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
 from gossamer.cli.output import emit_json, print_error, print_lines
+from gossamer.cli.refusals import Answer, RefusedError
 from gossamer.cli.show import Listing, Missing, ask
 from gossamer.cli.show import show as show_found
 from gossamer.errors import ConfigError, UsageError
@@ -29,17 +30,23 @@ def check(
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Say every mistake in FILE and the environment at once; exit with 3 if there is any."""
+    """Say every mistake in FILE and the environment at once; exit with 3 if there is any.
+
+    Files that it names are read as a node reads them: of users, rules, keys, and certificates.
+    """
     # Here and below, so that the rest of the command starts without loading the schema.
     from gossamer.config import load_config
+    from gossamer.node.configured_files import file_problems
 
     path = file or config
     try:
-        load_config(path, environ=os.environ)
+        problems = file_problems(load_config(path, environ=os.environ))
+        if problems:
+            raise ConfigError(str(path or "configuration"), problems)
     except ConfigError as error:
         if json:
-            problems = [{"key": row.key, "got": row.got, "expected": row.expected} for row in error.problems]
-            emit_json({"ok": False, "source": error.source, "problems": problems})
+            found = [{"key": row.key, "got": row.got, "expected": row.expected} for row in error.problems]
+            emit_json({"ok": False, "source": error.source, "problems": found})
         else:
             print_error(str(error), as_json=False)
         raise typer.Exit(ExitCode.CONFIG) from None
@@ -101,18 +108,37 @@ def reload(
 ) -> None:
     """Make a node, or all of them, read certificates, passwords and access lists again, now.
 
-    A file with a mistake is refused, and what was read before stays.
+    A file with a mistake is refused, with the reason and exit code 5, and what was read before stays.
     """
     with ApiClient(api) as client:
         if node is None and not everywhere:
             node = client.document("/health")["name"]
-        answers = client.post_all("/api/v1/config/reload", {}, node=node)
-    show_found(
-        lambda _: Listing(
-            Missing.of(answers),
-            ["NODE", "READ AGAIN"],
-            lambda row: [row["node"], " ".join(row["files"]) or "nothing: it was told of no such file"],
-            empty="no node answered",
-        ),
-        json=json,
-    )
+        answers = client.each(_read_again, node=node)
+    refused = [row for row in answers.items if "refused" in row]
+    for row in refused:
+        print_error(f"{row['node']}: {row['refused']}", as_json=json)
+    if json or len(refused) < len(answers.items) or answers.missing:
+        show_found(
+            lambda _: Listing(
+                Missing.of(answers),
+                ["NODE", "READ AGAIN"],
+                lambda row: [row["node"], _files(row)],
+                empty="no node answered",
+            ),
+            json=json,
+        )
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _read_again(peer: ApiClient, name: str) -> list[dict[str, Any]]:
+    try:
+        return [Answer(peer.post("/api/v1/config/reload", {}), node=name)]
+    except RefusedError as error:
+        return [Answer(node=name, refused=str(error))]
+
+
+def _files(row: Mapping[str, Any]) -> str:
+    if "refused" in row:
+        return "refused"
+    return " ".join(row["files"]) or "nothing: it was told of no such file"

@@ -4,8 +4,10 @@
 without either.
 """
 
+from gossamer.mqtt.acl import Acl
 from gossamer.mqtt.auth import Authenticator, Chain, Login, NobodyElse, Verdict
 from gossamer.mqtt.broker import Broker, ClientInfo
+from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.cluster import MqttCluster
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.drain import Drained, drain
@@ -34,14 +36,17 @@ from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.retained_cluster import ClusterRetained
 from gossamer.mqtt.runs import Span, pieces_of, topic_in
 from gossamer.mqtt.scram import Scram, set_scram_password
+from gossamer.mqtt.tokens import Tokens
 
 __all__ = [
     "ASIDE",
     "NO_IDENT",
     "V5",
+    "Acl",
     "Authenticator",
     "Broker",
     "Bucket",
+    "Certificates",
     "Chain",
     "Challenge",
     "ClientInfo",
@@ -64,6 +69,7 @@ __all__ = [
     "Scram",
     "Span",
     "Subscription",
+    "Tokens",
     "Tracked",
     "Verdict",
     "base_of",

@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.delayed import delayed_topic
+from gossamer.mqtt.files import trouble
 from gossamer.routes import body_of, matches, parse_filter
 
 __all__ = ["DENIED", "Acl", "AclError", "Gate", "Rule", "parse_acl"]
@@ -109,7 +110,7 @@ class Acl:
         try:
             return parse_acl(self._file.read_text(encoding="utf-8"), self._file)
         except (OSError, UnicodeDecodeError) as error:
-            raise AclError(file=self._file, line=0, why=str(error)) from None
+            raise AclError(file=self._file, line=0, why=trouble(error)) from None
 
     def rules_for(self, client_id: str, username: str | None) -> tuple[Rule, ...]:
         """The rules that fit a client, its names put in."""

@@ -71,6 +71,9 @@ class Certificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         file = certificate
         try:
+            for file in (key, certificate):
+                # OpenSSL does not say which of the two it could not open.
+                file.open("rb").close()
             context.load_cert_chain(certificate, key)
             if self._config.ca_file is not None:
                 file = self._config.ca_file

@@ -16,7 +16,7 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.supervisor import GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
-__all__ = ["FileWatch", "Reloadable"]
+__all__ = ["FileWatch", "Reloadable", "trouble"]
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +30,14 @@ class Reloadable(Protocol):
         """Read them again, in any thread; raises a GossamerError and changes nothing where that fails."""
 
 
+def trouble(error: Exception) -> str:
+    """What is wrong with a file, for a message that names the file itself."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class FileWatch(GenServer):
-    """Calls: ``"look"``, now. ``changed`` is called after anything was read again, ``ended`` at the end."""
+    """Calls: ``"look"``, now; the answer is a list of why files are refused. ``changed`` is called after
+    anything was read again, ``ended`` at the end."""
 
     async def init(
         self,
@@ -47,14 +53,15 @@ class FileWatch(GenServer):
         self._interval = interval
         self._changed = changed
         self._seen: dict[Reloadable, list[tuple[float, int, int]]] = {}
+        self._refused: dict[Reloadable, str] = {}
+        """What could not be read the last time that it changed, and why."""
         await self._look()
         send_after(interval, self_pid(), "tick")
 
     async def handle_call(self, request: Any, caller: Any) -> Reply:
         if request != "look":
             await super().handle_call(request, caller)
-        await self._look()
-        return Reply(None)
+        return Reply(await self._look(refused_too=True))
 
     async def handle_info(self, message: Any) -> None:
         if message != "tick":
@@ -66,20 +73,24 @@ class FileWatch(GenServer):
     async def terminate(self, reason: Reason) -> None:
         await self._ended()
 
-    async def _look(self) -> None:
+    async def _look(self, *, refused_too: bool = False) -> list[str]:
+        """Read what is new, and ``refused_too`` what was refused before; why files are refused now."""
         for item in self._watched():
             now = await asyncio.to_thread(_times, list(item.files()))
             before = self._seen.get(item)
             self._seen[item] = now
-            if before is None or before == now:
+            if before is None or (before == now and not (refused_too and item in self._refused)):
                 continue
             try:
                 await asyncio.to_thread(item.load)
             except GossamerError as error:
+                self._refused[item] = str(error)
                 log.error("reload_failed", error=str(error), kept="what was read before")
             else:
+                self._refused.pop(item, None)
                 log.info("reloaded", files=[str(file) for file in item.files()])
                 self._changed()
+        return list(self._refused.values())
 
 
 def _times(files: list[Path]) -> list[tuple[float, int, int]]:

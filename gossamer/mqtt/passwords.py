@@ -20,6 +20,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.auth import Answer, Login, Verdict
+from gossamer.mqtt.files import trouble
 from gossamer.mqtt.reasons import ReasonCode
 
 __all__ = ["PasswordFile", "PasswordFileError", "parse_passwords", "rewrite", "set_password"]
@@ -60,7 +61,7 @@ def _read(file: Path) -> dict[str, str]:
     try:
         return parse_passwords(file.read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
-        raise PasswordFileError(file=file, line=0, why=str(error)) from None
+        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
 
 
 def set_password(file: Path, username: str, password: str | None) -> bool:
@@ -93,7 +94,7 @@ def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) 
             out.writelines(f"{user}:{hashed}\n" for user, hashed in lines.items())
         Path(name).replace(file)
     except OSError as error:
-        raise PasswordFileError(file=file, line=0, why=str(error)) from None
+        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
     return known
 
 

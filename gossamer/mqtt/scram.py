@@ -28,6 +28,7 @@ import msgspec
 from gossamer.errors import PeerError, UsageError
 from gossamer.mqtt.auth import Login, Verdict
 from gossamer.mqtt.enhanced import Challenge, Done, Step
+from gossamer.mqtt.files import trouble
 from gossamer.mqtt.passwords import PasswordFileError, rewrite
 from gossamer.mqtt.reasons import ReasonCode
 
@@ -249,7 +250,7 @@ def _read(file: Path) -> dict[str, Credential]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PasswordFileError(file=file, line=0, why=str(error)) from None
+        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue

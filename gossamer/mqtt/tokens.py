@@ -14,6 +14,7 @@ import jwt
 from gossamer.config import JwtConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt.auth import Answer, Login, Verdict
+from gossamer.mqtt.files import trouble
 from gossamer.mqtt.reasons import ReasonCode
 
 __all__ = ["Tokens", "TokensError"]
@@ -50,7 +51,7 @@ class Tokens:
             text = config.public_key_file.read_text(encoding="utf-8")
             jwt.get_algorithm_by_name(config.algorithms[0]).prepare_key(text)
         except (OSError, ValueError, jwt.PyJWTError) as error:
-            raise TokensError(file=config.public_key_file, why=str(error)) from None
+            raise TokensError(file=config.public_key_file, why=trouble(error)) from None
         return text
 
     def ask(self, login: Login) -> Answer:

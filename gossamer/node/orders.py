@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gossamer.api import KeyRequest
@@ -50,6 +51,14 @@ class ShortKeyError(UsageError):
         )
 
 
+class ReloadRefusedError(UsageError):
+    """Files that were to be read again cannot be used."""
+
+    def __init__(self, *, refused: Sequence[str]) -> None:
+        self.refused = tuple(refused)
+        super().__init__(f"refused, what was read before stays: {'; and '.join(refused)}")
+
+
 class NowhereToGoError(UsageError):
     """A node is to be drained, and no other one takes clients."""
 
@@ -86,9 +95,15 @@ async def publish(node: Node, topic: str, payload: bytes, *, qos: int, retain: b
 
 
 async def reload_files(node: Node) -> tuple[str, ...]:
-    """Read certificates, passwords and access lists again if they changed; which files are looked at."""
+    """Read certificates, passwords and access lists again if they changed; which files are looked at.
+
+    Raises:
+        ReloadRefusedError: some cannot be used; what was read of them before stays.
+    """
     if node.runtime.whereis(FILE_WATCH) is not None:
-        await node.runtime.call(FILE_WATCH, "look", timeout=RELOAD_WAIT)
+        refused = await node.runtime.call(FILE_WATCH, "look", timeout=RELOAD_WAIT)
+        if refused:
+            raise ReloadRefusedError(refused=refused)
     broker = node.broker
     items = (*broker.access.reloadable, *broker.certificates)
     return tuple(sorted({str(path) for item in items for path in item.files()}))

@@ -258,6 +258,43 @@ class TestConfig:
         assert found.code == ExitCode.CONFIG
         assert {row["key"] for row in found.json["problems"]} == {"clustr", "api.port"}
 
+    def test_every_file_that_is_named_is_read(self, run, tmp_path):
+        (tmp_path / "acl").write_text("allow everything\n")
+        (tmp_path / "words").write_text("no certificate\n")
+        file = tmp_path / "node.yaml"
+        file.write_text(f"""
+            mqtt:
+              auth:
+                password_file: {tmp_path}/nope
+                scram_file: {tmp_path}
+                acl_file: {tmp_path}/acl
+                jwt: {{algorithms: [RS256], public_key_file: {tmp_path}/words}}
+              server:
+                listeners:
+                - type: tls
+                  tls:
+                    cert_file: {tmp_path}/words
+                    key_file: {tmp_path}/nope
+                    ca_file: {tmp_path}/nope
+                    verify: require
+                    hosts: {{a: {{cert_file: {tmp_path}/words, key_file: {tmp_path}/nope}}}}
+                - {{type: tls, port: 8884, tls: {{cert_file: {tmp_path}/words, key_file: {tmp_path}/words}}}}
+            cluster:
+              discovery:
+                strategy: etcd
+                etcd: {{tls: {{ca: {tmp_path}/nope, cert: {tmp_path}/words, key: {tmp_path}/words}}}}
+            """)
+        outcome = run("config", "check", file, "--json")
+        assert outcome.code == ExitCode.CONFIG
+        found = {row["key"]: row["got"] for row in outcome.json["problems"]}
+        listener = "mqtt.server.listeners[0].tls"
+        missing = "cluster.discovery.etcd.tls.ca", "mqtt.auth.password_file", f"{listener}.ca_file"
+        for key in (*missing, f"{listener}.key_file", f"{listener}.hosts.a.key_file"):
+            assert found.pop(key) == f"{tmp_path}/nope: No such file or directory"
+        assert "Is a directory" in found.pop("mqtt.auth.scram_file")
+        assert "acl:1: cannot read" in found.pop("mqtt.auth.acl_file")
+        assert set(found) == {"mqtt.auth.jwt.public_key_file", "mqtt.server.listeners[1].tls"}
+
     def test_the_environment_is_checked_too(self, run, monkeypatch):
         monkeypatch.setenv("GOSSAMER_CLUSTER__AUTOHEEL", "on")
         outcome = run("config", "check")

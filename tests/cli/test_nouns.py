@@ -7,6 +7,7 @@ import pytest
 from gossamer.api import ClientInfo
 from gossamer.cli import ExitCode
 from gossamer.cli.events import new_events
+from gossamer.errors import UsageError
 
 
 @pytest.fixture
@@ -124,6 +125,22 @@ def test_the_configuration_of_a_running_node_is_shown_and_read_again(ask, run, w
     assert "/etc/gossamer/acl" in ask("config", "reload").out
     assert whole.view.orders == [("reload", None)]
     assert len(ask("config", "reload", "--all", "--json").json["items"]) == 3
+
+
+def test_a_file_that_was_refused_is_said_and_ends_the_command_with_a_code(ask, whole):
+    async def refuse():
+        raise UsageError("refused: /etc/acl:3: cannot read 'allow'")
+
+    whole.view.reload = refuse
+    refused = ask("config", "reload")
+    assert (refused.code, refused.out) == (ExitCode.REFUSED, "")
+    assert f"{whole.view.name}: refused: /etc/acl:3" in refused.err
+    everywhere = ask("config", "reload", "--all", "--json")
+    assert everywhere.code == ExitCode.REFUSED
+    items = {row["node"]: row for row in everywhere.json["items"]}
+    assert len(items) == 3
+    assert "cannot read" in items.pop(whole.view.name)["refused"]
+    assert all(row["files"] for row in items.values())
 
 
 def test_alarms_are_raised_and_cleared(ask, whole):

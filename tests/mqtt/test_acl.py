@@ -122,9 +122,14 @@ async def test_new_rules_hold_for_those_who_are_there(guarded):
     client.publish("in", qos=1, packet_id=2)
     assert (await client.got())[0].reason == ReasonCode.NOT_AUTHORIZED
     guarded.acl_file.write_text("allow everything")
-    await guarded.runtime.call("mqtt_files", "look")
+    for _ in range(2):
+        # Whoever asks hears of it as long as it is so, and not only when the file has changed.
+        [refused] = await guarded.runtime.call("mqtt_files", "look")
+        assert "acl:1: cannot read 'allow everything'" in refused
     client.publish("own/d/x", qos=1, packet_id=3)
     assert (await client.got())[0].reason != ReasonCode.NOT_AUTHORIZED
+    guarded.acl_file.write_text(RULES)
+    assert await guarded.runtime.call("mqtt_files", "look") == []
 
 
 @pytest.mark.parametrize("client_id", ["+", "#", "c/d", "%u"])
