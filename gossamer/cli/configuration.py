@@ -29,6 +29,9 @@ def check(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")] = None,
     config: ConfigFile = None,
     json: Json = False,
+    files: Annotated[
+        bool, typer.Option("--files/--no-files", help="Read the files that it names; not on other machines.")
+    ] = True,
 ) -> None:
     """Say every mistake in FILE and the environment at once; exit with 3 if there is any.
 
@@ -36,12 +39,12 @@ def check(
     """
     # Here and below, so that the rest of the command starts without loading the schema.
     from gossamer.config import load_config
-    from gossamer.node.configured_files import file_problems
+    from gossamer.node import file_problems
 
     path = file or config
     try:
-        problems = file_problems(load_config(path, environ=os.environ))
-        if problems:
+        loaded = load_config(path, environ=os.environ)
+        if files and (problems := file_problems(loaded)):
             raise ConfigError(str(path or "configuration"), problems)
     except ConfigError as error:
         if json:

@@ -2,6 +2,7 @@
 
 from gossamer.node.applications import ApplicationError
 from gossamer.node.chronicle import HAPPENINGS
+from gossamer.node.configured_files import file_problems
 from gossamer.node.datadir import DataDir, DataDirError, DataDirInUseError, next_creation
 from gossamer.node.node import Node, NodeFailedError, State
 
@@ -14,5 +15,6 @@ __all__ = [
     "Node",
     "NodeFailedError",
     "State",
+    "file_problems",
     "next_creation",
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.api import ClientInfo, ClientSearch, Listed, RetainedInfo, SubscriptionInfo, Walked, sort_key
 from gossamer.mqtt import ClientInfo as Session
-from gossamer.mqtt.message import Message
+from gossamer.mqtt import Message
 from gossamer.routes import parse_filter
 
 if TYPE_CHECKING:

@@ -294,6 +294,7 @@ class TestConfig:
         assert "Is a directory" in found.pop("mqtt.auth.scram_file")
         assert "acl:1: cannot read" in found.pop("mqtt.auth.acl_file")
         assert set(found) == {"mqtt.auth.jwt.public_key_file", "mqtt.server.listeners[1].tls"}
+        assert run("config", "check", file, "--no-files").code == 0
 
     def test_the_environment_is_checked_too(self, run, monkeypatch):
         monkeypatch.setenv("GOSSAMER_CLUSTER__AUTOHEEL", "on")
