@@ -65,6 +65,23 @@ def test_a_node_that_is_cut_off_may_be_behind_but_not_in_the_end() -> None:
     assert tale.broken("register") == ["went back"]
 
 
+def test_the_first_copy_of_a_write_that_was_sent_again_may_take_effect_late() -> None:
+    tale = Tale()
+    client = writer(tale, 1)
+    tale.operator("paused", 1)
+    client.sends(2, qos=1, retain=True)
+    client.enters(2)
+    for version in (2, 3):
+        message = client.sends(version, qos=1, retain=True)
+        client.note("acknowledged", topic="t", message=message, qos=1)
+    reads(tale, 2, 3)
+    tale.operator("resumed", 1)
+    reads(tale, 2, 2)
+    assert tale.broken("register") == []
+    reads(tale, 2, 1)
+    assert tale.broken("register") == ["went back"]
+
+
 def test_a_restart_is_no_excuse_for_a_retained_message_that_is_old() -> None:
     tale = Tale()
     writer(tale, 1, 2)

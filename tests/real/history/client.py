@@ -18,7 +18,7 @@ from .history import History
 from .packets import Kind, Packet, Will
 from .wire import Wire
 
-__all__ = ["Client"]
+__all__ = ["EXPIRY", "Client"]
 
 CONNECT_TIMEOUT = 12.0
 ANSWER_TIMEOUT = 15.0
@@ -129,8 +129,8 @@ class Client:
         self._wire = wire
         self._note("connecting", wire, note="clean" if self.clean else "")
         if self.will is not None:
-            will = self.will
-            self._note("will", wire, message=will.payload.decode(), topic=will.topic, code=will.delay)
+            will, delay = self.will, min(self.will.delay, self._expiry)
+            self._note("will", wire, message=will.payload.decode(), topic=will.topic, code=delay)
         wire.write(
             packets.connect(
                 version=self.version,

@@ -49,6 +49,7 @@ class Cluster:
         self._ports = {node: dict(zip(_SERVICES, _PORTS, strict=True)) for node in self._all}
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self.paused: set[int] = set()
+        self._left: set[int] = set()
         self._cuts: dict[tuple[int, int], float] = {}
         self._seen: dict[int, frozenset[int] | None] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -114,6 +115,8 @@ class Cluster:
             if process.poll() is not None:
                 return False
             if await self._ready(node):
+                if node in self._left:
+                    await self._join(node)
                 self.history.record("up", node=node, note=f"after {time.monotonic() - began:.1f} s")
                 return True
             await asyncio.sleep(0.1)
@@ -168,17 +171,17 @@ class Cluster:
         if node not in self._running:
             return False
         self.history.record("down", node=node, note="leaves, drained" if drain else "leaves")
-        return await self._command(node, "cluster", "leave", *(["--drain"] if drain else []))
+        left = await self._command(node, "cluster", "leave", *(["--drain"] if drain else []))
+        if left:
+            self._left.add(node)
+        return left
 
-    async def join(self, node: int) -> bool:
-        others = [n for n in sorted(self.running) if n != node]
-        if node not in self._running or not others:
-            return False
-        done = await self._command(
-            node, "cluster", "join", f"{self._host(others[0])}:{self._ports[others[0]]['gossip']}"
-        )
-        self.history.record("up", node=node, note="joined again")
-        return done
+    async def _join(self, node: int) -> None:
+        """A node that left does not come back by itself."""
+        others = [n for n in self.nodes if n != node]
+        seeds = [f"{self._host(other)}:{self._ports[other]['gossip']}" for other in others]
+        if await self._command(node, "cluster", "join", *seeds):
+            self._left.discard(node)
 
     async def _command(self, node: int, *arguments: str) -> bool:
         prefix = self.net.prefix(node) if self.net else []

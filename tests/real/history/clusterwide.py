@@ -4,6 +4,8 @@ What is legal, and so no violation:
 
 - A retained message may be read older than it was written or read elsewhere, while the two nodes are apart or
   were so since; what is read last of all, by clients named ``…/final…``, has no excuse.
+- A write that was sent again elsewhere may take effect a second time when the node that had the first copy of
+  it is back; what it overwrites is read older then.
 - The will of a client that said goodbye may come where its node was down, paused or cut off in its life or
   just after, since the others may have taken it for dead; twice never.
 - Two connections of one client may both be served while their nodes are apart.
@@ -69,7 +71,7 @@ def register(story: Story) -> Iterator[Violation]:
             if seen.at < read.since and (final or not story.apart(seen.node, read.node, seen.since, read.at))
         ]
         newest = max(before, key=lambda seen: seen.version, default=None)
-        if newest is not None and read.version < newest.version:
+        if newest is not None and read.version < newest.version and not _late(story, topic, read):
             yield Violation(
                 "went back",
                 f"{topic}: version {newest.version} {newest.what} at node {newest.node} at {newest.at:.2f}s "
@@ -79,6 +81,18 @@ def register(story: Story) -> Iterator[Violation]:
                 read.client,
                 read.at,
             )
+
+
+def _late(story: Story, topic: str, read: _Seen) -> bool:
+    """May a copy of the message have lain in front of a node that was not running or not reached?"""
+    message = next(
+        (m for m in story.messages.values() if m.topic == topic and m.number == read.version), None
+    )
+    return message is not None and any(
+        _broken(story, sent.node, sent.at, read.at)
+        for sent in message.sent
+        if message.acknowledged is None or sent.connection != message.acknowledged.connection
+    )
 
 
 def _reads(story: Story) -> Iterator[tuple[str, _Seen]]:

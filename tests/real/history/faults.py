@@ -2,7 +2,9 @@
 
 Nodes are named by what they are to the workloads: ``publisher`` is home of those that publish, ``subscriber``
 of those that listen, ``third`` of neither; ``owner`` is wherever the first roaming session is at that moment.
-After the last step every fault is lifted and every node started; a schedule need not do so itself.
+``await`` stands for as long as it takes until what was started is back and all see each other; what comes
+after is that much later. After the last step every fault is lifted and every node started; a schedule need
+not do so itself.
 """
 
 from __future__ import annotations
@@ -148,12 +150,12 @@ def _cut_and_kill(rng: Random) -> list[Step]:
     )
 
 
-def _rolling(action: str, *, pause: float) -> Callable[[Random], list[Step]]:
+def _rolling(action: str) -> Callable[[Random], list[Step]]:
     def plan(rng: Random) -> list[Step]:
         steps, at = [], 2.0
         for role in rng.sample(list(ROLES), 3):
-            steps += [Step(at, action, (role,)), Step(at + 0.2, "start", (role,))]
-            at += pause + rng.uniform(0, 3)
+            steps += [Step(at, action, (role,)), Step(at, "start", (role,)), Step(at, "await")]
+            at += rng.uniform(0.5, 4)
         return steps
 
     return plan
@@ -166,7 +168,7 @@ def _join(rng: Random) -> list[Step]:
 def _join_and_leave(rng: Random) -> list[Step]:
     joined = rng.uniform(2, 4)
     left = joined + rng.uniform(6, 12)
-    return [Step(joined, "start", ("4",)), Step(left, "drain" if rng.random() < 0.5 else "leave", ("4",))]
+    return [Step(joined, "start", ("4",)), Step(left, "drain", ("4",))]
 
 
 def _full_disc(rng: Random) -> list[Step]:
@@ -196,8 +198,8 @@ FAULTS = {
         Fault("flap", "one node cut off and back, 3 to 6 times", _flap, network=True),
         Fault("loss", "5 to 30 % of the packets between nodes lost", _loss, network=True),
         Fault("cut-kill", "a cut, and a node killed in it or just after", _cut_and_kill, network=True),
-        Fault("rolling", "each node stopped and started in turn", _rolling("stop", pause=6)),
-        Fault("rolling-drain", "each node drained, stopped and started", _rolling("drain", pause=18)),
+        Fault("rolling", "each node stopped and started in turn", _rolling("stop")),
+        Fault("rolling-drain", "each node drained, stopped and started", _rolling("drain")),
         Fault("join", "a fourth node joins under load", _join),
         Fault("join-leave", "a fourth node joins and leaves under load", _join_and_leave),
         Fault("full-disc", "the disc of the subscribers' node is full", _full_disc, True, 2),

@@ -39,7 +39,7 @@ KINDS = {
     "received": "PUBLISH came; note: 'unacknowledged' where the client kept back its acknowledgement",
     "repeated": "PUBLISH of QoS 2 whose identifier is not released: not handed on; note: what it was before",
     # of the will of a client
-    "will": "the will in the CONNECT before; message, topic, delay as code",
+    "will": "the will in the CONNECT before; message, topic, and as code the seconds until it is due",
     # of operators
     "down": "a node was killed or is stopped; note: how",
     "up": "a node printed that it is ready",

@@ -155,10 +155,16 @@ class _Faults:
             await asyncio.sleep(began + step.at - loop.time())
             self._history.record("fault", note=str(step))
             self._do(step)
-        if self._late:
-            await asyncio.wait(self._late)
-        for task in self._late:
-            task.result()
+            if step.action == "await":
+                since = loop.time()
+                await self._all_done()
+                await self._cluster.whole()
+                began += loop.time() - since
+        await self._all_done()
+
+    async def _all_done(self) -> None:
+        await asyncio.gather(*self._late)
+        self._late.clear()
 
     def _node(self, who: str) -> int:
         if who == "owner":
@@ -189,7 +195,7 @@ class _Faults:
                 for node in nodes:
                     task = asyncio.create_task(self._slowly(step.action, node))
                     self._late.add(task)
-            case "nothing":
+            case "nothing" | "await":
                 pass
             case unknown:
                 raise ValueError(f"no such action: {unknown}")

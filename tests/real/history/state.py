@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from .client import Client
+from .client import EXPIRY, Client
 from .packets import Will
 from .world import World, keep_in, publish_on
 
@@ -116,10 +116,11 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
 
     async def one(number: int) -> None:
         rng, who = world.rng, f"{name}/c{number}"
-        fate = rng.choice(["falls", "falls", "goodbye", "stays", "returns"])
-        delay = 5 if fate == "returns" else rng.choice([0, 0, 2, 5])
+        fate = rng.choice(["falls", "falls", "goodbye", "stays", "returns", "expires"])
+        delay = {"returns": 5, "expires": 600}.get(fate, rng.choice([0, 0, 2, 5]))
         will = Will(who, f"{who}:1".encode(), delay=delay)
-        client = world.client(who, will=will)
+        # A will does not wait longer than its session lasts (MQTT-3.1.2-8).
+        client = world.client(who, will=will, expiry=3 if fate == "expires" else EXPIRY)
         if not await client.connect(rng.choice(world.places()), timeout=5.0):
             client.abort()
             return

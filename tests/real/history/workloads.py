@@ -52,7 +52,9 @@ async def stream(world: World, name: str, tasks: asyncio.TaskGroup, *, mode: Mod
             world.first.setdefault("owner", client)
     await asyncio.gather(*(event.wait() for event in ready))
     publishers = [world.client(f"{name}/pub{number}", version=6 - number) for number in (1, 2)]
-    ready = [keep_in(tasks, world, client, mode, ROLES["publisher"]) for client in publishers]
+    # Who is away cannot publish.
+    manner = "home" if mode == "away" else mode
+    ready = [keep_in(tasks, world, client, manner, ROLES["publisher"]) for client in publishers]
     await asyncio.gather(*(event.wait() for event in ready))
     for client in publishers:
         tasks.create_task(publish_on(world, client, client.name, qos, rate=20))
@@ -60,14 +62,15 @@ async def stream(world: World, name: str, tasks: asyncio.TaskGroup, *, mode: Mod
 
 def _streams() -> list[Workload]:
     manners = {
-        "home": "stay at one node",
-        "roam": "move every few seconds",
-        "nomad": "move all the time, also in mid-handshake",
+        "home": "stay at one node; so do publishers",
+        "roam": "move every few seconds; so do publishers",
+        "nomad": "move all the time, also in mid-handshake; so do publishers",
+        "away": "come for a moment, now here, now there; their publishers stay",
     }
     return [
         Workload(
             f"{mode}-{qos}",
-            f"streams of QoS {qos} to persistent sessions that {says}; their publishers too",
+            f"streams of QoS {qos} to persistent sessions that {says}",
             partial(stream, mode=mode, qos=qos),
         )
         for mode, says in manners.items()

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from .client import Client
+from .client import EXPIRY, Client
 from .history import History
 from .packets import Will
 
 __all__ = ["Mode", "World", "keep_in", "publish_on"]
 
 Mode = str
-"""``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too."""
+"""``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too;
+``away``: is there for a moment, gone for a while, and back at another node."""
 RETRY_INTERVAL = 0.2
 WINDOW = 20
 
@@ -42,6 +43,7 @@ class World:
         clean: bool = False,
         will: Will | None = None,
         client_id: str = "",
+        expiry: int = EXPIRY,
     ) -> Client:
         client = Client(
             self.history,
@@ -51,6 +53,7 @@ class World:
             clean=clean,
             will=will,
             client_id=client_id,
+            expiry=expiry,
         )
         self.clients.append(client)
         return client
@@ -91,6 +94,8 @@ async def _keep(world: World, client: Client, mode: Mode, home: int, ready: asyn
         else:
             client.abort()
             await asyncio.sleep(RETRY_INTERVAL)
+        if mode == "away":
+            await world.sleep(world.rng.uniform(1, 8))
         if mode != "home":
             node = world.elsewhere(node)
 
@@ -109,7 +114,12 @@ async def _drop(client: Client) -> None:
 async def _stay(world: World, client: Client, mode: Mode) -> bool:
     """Until it is time to move (True) or the connection is gone (False)."""
     rng = world.rng
-    seconds = {"home": 1e6, "roam": rng.uniform(2, 5), "nomad": rng.choice([0.03, 0.2, 0.5, 1.0])}[mode]
+    seconds = {
+        "home": 1e6,
+        "roam": rng.uniform(2, 5),
+        "away": rng.uniform(0.2, 2),
+        "nomad": rng.choice([0.03, 0.2, 0.5, 1.0]),
+    }[mode]
     gone, settled = asyncio.create_task(client.lost()), asyncio.create_task(world.settling.wait())
     waits: list[asyncio.Task[object]] = [gone]  # type: ignore[list-item]
     if not world.settling.is_set():
