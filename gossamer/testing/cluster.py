@@ -32,6 +32,7 @@ from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
 from gossamer.node import Node
 from gossamer.testing.host import Crash
+from gossamer.testing.loop import PROCESS
 from gossamer.testing.mqtt_client import SimClient
 from gossamer.testing.network import SimNetwork
 
@@ -106,6 +107,16 @@ class SimCluster:
         await node.stop()
         self.sim.crash(self.address(number))
 
+    def freeze(self, number: int) -> None:
+        """Stop a node's process where it is, as SIGSTOP does."""
+        self.sim.note("freeze", self.address(number))
+        self.sim.host(self.address(number)).freeze()
+
+    def thaw(self, number: int) -> None:
+        """Let a frozen node go on."""
+        self.sim.note("thaw", self.address(number))
+        self.sim.host(self.address(number)).thaw()
+
     def crash(self, number: int, how: Crash = "kill") -> None:
         """End a node at once."""
         self.sim.crash(self.address(number), how)
@@ -115,7 +126,7 @@ class SimCluster:
         """A new life of a node that was stopped or has crashed, on another host where one is given."""
         if address:
             self._addresses[number] = address
-        await self._start(number)
+        await self.start(number)
 
     def address(self, number: int) -> str:
         """The host of node ``number`` now."""
@@ -137,6 +148,8 @@ class SimCluster:
         host = self.sim.host(address)
         if not host.alive:
             host = self.sim.restart(address)
+        # In the task of this start alone: what the node starts inherits it.
+        PROCESS.set(address)
         creation = self._creations[number] = self._creations.get(number, 0) + 1
         rng = self.sim.rng(f"node/{number}/{creation}")
         node = Node(

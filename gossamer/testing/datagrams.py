@@ -49,7 +49,7 @@ class SimDatagramTransport(asyncio.DatagramTransport):
 
     def deliver(self, data: bytes, sender: Address) -> None:
         protocol = self._protocol
-        if self._closing or protocol is None:
+        if self._closing or protocol is None or self._host.postpones(lambda: self.deliver(data, sender)):
             return
         try:
             self._context.run(protocol.datagram_received, data, sender)

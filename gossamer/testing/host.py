@@ -15,7 +15,7 @@ import os
 import ssl
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from gossamer.errors import UsageError
 from gossamer.network import Address
@@ -24,6 +24,7 @@ from gossamer.testing.datagrams import SimDatagramTransport
 from gossamer.testing.streams import SimTransport
 
 if TYPE_CHECKING:
+    from gossamer.testing.loop import VirtualTimeLoop
     from gossamer.testing.network import SimNetwork
 
 __all__ = ["Crash", "SimHost", "SimListener", "SimulatedTLSError"]
@@ -128,6 +129,7 @@ class SimHost:
         self.clock = SimClock(sim.loop, skew=skew, drift=drift)
         self.rng = Random(f"{sim.seed}/{address}/{boot}")
         self._answers = True  # its kernel does
+        self._waiting: list[Callable[[], None]] | None = None  # while its process is frozen
         self._listeners: list[SimListener] = []
         # A dict, because the order in which connections die is part of what a seed decides.
         self._connections: dict[SimTransport, None] = {}
@@ -252,6 +254,7 @@ class SimHost:
         """Stop everything on this host; its protocols are not told, as a killed process is not."""
         if not self.alive:
             return
+        self.thaw()
         self.alive = False
         self._answers = how != "silence"
         self.sim.note(f"crash:{how}", self.address)
@@ -264,6 +267,27 @@ class SimHost:
                 connection.machine_died()
             else:
                 connection.process_died(reset=how == "reset")
+
+    def freeze(self) -> None:
+        """Stop the process as SIGSTOP does: the kernel goes on taking packets, nobody reads them."""
+        if self._waiting is None:
+            self._waiting = []
+            cast("VirtualTimeLoop", self.sim.loop).freeze(self.address)
+
+    def thaw(self) -> None:
+        """Let the process go on, and read what came meanwhile."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            cast("VirtualTimeLoop", self.sim.loop).thaw(self.address)
+            for read in waiting:
+                self.sim.loop.call_soon(read, context=self.sim.context)
+
+    def postpones(self, read: Callable[[], None]) -> bool:
+        """Whether nobody here reads now; then ``read`` is called later."""
+        if self._waiting is None:
+            return False
+        self._waiting.append(read)
+        return True
 
     def replaced(self) -> None:
         """Another boot has this address now."""

@@ -5,6 +5,9 @@ Rules: 1. No real I/O: a loop that would block on a selector has nothing to wait
 3. Waiting for something that cannot come is an error that names who waits and where, never a hang.
 4. A program that never lets time pass, or that lets too much of it pass, is stopped with an error.
 
+A process can be frozen (:meth:`VirtualTimeLoop.freeze`), as SIGSTOP does it: what runs in its context waits,
+and its timers are overdue when it goes on.
+
 Work handed to an executor runs inline, in its turn, on the loop's own thread: disc and hashing code is
 exercised for real, and stays deterministic.
 
@@ -16,6 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
+import heapq
 import socket
 import types
 from asyncio.base_events import BaseEventLoop
@@ -25,9 +30,19 @@ from typing import Any, NoReturn, TypeVar
 
 from gossamer.errors import UsageError
 
-__all__ = ["DeadlockError", "InlineExecutor", "RealInputOutputError", "RunawayError", "VirtualTimeLoop"]
+__all__ = [
+    "PROCESS",
+    "DeadlockError",
+    "InlineExecutor",
+    "RealInputOutputError",
+    "RunawayError",
+    "VirtualTimeLoop",
+]
 
 T = TypeVar("T")
+
+PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("PROCESS", default="")
+"""The simulated process whose code this is; set before its first task starts, and inherited from there."""
 
 _LISTED = 20
 
@@ -119,6 +134,8 @@ class VirtualTimeLoop(BaseEventLoop):
         self._turns = 0
         self._clock_resolution = 1e-9
         self._selector = _VirtualSelector(self)
+        self._frozen: dict[str, tuple[list[asyncio.Handle], list[asyncio.TimerHandle]]] = {}
+        """By process that is frozen: what is ready to run, and its timers."""
 
     def time(self) -> float:
         return self._now
@@ -153,6 +170,47 @@ class VirtualTimeLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Nothing sleeps in a selector, so nothing needs waking."""
+
+    # -- what would be signals ------------------------------------------------------------------------
+
+    def freeze(self, process: str) -> None:
+        """Let nothing of ``process`` run until :meth:`thaw`."""
+        if process in self._frozen:
+            return
+        ready: list[asyncio.Handle] = []
+        timers = [timer for timer in self._scheduled if _runs_in(timer, process)]
+        self._frozen[process] = ready, timers
+        for place, handle in enumerate(self._ready):
+            if _runs_in(handle, process):
+                ready.append(handle)
+                # The loop has counted them already, so each keeps its place.
+                self._ready[place] = blank = asyncio.Handle(_nothing, (), self)
+                blank.cancel()
+        if timers:
+            self._scheduled[:] = [timer for timer in self._scheduled if not _runs_in(timer, process)]
+            heapq.heapify(self._scheduled)
+            for timer in timers:
+                timer._scheduled = False  # type: ignore[attr-defined]
+
+    def thaw(self, process: str) -> None:
+        """Let ``process`` go on."""
+        ready, timers = self._frozen.pop(process, ([], []))
+        self._ready.extend(ready)
+        for timer in timers:
+            if not timer.cancelled():
+                heapq.heappush(self._scheduled, timer)
+                timer._scheduled = True  # type: ignore[attr-defined]
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
+    ) -> asyncio.Handle:
+        handle: asyncio.Handle = super()._call_soon(callback, args, context)  # type: ignore[misc]
+        if self._frozen:
+            for process, (ready, _) in self._frozen.items():
+                if _runs_in(handle, process):
+                    self._ready.pop()
+                    ready.append(handle)
+        return handle
 
     # -- what would be threads ------------------------------------------------------------------------
 
@@ -211,6 +269,15 @@ class VirtualTimeLoop(BaseEventLoop):
 
     async def subprocess_shell(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("subprocess_shell()")
+
+
+def _runs_in(handle: asyncio.Handle, process: str) -> bool:
+    context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+    return context.get(PROCESS, "") == process
+
+
+def _nothing() -> None:
+    pass
 
 
 def _describe(task: asyncio.Task[Any]) -> str:

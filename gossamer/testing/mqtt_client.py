@@ -8,7 +8,8 @@ a scenario that wants a client to come back makes another one with the same iden
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
 
 from gossamer.errors import PeerError, TransportError
 from gossamer.mqtt import Framer, Properties, decode, encode
@@ -56,6 +57,12 @@ class RefusedError(PeerError):
         super().__init__(f"client {client_id}: {what} refused with reason 0x{reason:02x}")
 
 
+class Memory(Protocol):
+    """What a client knows beyond one connection."""
+
+    def remember(self, client: SimClient, *, present: bool) -> None: ...
+
+
 class SimClient(asyncio.Protocol):
     """Use :meth:`connect`. ``messages`` grows by every delivery; ``lost`` is done when the connection is."""
 
@@ -73,6 +80,8 @@ class SimClient(asyncio.Protocol):
         self._half_received: set[int] = set()
         self._pinger: asyncio.TimerHandle | None = None
         self._keep_alive = 0
+        self._memory: Memory | None = None
+        self._taken: Callable[[Publish], object] = self.messages.append
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -88,10 +97,15 @@ class SimClient(asyncio.Protocol):
         keep_alive: int = 60,
         will: Will | None = None,
         timeout: float = 10.0,
+        memory: Memory | None = None,
     ) -> SimClient:
-        """Connect and say CONNECT. Raises OSError, TimeoutError, RefusedError or ClientLostError."""
+        """Connect and say CONNECT. Raises OSError, TimeoutError, RefusedError or ClientLostError.
+
+        ``memory`` is told of CONNACK before anything that comes behind it is looked at.
+        """
         async with asyncio.timeout(timeout):
             _, client = await network.connect(lambda: cls(client_id, version=version), address)
+            client._memory = memory
             properties = Properties(session_expiry=session_expiry or None)
             packet = Connect(
                 client_id=client_id,
@@ -102,7 +116,7 @@ class SimClient(asyncio.Protocol):
                 properties=properties if version == V5 else Properties(),
             )
             try:
-                answer = await client._ask(packet, Connack, 0)
+                answer = await client.ask(packet, Connack, 0)
             except BaseException:
                 client.drop()
                 raise
@@ -113,6 +127,11 @@ class SimClient(asyncio.Protocol):
         client._keep_alive = keep_alive
         client._ping_later()
         return client
+
+    def adopt(self, half_received: set[int], taken: Callable[[Publish], object]) -> None:
+        """Go on with the identifiers of QoS 2 of an earlier connection, and give messages to ``taken``."""
+        self._half_received = half_received
+        self._taken = taken
 
     @property
     def connected(self) -> bool:
@@ -127,7 +146,7 @@ class SimClient(asyncio.Protocol):
         packet_id = self._new_id()
         wanted = tuple(Subscription(one, qos) for one in filters)
         async with asyncio.timeout(timeout):
-            answer = await self._ask(Subscribe(packet_id=packet_id, subscriptions=wanted), Suback, packet_id)
+            answer = await self.ask(Subscribe(packet_id=packet_id, subscriptions=wanted), Suback, packet_id)
         for topic_filter, reason in zip(filters, answer.reasons, strict=True):
             if reason >= 0x80:
                 raise RefusedError(self.client_id, f"SUBSCRIBE to {topic_filter}", reason)
@@ -135,7 +154,7 @@ class SimClient(asyncio.Protocol):
     async def unsubscribe(self, *filters: str, timeout: float = 30.0) -> None:
         packet_id = self._new_id()
         async with asyncio.timeout(timeout):
-            await self._ask(Unsubscribe(packet_id=packet_id, filters=filters), Unsuback, packet_id)
+            await self.ask(Unsubscribe(packet_id=packet_id, filters=filters), Unsuback, packet_id)
 
     async def publish(
         self,
@@ -165,11 +184,11 @@ class SimClient(asyncio.Protocol):
             return
         async with asyncio.timeout(timeout):
             if qos == 1:
-                refused = (await self._ask(packet, Puback, packet_id)).reason
+                refused = (await self.ask(packet, Puback, packet_id)).reason
             else:
-                refused = (await self._ask(packet, Pubrec, packet_id)).reason
+                refused = (await self.ask(packet, Pubrec, packet_id)).reason
                 if refused < 0x80:
-                    await self._ask(Pubrel(packet_id), Pubcomp, packet_id)
+                    await self.ask(Pubrel(packet_id), Pubcomp, packet_id)
         if refused >= 0x80:
             raise RefusedError(self.client_id, f"PUBLISH to {topic}", refused)
 
@@ -214,6 +233,8 @@ class SimClient(asyncio.Protocol):
                 self._half_received.discard(packet.packet_id)
                 self._send(Pubcomp(packet.packet_id))
             case Connack():
+                if self._memory is not None and not packet.reason:
+                    self._memory.remember(self, present=packet.session_present)
                 self._answer(packet, 0)
             case Puback() | Suback() | Unsuback():  # the other acknowledgements descend from PUBACK
                 self._answer(packet, packet.packet_id)
@@ -226,7 +247,7 @@ class SimClient(asyncio.Protocol):
         if packet.qos == 2 and packet.packet_id in self._half_received:
             self._send(Pubrec(packet.packet_id))
             return
-        self.messages.append(packet)
+        self._taken(packet)
         if packet.packet_id is not None:
             if packet.qos == 2:
                 self._half_received.add(packet.packet_id)
@@ -234,7 +255,8 @@ class SimClient(asyncio.Protocol):
             else:
                 self._send(Puback(packet.packet_id))
 
-    async def _ask(self, packet: Packet, answer: type[P], packet_id: int) -> P:
+    async def ask(self, packet: Packet, answer: type[P], packet_id: int) -> P:
+        """Send a packet, and come back with the one that answers it."""
         if self._transport is None:
             raise ClientLostError(self.client_id, None)
         key = (cast("type[Packet]", answer), packet_id)

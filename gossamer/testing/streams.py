@@ -286,6 +286,8 @@ class SimTransport(asyncio.Transport):
             self._answer_for_the_dead(segment)
             return
         if self._protocol is None and not self._lost:
+            if self._host.postpones(lambda: self._on_segment(segment)):
+                return
             protocol = self._accepts(self) if self._accepts is not None else None
             if protocol is None:
                 self.reset_peer()
@@ -330,6 +332,8 @@ class SimTransport(asyncio.Transport):
             self._loop.call_soon(self._read, context=self._host.sim.context)
 
     def _read(self) -> None:
+        if self._host.postpones(self._read):
+            return
         self._reading_scheduled = False
         if not self.is_reading() or self._protocol is None:
             return
@@ -407,6 +411,8 @@ class SimTransport(asyncio.Transport):
                 self._loop.call_soon(self._tell_lost, protocol, error, context=self._host.sim.context)
 
     def _tell_lost(self, protocol: asyncio.BaseProtocol, error: Exception | None) -> None:
+        if self._host.postpones(lambda: self._tell_lost(protocol, error)):
+            return
         if self._host.alive:
             self._context.run(protocol.connection_lost, error)
 

@@ -11,6 +11,7 @@ from gossamer.testing import (
     RunawayError,
     VirtualTimeLoop,
 )
+from gossamer.testing.loop import PROCESS
 
 
 def run(main, **options):
@@ -107,3 +108,50 @@ async def test_real_sockets_and_names_are_refused(virtual_time):
 
 async def test_other_tests_keep_the_system_loop():
     assert not isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
+
+
+def test_a_frozen_process_runs_nothing_and_then_everything_that_is_overdue():
+    ran = {"a": [], "b": []}
+
+    async def ticking(name):
+        PROCESS.set(name)
+        for _ in range(4):
+            ran[name].append(asyncio.get_running_loop().time())
+            await asyncio.sleep(1)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(ticking(name)) for name in ran]
+        await asyncio.sleep(1.5)
+        loop.freeze("a")
+        await asyncio.sleep(3)
+        loop.thaw("a")
+        await asyncio.wait(tasks)
+
+    run(main)
+    assert ran == {"a": [0.0, 1.0, 4.5, 5.5], "b": [0.0, 1.0, 2.0, 3.0]}
+
+
+def test_what_wakes_a_frozen_process_waits_with_it():
+    answered = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        signal = asyncio.Event()
+
+        async def process():
+            PROCESS.set("a")
+            await signal.wait()
+            answered.append(loop.time())
+
+        task = asyncio.create_task(process())
+        await asyncio.sleep(1)
+        loop.freeze("a")
+        signal.set()
+        await asyncio.sleep(2)
+        assert not answered
+        loop.thaw("a")
+        await task
+
+    run(main)
+    assert answered == [3.0]

@@ -1,0 +1,203 @@
+"""Clients with a memory that outlives their connections: a publisher and a subscriber that change nodes.
+
+Both do what MQTT 5.0 section 4.4 asks of a client: what is not acknowledged is sent again, with DUP, after a
+reconnect that found the session; where there is no session the publisher begins it with the same messages,
+and the subscriber subscribes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from gossamer.errors import GossamerError
+from gossamer.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gossamer.testing.cluster import SimCluster
+from gossamer.testing.mqtt_client import SimClient
+
+__all__ = ["Publisher", "Subscriber", "Traveller"]
+
+SESSION = 86_400
+_RETRY_INTERVAL = 0.5
+_CONNECT_TIMEOUT = 8.0
+
+
+class Traveller:
+    """A persistent client; ``stay()`` is how long it remains at a node, in seconds."""
+
+    def __init__(self, cluster: SimCluster, client_id: str, rng: Random, stay: Callable[[], float]) -> None:
+        self.cluster = cluster
+        self.client_id = client_id
+        self.rng = rng
+        self.stay = stay
+        self.home: int | None = None
+        """The node that it goes to from now on."""
+        self.began: list[float] = []
+        """When it got a session that was new."""
+        self.log: list[str] = []
+        self.client: SimClient | None = None
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to travel."""
+        self._task = asyncio.create_task(self._travel(), name=self.client_id)
+
+    async def stop(self) -> None:
+        """End the connection, and all."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                raise error
+        if self.client is not None:
+            self.client.drop()
+
+    def note(self, *what: object) -> None:
+        """For the report of a seed that fails."""
+        self.log.append(f"{self.cluster.sim.loop.time():9.3f} {self.client_id} {' '.join(map(str, what))}")
+
+    async def _travel(self) -> None:
+        while True:  # until it is cancelled
+            self._number = self.home or self.rng.randint(1, self.cluster.size)
+            try:
+                client = await self.cluster.client(
+                    self._number,
+                    self.client_id,
+                    clean_start=False,
+                    session_expiry=SESSION,
+                    keep_alive=5,
+                    timeout=_CONNECT_TIMEOUT,
+                    memory=self,
+                )
+            except (GossamerError, OSError, TimeoutError) as error:
+                self.note("not at", self._number, type(error).__name__)
+                await asyncio.sleep(_RETRY_INTERVAL)
+                continue
+            self.client = client
+            self.note("at", self._number, "present" if client.session_present else "new")
+            try:
+                await self.arrived(client)
+                await asyncio.wait([client.lost], timeout=None if self.home else self.stay())
+            except (GossamerError, TimeoutError):
+                pass
+            if client.connected:
+                if self.rng.random() < 0.5:
+                    client.drop()
+                else:
+                    await client.disconnect()
+            self.client = None
+
+    async def arrived(self, client: SimClient) -> None:
+        """The client is connected."""
+
+    def remember(self, client: SimClient, *, present: bool) -> None:
+        """CONNACK: what the client knows goes on with the session, or ends with it."""
+        if not present:
+            self.began.append(self.cluster.sim.loop.time())
+
+
+class Subscriber(Traveller):
+    """Subscribes to ``wanted``, filters with a QoS, and keeps what it gets."""
+
+    def __init__(self, *args: Any, wanted: dict[str, int]) -> None:
+        super().__init__(*args)
+        self.wanted = wanted
+        self.got: list[tuple[float, int, Publish]] = []
+        """When, of which of its sessions, what."""
+        self.ready = asyncio.Event()
+        self._half: set[int] = set()
+        self._known: set[str] = set()
+
+    def remember(self, client: SimClient, *, present: bool) -> None:
+        super().remember(client, present=present)
+        if not present:
+            self._half.clear()
+            self._known.clear()
+        client.adopt(self._half, self._take)
+
+    def _take(self, packet: Publish) -> None:
+        self.got.append((self.cluster.sim.loop.time(), len(self.began), packet))
+
+    async def arrived(self, client: SimClient) -> None:
+        for topic_filter, qos in self.wanted.items():
+            if topic_filter not in self._known:
+                await client.subscribe(topic_filter, qos=qos)
+                self._known.add(topic_filter)
+        self.note("subscribed")
+        self.ready.set()
+
+
+class Publisher(Traveller):
+    """Publishes numbered messages to ``topic``, the next one when the last is acknowledged."""
+
+    def __init__(self, *args: Any, topic: str, qos: int, pause: float) -> None:
+        super().__init__(*args)
+        self.topic = topic
+        self.qos = qos
+        self.pause = pause
+        self.count = 0
+        self.acknowledged: dict[bytes, float] = {}
+        """Payload, and when its last acknowledgement came."""
+        self.ambiguous: set[bytes] = set()
+        """Sent again in a new session: nobody can know that it was the same message."""
+        self.finishing = False
+        """Begin no further message."""
+        self.idle = asyncio.Event()
+        """Nothing waits for an acknowledgement, and nothing will."""
+        self._open: Publish | Pubrel | None = None
+        self._payload = b""
+        self._present = True
+
+    def remember(self, client: SimClient, *, present: bool) -> None:
+        super().remember(client, present=present)
+        if not present and self._open is not None:
+            self.ambiguous.add(self._payload)
+
+    async def arrived(self, client: SimClient) -> None:
+        resent = self._open is not None
+        if self.idle.is_set():
+            return
+        while client.connected and not (self.finishing and self._open is None):
+            if self._open is None:
+                self.count += 1
+                self._payload = b"%s %d" % (self.topic.encode(), self.count)
+                self._open = Publish(
+                    topic=self.topic.encode(),
+                    payload=self._payload,
+                    qos=self.qos,
+                    packet_id=self.count % 65535 + 1,
+                )
+            elif resent and isinstance(self._open, Publish):
+                self._open = msgspec.structs.replace(self._open, dup=True)
+            resent = False
+            task = asyncio.ensure_future(self._send(client))
+            await asyncio.wait([task], timeout=max(0.1, self.stay()))
+            if not task.done():
+                # It loses patience and goes on elsewhere, with the exchange half done.
+                task.cancel()
+                await asyncio.wait([task])
+                return
+            task.result()
+            await asyncio.sleep(self.pause)
+        if self.finishing and self._open is None:
+            self.idle.set()
+
+    async def _send(self, client: SimClient) -> None:
+        packet = self._open
+        if isinstance(packet, Publish):
+            packet_id = packet.packet_id or 0
+            if self.qos == 1:
+                await client.ask(packet, Puback, packet_id)
+            else:
+                answer = await client.ask(packet, Pubrec, packet_id)
+                if answer.reason < 0x80:
+                    packet = self._open = Pubrel(packet_id)
+        if isinstance(packet, Pubrel):
+            await client.ask(packet, Pubcomp, packet.packet_id)
+        self._open = None
+        self.acknowledged[self._payload] = self.cluster.sim.loop.time()

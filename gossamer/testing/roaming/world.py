@@ -1,0 +1,288 @@
+"""One seed: three nodes with discs, travellers, and one kind of fault again and again; then what must hold.
+
+A publisher that was told that its message is safe must see it delivered to every subscriber that had SUBACK
+before the message was begun: at least once for QoS 1, once in a session for QoS 2, in the order of
+publishing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from gossamer.testing.cluster import SimCluster
+from gossamer.testing.network import SimNetwork
+from gossamer.testing.roaming.travellers import Publisher, Subscriber, Traveller
+
+__all__ = ["FAULTS", "RoamingWorld"]
+
+SIZE = 3
+SETTLE = 90.0
+QUIET = 30.0
+"""Seconds after the last fault in which everything must have arrived."""
+
+Fault = Callable[["RoamingWorld"], Awaitable[None]]
+
+FAULTS: dict[str, Fault] = {}
+
+
+class RoamingWorld:
+    """See the module."""
+
+    def __init__(self, sim: SimNetwork, discs: Path) -> None:
+        self.sim = sim
+        self.rng: Random = sim.rng("roaming")
+        self.cluster = SimCluster(sim, SIZE, cluster={"autoheal": 4.0, "autoclean": None})
+        self.cluster.discs = discs
+        self.frozen: set[int] = set()
+        self.notes: list[str] = []
+        self.publishers: list[Publisher] = []
+        self.subscribers: list[Subscriber] = []
+
+    async def begin(self) -> None:
+        """Start nodes and clients."""
+        await self.cluster.start()
+        await self.cluster.settled()
+        wanted = {"flow/1/#": 1, "flow/2/#": 2}
+        for name, least, most in (("home", 1e6, 1e6), ("roamer", 2.0, 6.0), ("nomad", 0.05, 1.5)):
+            for number in (1, 2):
+                client = f"{name}{number}"
+                stay = self._stay(client, least, most)
+                self.subscribers.append(
+                    Subscriber(self.cluster, client, self.sim.rng(client), stay, wanted=wanted)
+                )
+        for qos in (1, 2):
+            for name, least, most in (("fixed", 1e6, 1e6), ("moving", 1.0, 4.0)):
+                client = f"{name}{qos}"
+                self.publishers.append(
+                    Publisher(
+                        self.cluster,
+                        client,
+                        self.sim.rng(client),
+                        self._stay(client, least, most),
+                        topic=f"flow/{qos}/{name}",
+                        qos=qos,
+                        pause=self.rng.uniform(0.03, 0.1),
+                    )
+                )
+        for subscriber in self.subscribers:
+            subscriber.start()
+        for subscriber in self.subscribers:
+            await subscriber.ready.wait()
+        for publisher in self.publishers:
+            publisher.start()
+
+    def _stay(self, name: str, least: float, most: float) -> Callable[[], float]:
+        rng = self.sim.rng(f"stay/{name}")
+        return lambda: rng.uniform(least, most)
+
+    async def calm(self) -> None:
+        """End the faults, let every publisher have its last answer, and every subscriber come to rest."""
+        self.note("calm")
+        self.cluster.heal()
+        for number in sorted(self.frozen):
+            self.thaw(number)
+        for number in range(1, SIZE + 1):
+            if number not in self.cluster.nodes:
+                await self.restart(number)
+        await self.cluster.settled(timeout=SETTLE)
+        for publisher in self.publishers:
+            publisher.finishing = True
+        async with asyncio.timeout(SETTLE):
+            for publisher in self.publishers:
+                await publisher.idle.wait()
+        for place, subscriber in enumerate(self.subscribers):
+            subscriber.home = place % SIZE + 1
+        await asyncio.sleep(QUIET)
+        self.note("over")
+
+    async def end(self) -> None:
+        """Stop everything."""
+        for traveller in self.travellers:
+            await traveller.stop()
+        await self.cluster.stop_all()
+
+    @property
+    def travellers(self) -> list[Traveller]:
+        """All clients."""
+        return [*self.publishers, *self.subscribers]
+
+    # -- weather
+
+    def kill(self, number: int) -> None:
+        """End a node at once."""
+        self.note("kill", number)
+        self.frozen.discard(number)
+        self.cluster.crash(number, "reset")
+
+    async def restart(self, number: int) -> None:
+        """A new life of a node, with its old disc."""
+        self.note("restart", number)
+        await self.cluster.restart(number)
+
+    def freeze(self, number: int) -> None:
+        """Stop a node as SIGSTOP does."""
+        self.note("freeze", number)
+        self.frozen.add(number)
+        self.cluster.freeze(number)
+
+    def thaw(self, number: int) -> None:
+        """Let it go on."""
+        self.note("thaw", number)
+        self.frozen.discard(number)
+        self.cluster.thaw(number)
+
+    def cut(self, number: int) -> None:
+        """Cut a node off from the others; clients reach all."""
+        self.note("cut", number)
+        self.cluster.partition([number], [other for other in range(1, SIZE + 1) if other != number])
+
+    def heal(self) -> None:
+        """Mend every cut."""
+        self.note("heal")
+        self.cluster.heal()
+
+    async def pause(self, least: float, most: float) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(self.rng.uniform(least, most))
+
+    def any_node(self) -> int:
+        """One of those that run."""
+        return self.rng.choice(sorted(self.cluster.nodes))
+
+    def note(self, *what: object) -> None:
+        """For the report of a seed that fails."""
+        self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
+
+    # -- what must hold
+
+    def violations(self) -> Iterator[str]:
+        """Every promise that was not kept."""
+        for subscriber in self.subscribers:
+            got: dict[bytes, list[tuple[float, int]]] = {}
+            for at, session, packet in subscriber.got:
+                got.setdefault(packet.payload, []).append((at, session))
+            for publisher in self.publishers:
+                yield from self._judge(publisher, subscriber, got)
+
+    def _judge(
+        self, publisher: Publisher, subscriber: Subscriber, got: dict[bytes, list[tuple[float, int]]]
+    ) -> Iterator[str]:
+        who = f"{publisher.client_id} -> {subscriber.client_id}"
+        lost = [
+            f"{payload.decode()} acknowledged at {at:.3f}"
+            for payload, at in publisher.acknowledged.items()
+            if payload not in got
+        ]
+        if lost:
+            yield f"{who}: {len(lost)} lost, {', '.join(lost[:4])}"
+        if publisher.qos == 2:
+            doubled = []
+            for payload, times in got.items():
+                if payload.rsplit(b" ", 1)[0] != publisher.topic.encode() or payload in publisher.ambiguous:
+                    continue
+                if max(Counter(session for _, session in times).values()) > 1:
+                    doubled.append(f"{payload.decode()} at {[f'{at:.3f}' for at, _ in times]}")
+            if doubled:
+                yield f"{who}: {len(doubled)} twice in one session, {', '.join(doubled[:4])}"
+
+
+def fault(name: str) -> Callable[[Fault], Fault]:
+    """Name a fault."""
+
+    def add(script: Fault) -> Fault:
+        FAULTS[name] = script
+        return script
+
+    return add
+
+
+@fault("none")
+async def _none(world: RoamingWorld) -> None:
+    await world.pause(20, 30)
+
+
+@fault("kill")
+async def _kill(world: RoamingWorld) -> None:
+    for _ in range(3):
+        await world.pause(2, 8)
+        number = world.any_node()
+        world.kill(number)
+        await world.pause(0.2, 10)
+        await world.restart(number)
+    await world.pause(2, 8)
+
+
+@fault("kill two")
+async def _kill_two(world: RoamingWorld) -> None:
+    await world.pause(2, 8)
+    down = [world.any_node()]
+    world.kill(down[0])
+    await world.pause(0, 4)
+    down.append(world.any_node())
+    world.kill(down[1])
+    for number in world.rng.sample(down, 2):
+        await world.pause(0.5, 6)
+        await world.restart(number)
+    await world.pause(2, 8)
+
+
+@fault("kill all")
+async def _kill_all(world: RoamingWorld) -> None:
+    await world.pause(4, 10)
+    for number in sorted(world.cluster.nodes):
+        world.kill(number)
+    await world.pause(0.5, 3)
+    await asyncio.gather(*(world.restart(number) for number in range(1, SIZE + 1)))
+    await world.pause(2, 8)
+
+
+@fault("pause")
+async def _pause(world: RoamingWorld) -> None:
+    for _ in range(3):
+        await world.pause(2, 6)
+        number = world.any_node()
+        world.freeze(number)
+        await world.pause(1, 15)
+        world.thaw(number)
+    await world.pause(2, 8)
+
+
+@fault("cut")
+async def _cut(world: RoamingWorld) -> None:
+    for _ in range(2):
+        await world.pause(2, 6)
+        world.cut(world.any_node())
+        await world.pause(1, 15)
+        world.heal()
+    await world.pause(2, 8)
+
+
+@fault("cut and kill")
+async def _cut_and_kill(world: RoamingWorld) -> None:
+    await world.pause(2, 6)
+    world.cut(world.any_node())
+    await world.pause(1, 10)
+    number = world.any_node()
+    world.kill(number)
+    await world.pause(1, 6)
+    if world.rng.random() < 0.5:
+        world.heal()
+    await world.restart(number)
+    await world.pause(1, 6)
+    world.heal()
+    await world.pause(2, 8)
+
+
+@fault("rolling restart")
+async def _rolling(world: RoamingWorld) -> None:
+    for number in range(1, SIZE + 1):
+        await world.pause(2, 5)
+        world.note("stop", number)
+        await world.cluster.stop(number)
+        await world.pause(0.5, 3)
+        await world.restart(number)
+    await world.pause(2, 8)

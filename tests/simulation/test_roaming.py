@@ -1,0 +1,13 @@
+"""Persistent clients that change nodes under faults lose nothing; see ``gossamer.testing.roaming``."""
+
+import pytest
+
+from gossamer.testing.roaming.runner import run_seed
+
+LIVES = [("kill", 1), ("kill two", 2), ("cut", 5), ("rolling restart", 7)]
+
+
+@pytest.mark.parametrize(("fault", "seed"), LIVES)
+def test_roaming_clients_get_what_was_acknowledged(fault, seed):
+    outcome = run_seed(seed, fault)
+    assert not outcome.problems, str(outcome)
