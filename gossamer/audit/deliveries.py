@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import gossamer.audit.schema as schema
 from gossamer.audit.lives import Lives, split_filter
 from gossamer.audit.tape import KINDS, Tape
-from gossamer.mqtt import NO_IDENT, Tracked, ident_in, number_of, origin_of
+from gossamer.mqtt import NO_IDENT, Tracked, ident_in, is_recorded, number_of, origin_of
 
 __all__ = ["Deliveries", "Facts", "HubLike", "name_of", "runs_of"]
 
@@ -157,11 +157,11 @@ class Deliveries(Lives):
             # A quick client: what it acknowledges was delivered before.
             self._deliver_sent()
         first = idents[0]
-        if first != NO_IDENT and list(idents) == list(range(first, first + len(idents))):
+        if is_recorded(first) and list(idents) == list(range(first, first + len(idents))):
             # In the order of their numbers, and none is missing, as most are.
             self._note(_ACKNOWLEDGED, *name_of(first), len(idents), name, role)
             return
-        for ident, many in runs_of(i for i in idents if i != NO_IDENT):
+        for ident, many in runs_of(i for i in idents if is_recorded(i)):
             self._note(_ACKNOWLEDGED, *name_of(ident), many, name, role)
 
     def lost(self, ident: int, session: Any, reason: str) -> None:
@@ -174,7 +174,7 @@ class Deliveries(Lives):
         """A session is no more, and with it what was queued."""
         self._begin()
         queued = (ident_in(tail) for _, tail, _ in session.queue)
-        for ident, many in runs_of(i for i in queued if i != NO_IDENT):
+        for ident, many in runs_of(i for i in queued if is_recorded(i)):
             self._lose(session, ident, many, "session_ended")
         super().ended(session, reason)
 

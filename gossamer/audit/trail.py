@@ -29,6 +29,7 @@ from gossamer.mqtt import (
     V5,
     Span,
     base_of,
+    is_recorded,
     mark_of,
     pieces_of,
     topic_in,
@@ -238,7 +239,7 @@ class Trail(Deliveries):
             spans = self._arrived(1)
             if spans:
                 message.ident = spans[0][1]
-        if message.ident != NO_IDENT:
+        if is_recorded(message.ident):
             if self.parents is not None:
                 self.parents.learn(message.ident, message)
             elif message.ident & ASIDE:

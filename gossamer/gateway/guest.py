@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from gossamer.mqtt import NO_IDENT, Broker, Message, Subscription
+from gossamer.mqtt import Broker, Message, Subscription, is_recorded
 
 __all__ = ["Guest", "publish"]
 
@@ -55,7 +55,7 @@ class Guest:
     def share(self, ident: int) -> str | None:
         """The share group for which it gets a message right now."""
         trail = self._hub.trail
-        return None if ident == NO_IDENT or trail is None else trail.share
+        return None if trail is None or not is_recorded(ident) else trail.share
 
     def sent(self, ident: int, qos: int, retain: bool, share: str | None, stored: bool, place: int) -> None:
         """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
@@ -75,7 +75,7 @@ class Guest:
 
     def lost(self, ident: int, reason: str) -> None:
         """The client will not get a message."""
-        if ident != NO_IDENT and self._hub.trail is not None:
+        if is_recorded(ident) and self._hub.trail is not None:
             self._hub.trail.lost(ident, self, reason)
 
     def close(self, reason: str) -> None:
@@ -110,7 +110,7 @@ def publish(
 
     def safe(done: bool) -> None:
         trail = broker.hub.trail
-        if done and message.ident != NO_IDENT and trail is not None:
+        if done and is_recorded(message.ident) and trail is not None:
             trail.acknowledged(guest, (message.ident,), "publisher")
         if on_safe is not None:
             on_safe(done)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gossamer.gateway.guest import Guest
-from gossamer.mqtt import NO_IDENT, Pressure
+from gossamer.mqtt import Pressure, is_recorded
 
 __all__ = ["FAR", "Emit", "Outlet"]
 
@@ -170,7 +170,7 @@ class Outlet:
             if item.expires_at is None or item.expires_at > self._now():
                 size += len(item.payload)
                 batch.append([item.topic, item.payload, item.qos, item.retain])
-                if item.ident != NO_IDENT:
+                if is_recorded(item.ident):
                     place = self._sent + len(batch) if self._acknowledges else 0
                     self._guest.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
             else:

@@ -15,7 +15,7 @@ import structlog
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
-from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mnesia_like import OwnedTable, Store
 from gossamer.mqtt.arrivals import Arrivals
 from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.keeping import Keeping
@@ -29,6 +29,7 @@ __all__ = ["Away"]
 log = structlog.get_logger(__name__)
 
 GREET = "mqtt.kept"
+SETTLED = "mqtt.settled"
 ANSWER_WITHIN = 5.0
 AGAIN = 0.25
 _TABLES = ("routes", "sessions")
@@ -63,6 +64,7 @@ class Away:
             keep_oldest=sessions.overflow == "drop_newest",
             loaded=self._loaded,
             clients=self._clients,
+            elsewhere=self._elsewhere,
             session=distribution.session_at,
             ask=self._ask,
             lost=partial(tell_lost, broker.hub),
@@ -73,8 +75,8 @@ class Away:
     def begin(self, sessions: OwnedTable, functions: dict[str, Callable[..., Any]]) -> None:
         """From now on nodes may ask, and whose session is where is known; again after a restart."""
         self._sessions = sessions
-        sessions.subscribe_batches(self._claims)
         functions[GREET] = self.arrivals.asked
+        functions[SETTLED] = self._settled
 
     async def restore(self) -> None:
         """Keep on disc what is kept."""
@@ -88,6 +90,19 @@ class Away:
     def node_down(self, peer: str) -> None:
         """A node is gone."""
         self.arrivals.node_down(peer)
+
+    def settle(self, client_id: str, *, resumed: bool) -> None:
+        """Every node knows what a client of this one is subscribed to; ``resumed``: by a session of before.
+
+        Said to all while somebody is away, for whom they may keep something of the same client; not before,
+        or what is published in between would be for neither.
+        """
+        if self.keeping.anybody_away:
+            self.keeping.settled(client_id, self._node, resumed=resumed)
+            nodes = self._distribution.nodes()
+            self._broker.runtime.spawn(
+                remote.multicall, nodes, SETTLED, client_id, self._node, resumed, label="mqtt_settled"
+            )
 
     def tick(self) -> None:
         """About once a second."""
@@ -110,7 +125,7 @@ class Away:
             self._greeting.discard(peer)
 
     async def _greeted(self, peer: str, turn: int) -> bool:
-        told = await self.keeping.greeting(peer, lambda client: self._elsewhere(client, peer))
+        told = await self.keeping.greeting(peer)
         result = await remote.call(peer, GREET, self._node, *told, timeout=ANSWER_WITHIN)
         if not isinstance(result, remote.Returned):
             return False
@@ -140,11 +155,9 @@ class Away:
     def _elsewhere(self, client_id: str, peer: str) -> bool:
         return self._sessions is not None and rightful(self._sessions.read(client_id)) != peer
 
-    def _claims(self, change: Change) -> None:
-        if not self.keeping.anybody_away:
-            return
-        for client_id in change.written:
-            self.keeping.claimed(client_id, change.owner)
+    def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
+        """What other nodes call; see :meth:`settle`."""
+        self.keeping.settled(client_id, owner, resumed=resumed)
 
 
 def _nobody_is_gone(_peer: str) -> bool:

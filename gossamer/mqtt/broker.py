@@ -29,7 +29,7 @@ from gossamer.mqtt.decode import check_topic_name
 from gossamer.mqtt.delayed import DELAYED, UNROUTED, Delayed
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
-from gossamer.mqtt.idents import NO_IDENT
+from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.message import Message, strip
@@ -105,6 +105,8 @@ class Broker:
         self.ports: dict[str, int] = {}
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
+        self._unrecorded = base_of(runtime.node, runtime.creation) + UNRECORDED
+        self._identified = 0
         self.clock = clock
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
         self.certificates: list[Certificates] = []
@@ -253,6 +255,7 @@ class Broker:
             self.hub.received2 += 1
         if self.hub.trail is not None and route is not UNROUTED:
             self.hub.trail.take(message, publisher or client_id, self.hub.trail.chance())
+        self.identify(message)
         before = self.notes
         peers, kept = self.pass_on(route, message, publisher)
         if kept is not None:
@@ -281,6 +284,12 @@ class Broker:
                 peer.append(record)
         return local + len(peers)
 
+    def identify(self, message: Message) -> None:
+        """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""
+        if message.qos == 2 and message.ident == NO_IDENT:
+            self._identified += 1
+            message.ident = self._unrecorded + self._identified
+
     def pass_on(
         self, route: RouteLike, message: Message, publisher: str
     ) -> tuple[tuple[ForwarderLike, ...], ForwarderLike | None]:
@@ -288,7 +297,7 @@ class Broker:
         if route is UNROUTED:
             return self.delayed.take(message, publisher), None
         kept = self.retain(message) if message.retain else None
-        if message.retain and message.ident != NO_IDENT and self.hub.trail is not None:
+        if message.retain and is_recorded(message.ident) and self.hub.trail is not None:
             self.hub.trail.retained(message)
         return self.distribute(route, message, publisher), kept
 
@@ -297,7 +306,7 @@ class Broker:
 
         Of every share group one member gets it, here or there; the choice is the router's.
         """
-        trail = self.hub.trail if message.ident != NO_IDENT else None
+        trail = self.hub.trail if is_recorded(message.ident) else None
         peers: tuple[ForwarderLike, ...] = tuple(route.peers)
         if trail is not None:
             trail.routed(message, route, peers)

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gossamer.mqtt.expiring import expiry_of
-from gossamer.mqtt.idents import mark_of
+from gossamer.mqtt.idents import NO_IDENT, ident_in, mark_of
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Hub, Item, Session
 from gossamer.mqtt.sessionstore import (
@@ -197,6 +198,8 @@ class DurableSession(Session):
                 self.clean,
                 self.born,
                 None if self.given is None else self._first + self.given,
+                self.move,
+                self.moves,
             ),
         )
 
@@ -294,5 +297,14 @@ class DurableSession(Session):
             deque.extend(kept, (item for _, item in stored.queue))
             self.queue = kept
             self._weigh()
+        self.move = facts.move
+        self.moves = tuple(facts.moves)
+        known = [ident for packet_id, ident in stored.idents.items() if packet_id > 0]
+        known += [ident_in(tail) for _, (_, tail, _) in stored.queue]
+        if any(ident != NO_IDENT for ident in known):
+            self.once = Once()
+            for ident in known:
+                if ident != NO_IDENT:
+                    self.once.admit(ident)
         if facts.given is not None:
             self.given = max(0, facts.given - self._first)

@@ -29,7 +29,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.encode import publish_parts
-from gossamer.mqtt.idents import NO_IDENT
+from gossamer.mqtt.idents import NO_IDENT, is_recorded
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4
 from gossamer.mqtt.pressure import Pressure
@@ -360,7 +360,7 @@ class Fanout:
         self._deliver(plan.special, message)
 
     def _deliver(self, deliveries: Sequence[Any], message: Message) -> None:
-        if len(deliveries) > SLICE and message.ident == NO_IDENT:
+        if len(deliveries) > SLICE and not is_recorded(message.ident):
             self.wide.spread(deliveries, partial(self.give, message))
             return
         for delivery in deliveries:
@@ -384,7 +384,7 @@ class Fanout:
         self._deliver(deliveries, message)
         if not (deliveries or route.peers or route.groups):
             self.drops["no_subscribers"] += 1
-            if message.ident != NO_IDENT and self.trail is not None:
+            if is_recorded(message.ident) and self.trail is not None:
                 self.trail.lost(message.ident, None, "no_subscribers")
 
     def member(self, delivery: Any, message: Message, group: str) -> None:

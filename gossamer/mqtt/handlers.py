@@ -14,7 +14,7 @@ from gossamer.mqtt.delayed import UNROUTED
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
-from gossamer.mqtt.idents import NO_IDENT
+from gossamer.mqtt.idents import is_recorded
 from gossamer.mqtt.ingest import record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import (
@@ -112,6 +112,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     trail = channel.hub.trail
     if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
         trail.take(message, session.client_id, trail.live)
+    channel.broker.identify(message)
     before = channel.broker.notes
     targets, kept = channel.broker.pass_on(route, message, session.client_id)
     peers = targets
@@ -128,9 +129,9 @@ def _publish(channel: Channel, packet: Publish) -> None:
         kind = Puback if packet.qos == 1 else Pubrec
         ack = encode(kind(packet.packet_id or 0, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
     idents: tuple[int, ...] = ()
-    if message.ident != NO_IDENT and packet.qos == 1:
+    if is_recorded(message.ident) and packet.qos == 1:
         idents = (message.ident,)
-    elif message.ident != NO_IDENT and packet.qos:
+    elif is_recorded(message.ident) and packet.qos:
         session.unreleased(packet.packet_id or 0, message.ident)
     if targets:
         record = record_of(message, channel.hub.now())
@@ -256,6 +257,8 @@ def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
     if channel.hub.trail is not None:
         granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
         channel.hub.trail.subscribed(channel.session, granted, None)
+    if channel.session.expiry and channel.broker.away is not None:
+        channel.broker.away.settle(channel.session.client_id, resumed=False)
     if outcome.retained:
         RetainedDelivery(channel, channel.broker.retained, outcome.retained).step()
 

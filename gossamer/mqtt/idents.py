@@ -4,7 +4,7 @@ A message that is recorded (see ``gossamer.audit``) has an identifier: the node 
 publisher, which life of that node, and a number. In memory that is one ``int``: the number, above it the
 place of the node's life in a table. So identifiers of messages that follow one another follow one another,
 and a session remembers thousands for the price of a dict. :data:`NO_IDENT` is the identifier of a message
-that is not recorded.
+that is not recorded; one of QoS 2 has one all the same, with :data:`UNRECORDED` in its number.
 
 On the way to another node and to the disc an identifier is a *mark* before the record: its first byte begins
 no packet and no other mark. A mark says whose identifiers they are, the first of them, for how many messages,
@@ -26,10 +26,13 @@ __all__ = [
     "ASIDE",
     "MARK",
     "NO_IDENT",
+    "UNRECORDED",
     "Mark",
     "Tracked",
     "base_of",
     "ident_in",
+    "is_recorded",
+    "life_of",
     "mark_of",
     "number_of",
     "origin_of",
@@ -39,6 +42,9 @@ __all__ = [
 NO_IDENT = -1
 ASIDE = 1 << 47
 """In the number of a message that is not of the recorder's sample: its publisher wants it traced."""
+UNRECORDED = 1 << 46
+"""In the number of a message of QoS 2 that is not recorded: it has one so that no session takes it twice (see
+``once``)."""
 MARK = b"\x07"
 """The first byte of a mark."""
 
@@ -114,6 +120,16 @@ def base_of(origin: str, creation: int) -> int:
         place = _places[origin, creation] = len(_lives)
         _lives.append((origin, creation, MARK + bytes((len(name),)) + name))
     return place << _BITS
+
+
+def is_recorded(ident: int) -> bool:
+    """Whether a recorder is told of the message; never of :data:`NO_IDENT`, in which every bit is set."""
+    return not ident & UNRECORDED
+
+
+def life_of(ident: int) -> int:
+    """What :func:`base_of` gave for the life of the node that took the message."""
+    return ident >> _BITS << _BITS
 
 
 def origin_of(ident: int) -> tuple[str, int]:

@@ -25,7 +25,7 @@ from gossamer.mqtt.encode import publish_parts
 from gossamer.mqtt.errors import MqttProtocolError, malformed
 from gossamer.mqtt.fanout import V5_MARK, Plan, compile_plan
 from gossamer.mqtt.framing import frame
-from gossamer.mqtt.idents import MARK, NO_IDENT, mark_of, read_mark
+from gossamer.mqtt.idents import MARK, NO_IDENT, is_recorded, mark_of, read_mark
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import V4, V5
 from gossamer.mqtt.pressure import Hold
@@ -46,22 +46,23 @@ MOVE_MARK = b"\x06"
 """Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
 
 
-def record_of(message: Message, now: float, hlc: int = 0) -> bytes:
-    """The record of ``message``: any QoS, with its properties and the time it has left; behind a mark that
-    says who it is, where it is recorded."""
+def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None) -> bytes:
+    """The record of ``message``: any QoS (its own, where ``qos`` names no other), with its properties and the
+    time it has left; behind a mark that says who it is, where it has an identifier."""
     properties = message.properties
     if message.expires_at is not None:
         left = max(1, math.ceil(message.expires_at - now))
         properties = msgspec.structs.replace(properties, message_expiry=left)
     version = V4 if properties is NONE else V5
+    qos = message.qos if qos is None else qos
     head, tail = publish_parts(
         message.topic,
         message.payload,
-        flags=message.qos << 1 | message.retain,
+        flags=qos << 1 | message.retain,
         version=version,
         properties=properties,
     )
-    packet = head + (b"\0\1" if message.qos else b"") + tail
+    packet = head + (b"\0\1" if qos else b"") + tail
     if version != V4:
         packet = V5_MARK + packet
     return packet if message.ident == NO_IDENT else mark_of(message.ident, hlc=hlc) + packet
@@ -70,10 +71,12 @@ def record_of(message: Message, now: float, hlc: int = 0) -> bytes:
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
-    __slots__ = ("_broker", "messages")
+    __slots__ = ("_broker", "_named", "messages")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._named = NO_IDENT
+        """The identifier of the next message of QoS 2."""
         self.messages = 0
         """Messages of peers so far; the broker counts them as received, too."""
 
@@ -226,7 +229,7 @@ class Ingest:
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
         if getattr(chosen, "peer", peer) == peer:
             return False
-        if broker.hub.trail is not None and message.ident != NO_IDENT:
+        if broker.hub.trail is not None and is_recorded(message.ident):
             broker.hub.trail.chosen(message, group.name, chosen.peer)
         record = record_of(message, broker.hub.now())
         if message.qos:
@@ -238,7 +241,7 @@ class Ingest:
     def _nobody(self, message: Message) -> None:
         hub = self._broker.hub
         hub.dropped("no_group_member")
-        if hub.trail is not None and message.ident != NO_IDENT:
+        if hub.trail is not None and is_recorded(message.ident):
             hub.trail.lost(message.ident, None, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
@@ -254,15 +257,19 @@ class Ingest:
         trail = broker.hub.trail
         if data[pos] == MARK[0]:
             mark, stop = read_mark(data, pos)
-            if trail is not None:
+            if trail is not None and is_recorded(mark.ident):
                 trail.marked(mark)
+            else:
+                self._named = mark.ident
             return stop
         message, stop = read_record(data, pos, end, broker.hub.now())
+        if message.qos == 2:
+            message.ident, self._named = self._named, NO_IDENT
         broker.hub.received += 1
         route = broker.cache_get(message.topic) or broker.resolve(message.topic)
         if trail is not None:
             trail.arrive(message, broker.hub.origin or "")
-            if message.ident != NO_IDENT:
+            if is_recorded(message.ident):
                 trail.routed(message, route, ())
         broker.hub.message(route, message)
         return stop

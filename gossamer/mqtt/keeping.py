@@ -38,10 +38,10 @@ log = structlog.get_logger(__name__)
 OnSafe = Callable[[bool], None]
 
 _encode = msgspec.msgpack.Encoder().encode
-_ID, _NODE, _FILTER, _KEPT, _MOVED = range(5)
-"""The kinds of rows."""
 STEP = 500
 """Clients looked at in a turn."""
+_ID, _NODE, _FILTER, _KEPT, _MOVED = range(5)
+"""The kinds of rows."""
 FILTERS = 5000
 """Filters written to disc in a tick."""
 
@@ -65,8 +65,9 @@ def encode_kept(number: int, records: bytes, *, live: bool) -> bytes:
 
 class Keeping:
     """See the module. ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
-    sessions it has, ``session(peer)`` under which number it knows its session with this node; ``ask`` is told
-    whom to ask, ``lost(peer, records, reason, left)`` what nobody gets any more."""
+    sessions it has, ``elsewhere(client, peer)`` whether another node has one of them, ``session(peer)`` under
+    which number it knows its session with this node; ``ask`` is told whom to ask,
+    ``lost(peer, records, reason, left)`` what nobody gets any more."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Keeping:
         keep_oldest: bool,
         loaded: Callable[[str], bool],
         clients: Callable[[str], Iterable[str]],
+        elsewhere: Callable[[str, str], bool],
         session: Callable[[str], int],
         ask: Callable[[str], object],
         lost: Callable[[str, Iterable[bytes], str, bytes], object],
@@ -101,6 +103,7 @@ class Keeping:
         self._options: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "keep_oldest": keep_oldest}
         self._loaded = loaded
         self._clients = clients
+        self._elsewhere = elsewhere
         self._session = session
         self._ask = ask
         self._lost = lost
@@ -145,6 +148,8 @@ class Keeping:
         self._lives.setdefault(peer, life)
         self._put((peer, _NODE, 0), [spool.generation, self._lives[peer]])
         self._do(peer, spool.down())
+        # Behind what was on its way, of which nobody knows whether it came before or after the client went.
+        self._soon(partial(self._note_moved, peer))
 
     def gone(self, peer: str) -> None:
         """A node will not come back."""
@@ -193,18 +198,20 @@ class Keeping:
 
     # -- what nodes say
 
-    async def greeting(self, peer: str, elsewhere: Callable[[str], bool]) -> tuple[str, int, dict[str, int]]:
-        """What to tell a node that is asked: who keeps, how much waits, and which sessions have moved.
+    async def greeting(self, peer: str) -> tuple[str, int, dict[str, int]]:
+        """What to tell a node that is asked: who keeps, how much waits, and from which number on nothing is
+        for a client.
 
-        ``elsewhere(client)`` says whether a client of its own is known to be on another node.
+        Of a session that left the node at an unknown moment, everything is given back: rather twice than
+        never. One that was on this side all the time has had it here.
         """
         spool = self._spool(peer)
         if not spool.waiting:
             return self.identity, 0, {}
         moved = dict(spool.moved)
+        had = self._had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
-            if client_id not in moved and elsewhere(client_id):
-                # When is not known: nothing that is kept is for it.
+            if client_id not in moved and client_id not in had and self._elsewhere(client_id, peer):
                 moved[client_id] = 0
             if count % STEP == 0:
                 await asyncio.sleep(0)
@@ -237,11 +244,15 @@ class Keeping:
         """Whether a node is away, or has not been given everything yet."""
         return bool(self._had)
 
-    def claimed(self, client_id: str, owner: str) -> None:
-        """A node has a client's session, which may have been that of one that is away."""
+    def settled(self, client_id: str, owner: str, *, resumed: bool) -> None:
+        """A client's subscriptions are known at ``owner`` from now on: a node that is away gets nothing more
+        for it, whether it had its session or came by one while it was cut off.
+
+        ``resumed``: the session was on this side before, and nothing that is kept is for another one.
+        """
         for peer, had in self._had.items():
-            if peer != owner and client_id in had and self._spool(peer).moves(client_id):
-                self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
+            if peer != owner:
+                self._move(peer, client_id, always=resumed and client_id not in had)
 
     def asking(self, peer: str) -> int:
         """The number of the return for which a node has still to answer; 0: for none."""
@@ -322,6 +333,16 @@ class Keeping:
         }
 
     # -- inside
+
+    def _note_moved(self, peer: str) -> None:
+        """Clients may have left a node before anybody noticed that it is away."""
+        for client_id in self._had.get(peer, ()):
+            if self._elsewhere(client_id, peer):
+                self._move(peer, client_id)
+
+    def _move(self, peer: str, client_id: str, *, always: bool = False) -> None:
+        if self._spool(peer).moves(client_id, always=always):
+            self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
 
     def _spool(self, peer: str) -> Spool:
         spool = self.spools.get(peer)

@@ -22,7 +22,7 @@ from gossamer.errors import GossamerError
 from gossamer.mqtt.decode import decode_publish
 from gossamer.mqtt.expiring import expiry_of
 from gossamer.mqtt.framing import frame
-from gossamer.mqtt.idents import NO_IDENT, ident_in
+from gossamer.mqtt.idents import NO_IDENT, ident_in, is_recorded
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.session import Session
@@ -123,7 +123,7 @@ class Redispatch:
     def _give(self, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
         group = self._router.group(name)
         chosen = None if group is None else self._router.pick(group, "", message.topic.decode())
-        trail = self._hub.trail if message.ident != NO_IDENT else None
+        trail = self._hub.trail if is_recorded(message.ident) else None
         if chosen is None:
             self._hub.dropped("no_group_member")
             if trail is not None:

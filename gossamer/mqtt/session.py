@@ -20,14 +20,15 @@ limits the packet size or uses topic aliases is served message by message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from gossamer.mqtt.convert import convert, read_publish
 from gossamer.mqtt.encode import PACKET_ID, encode, publish_parts
 from gossamer.mqtt.expiring import Expiring, expiry_of, sent_again
-from gossamer.mqtt.idents import NO_IDENT, Tracked
+from gossamer.mqtt.idents import NO_IDENT, Tracked, ident_in, is_recorded
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.packets import V4, V5, Pubrel, Subscription
 from gossamer.mqtt.ports import TrailLike
 from gossamer.mqtt.pressure import FAR_BEHIND, ITEM, Pressure
@@ -65,6 +66,7 @@ class Hub(Protocol):
     @property
     def wide(self) -> Wide: ...
     def now(self) -> float: ...
+    def where(self) -> str | None: ...
     def dropped(self, reason: str, count: int = 1) -> None: ...
 
     @property
@@ -107,6 +109,9 @@ class Session:
         "lost",
         "max_packet",
         "max_queued",
+        "move",
+        "moves",
+        "once",
         "out",
         "queue",
         "queued_bytes",
@@ -137,6 +142,12 @@ class Session:
         """While it moves: whether a message is this node's to queue."""
         self.given: int | None = None
         """How many of the queued messages another node has been given that was to take the session."""
+        self.move = ""
+        """The move in which they were given."""
+        self.moves: tuple[str, ...] = ()
+        """The latest moves that brought it where it is, each with all that its source had."""
+        self.once: Once | None = None
+        """Of a session that outlives its connection: which messages of QoS 2 it has taken."""
         self.version = V4
         self.username: str | None = None
         self.channel: Any = None
@@ -275,12 +286,26 @@ class Session:
             if delivery.no_local:
                 return
             delivery = delivery.own or delivery
+        # A share group gives a message once more to a member that is subscribed besides.
+        if delivery.qos == 2 and self.hub.where() is not None and not self.admits(message):
+            return
         self.take(
             message,
             qos=min(message.qos, delivery.qos),
             retain=message.retain and delivery.retain_as_published,
             identifiers=delivery.identifiers,
         )
+
+    def admits(self, message: Message) -> bool:
+        """Whether a message is new to this session, as far as that matters: see ``once``."""
+        if message.qos != 2 or message.ident == NO_IDENT or not self.expiry:
+            return True
+        if self.once is None:
+            self.once = Once()
+        if self.once.admit(message.ident):
+            return True
+        self.hub.dropped("duplicate")
+        return False
 
     def take(
         self,
@@ -304,14 +329,15 @@ class Session:
             # As if it had been sent ([MQTT-3.1.2-25]).
             self._drop("too_large", message.ident)
             return
-        trail = self.hub.trail if message.ident != NO_IDENT else None
+        ident = message.ident if is_recorded(message.ident) or (qos == 2 and not stored) else NO_IDENT
+        trail = self.hub.trail if is_recorded(ident) else None
         if not qos:
             self.push(self._aliased(head, tail, None) or head + tail)
         elif len(self.inflight) < self.window:
-            self._send_message(message, head, tail)
+            self._send_message(message, head, tail, ident if trail is None else NO_IDENT)
         else:
-            if trail is not None:
-                tail = Tracked.of(tail, message.ident, trail.share, stored=stored)
+            if ident != NO_IDENT:
+                tail = Tracked.of(tail, ident, None if trail is None else trail.share, stored=stored)
             self.enqueue(head, tail, message if message.expires_at is not None else None)
             return
         if trail is not None:
@@ -324,13 +350,13 @@ class Session:
 
     def tell_lost(self, tail: bytes, reason: str) -> None:
         """A queued message goes, and it may be one that is recorded."""
-        if type(tail) is Tracked and self.hub.trail is not None:
+        if type(tail) is Tracked and self.hub.trail is not None and is_recorded(tail.ident):
             self.hub.trail.lost(tail.ident, self, reason)
 
     def _drop(self, reason: str, ident: int) -> None:
         """A message is not delivered; who it is, where that is recorded."""
         self.dropped(reason)
-        if ident != NO_IDENT and self.hub.trail is not None:
+        if is_recorded(ident) and self.hub.trail is not None:
             self.hub.trail.lost(ident, self, reason)
 
     def unreleased(self, packet_id: int, ident: int) -> None:
@@ -348,8 +374,8 @@ class Session:
         """The client has its last word of such a message."""
         self._finished(-packet_id)
 
-    def send(self, head: bytes, tail: bytes) -> None:
-        """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
+    def send(self, head: bytes, tail: bytes, ident: int = NO_IDENT) -> None:
+        """Send a PUBLISH of QoS 1 or 2 that the window has room for; ``ident`` where no recorder notes it."""
         inflight = self.inflight
         packet_id = self.last_id + 1
         if packet_id > 65535:
@@ -359,11 +385,15 @@ class Session:
         self.last_id = packet_id
         identifier = PACKET_ID[packet_id]
         packet = inflight[packet_id] = head + identifier + tail
+        if ident != NO_IDENT:
+            if self.idents is None:
+                self.idents = self.new_idents()
+            self.idents[packet_id] = ident
         self.push(packet if self._aliases is None else self._aliased(head, tail, identifier) or packet)
 
-    def _send_message(self, message: Message, head: bytes, tail: bytes) -> None:
+    def _send_message(self, message: Message, head: bytes, tail: bytes, ident: int) -> None:
         """The same of a message that may expire."""
-        self.send(head, tail)
+        self.send(head, tail, ident)
         if message.expires_at is not None:
             # Sent again, it is to say what is left; what does not expire pays nothing for that.
             packet_id = self.last_id
@@ -432,6 +462,13 @@ class Session:
         self.queue = deque(items)
         self._weigh()
 
+    def shed(self, items: Collection[Item]) -> None:
+        """These are somebody else's now; some may have left the queue already."""
+        gone = set(map(id, items))
+        while self.queue and id(self.queue[0]) in gone:
+            head, tail, _ = self.queue.popleft()
+            self._lighter(len(head) + len(tail) + ITEM)
+
     def _new_queue(self) -> deque[Item]:
         return deque()
 
@@ -459,13 +496,16 @@ class Session:
                 self.dropped("too_large")
                 self.tell_lost(queued, "too_large")
                 continue
+            ident = ident_in(queued)
+            trail = self.hub.trail if is_recorded(ident) else None
+            unrecorded = ident if trail is None else NO_IDENT
             if message is None:
-                self.send(head, tail)
+                self.send(head, tail, unrecorded)
             else:
-                self._send_message(message, head, tail)
-            if type(queued) is Tracked and self.hub.trail is not None:
+                self._send_message(message, head, tail, unrecorded)
+            if trail is not None and isinstance(queued, Tracked):
                 qos, retain = head[0] >> 1 & 3, bool(head[0] & 1)
-                self.hub.trail.sent(self, queued.ident, qos, retain, queued.share, queued.stored)
+                trail.sent(self, ident, qos, retain, queued.share, queued.stored)
         if freed:
             self._lighter(freed)
         if (
@@ -512,7 +552,7 @@ class Session:
     def _finished(self, packet_id: int) -> None:
         """The last acknowledgement came."""
         ident = self.idents.pop(packet_id, NO_IDENT) if self.idents else NO_IDENT
-        if ident != NO_IDENT and self.hub.trail is not None:
+        if is_recorded(ident) and self.hub.trail is not None:
             role = "subscriber" if packet_id > 0 else "publisher"
             self.hub.trail.acknowledged(self, (ident,), role)
 

@@ -86,6 +86,10 @@ class Facts(msgspec.Struct, array_like=True):
     born: int
     given: int | None
     """The number of the first queued message that no other node has been given; None: nothing was given."""
+    move: str = ""
+    """The move in which the others were given."""
+    moves: Sequence[str] = ()
+    """The latest moves that brought the session here."""
 
 
 class Stored:

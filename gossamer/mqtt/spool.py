@@ -214,11 +214,11 @@ class Spool:
         self.overflowed = 0
         return [Live()]
 
-    def moves(self, client_id: str) -> bool:
-        """A client's session is on another node from now on; whether that is new."""
+    def moves(self, client_id: str, *, always: bool = False) -> bool:
+        """A client's session is on another node from now on, or ``always`` was; whether that is new."""
         if self.state == "live" or client_id in self.moved or len(self.moved) >= MOVED_LIMIT:
             return False
-        self.moved[client_id] = self.next
+        self.moved[client_id] = 0 if always else self.next
         return True
 
     # -- entries

@@ -97,6 +97,7 @@ class Takeovers:
         functions["mqtt.end"] = self._end
         functions[KICK] = self.broker.kick
         functions["mqtt.remains"] = self.remains.accept
+        functions["mqtt.has_move"] = self.remains.has_move
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -152,6 +153,8 @@ class Takeovers:
         elif mine is None or mine != session.epoch or rightful(found) != self.node:
             session.epoch = self.next_epoch(session.client_id)
         session.born = session.born or session.epoch
+        if session.subscriptions and self.broker.away is not None:
+            self.broker.away.settle(session.client_id, resumed=True)
         if session.store is None:
             self._claim(session)
         else:
@@ -248,6 +251,7 @@ class Takeovers:
 
         session.gate = admit
         session.given = len(session.queue)
+        session.move = giving.machine.token
         session.save()
         giving.aside = []
         giving.parts = in_parts(session, now)

@@ -17,6 +17,7 @@ from gossamer.mqtt.handover import (
     MARKS_WITHIN,
     Taker,
 )
+from gossamer.mqtt.message import Message
 from gossamer.mqtt.moves import (
     Action,
     Answered,
@@ -35,9 +36,10 @@ from gossamer.mqtt.moves import (
     Tick,
     Wait,
 )
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
-from gossamer.mqtt.transfer import install, item_of, pending_of
+from gossamer.mqtt.transfer import distinct, forget, install, item_of, left_of, packed, pending_of
 
 if TYPE_CHECKING:
     from gossamer.mqtt.takeover import Takeovers
@@ -48,6 +50,8 @@ log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0
 LOOK = 0.2
+REMEMBERED_MOVES = 8
+"""Moves that a session remembers: their sources may come back."""
 EVERYTHING = 1 << 30
 """Of what is queued: more than there can be."""
 
@@ -70,6 +74,10 @@ class Taking:
         self._pending = Pending(None, None, None)
         self._before: list[Item] = []
         """What was queued at the giver."""
+        self._older: list[Item] = []
+        """What a session that was left behind here had."""
+        self._known: Once | None = None
+        """What the client had from that session."""
         self._aside: list[Item] = []
         """Messages that are the giver's to queue; ours if it does not make it."""
 
@@ -129,6 +137,8 @@ class Taking:
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._home.announce(self._session)
+                if self._broker.away is not None:
+                    self._broker.away.settle(self._client_id, resumed=True)
                 trail = self._broker.hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
@@ -154,18 +164,29 @@ class Taking:
     async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
         broker = self._broker
         known = broker.sessions.get(self._client_id)
+        older: list[Message] = []
         if known is not None:
-            broker.hub.dropped("session_superseded", len(known.queue))
-            for _, tail, _ in known.queue:
-                known.tell_lost(tail, "session_superseded")
+            # Left behind here, and older than what comes. What came here as well, the client has from here.
+            older = left_of(known, given=known.move in state["moves"])
+            if known.once is not None:
+                self._known = known.once
+                self._known.release(message.ident for message in older)
             broker.table.end(known, None)
         session = self._session = broker.table.create(self._client_id, state["expiry"])
         session.version = state["version"]
         session.username = state["username"]
         session.clean = state["clean"]
         session.born = state["born"]
+        session.moves = tuple(state["moves"])
+        if state["once"]:
+            session.once = Once()
+            session.once.load(state["once"])
         session.gate = self._admit
-        self._before = install(session, entries, broker.hub.now())
+        queued = install(session, entries, broker.hub.now())
+        self._older = list(packed(older, session, broker.hub.now()))
+        self._before = queued
+        if self._known is not None:
+            forget(session, self._known)
         self._pending = pending_of(state)
         seq = broker.subscribing.restore(session)
         if seq is not None:
@@ -201,7 +222,10 @@ class Taking:
         session.gate = None
         # What the giver did not get to say may be among what was put aside for it.
         between = self._aside if rest is None else rest
-        session.refill([*self._before, *between, *session.queue])
+        came = distinct([*self._before, *between], self._known)
+        session.refill(distinct([*self._older, *came, *session.queue]))
+        if rest is not None:
+            session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
         session.epoch = self._home.next_epoch(self._client_id)
         # Should this node die before the giver has let go, the giver has all of it still.
         session.given = EVERYTHING

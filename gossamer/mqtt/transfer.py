@@ -11,21 +11,37 @@ another version and have other subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from gossamer.mqtt.convert import read_publish
 from gossamer.mqtt.expiring import Expiring, expiry_of
-from gossamer.mqtt.idents import NO_IDENT, Tracked, mark_of, read_mark
+from gossamer.mqtt.idents import NO_IDENT, Tracked, ident_in, mark_of, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.sessionstore import decode_will
 
-__all__ = ["describe", "in_parts", "install", "item_of", "items_of", "message_of", "pending_of"]
+__all__ = [
+    "describe",
+    "distinct",
+    "forget",
+    "in_parts",
+    "install",
+    "item_of",
+    "items_of",
+    "left_of",
+    "message_of",
+    "messages_in",
+    "packed",
+    "pending_of",
+    "queue_left",
+]
 
 PART = 512 * 1024
 """A part is about so large, or one packet."""
@@ -44,6 +60,8 @@ def describe(session: Session, pending: Pending) -> dict[str, Any]:
         "left": pending.left,
         "will": None if pending.will is None else _encode(pending.will),
         "will_left": pending.will_left,
+        "moves": session.moves,
+        "once": [] if session.once is None else session.once.dump(),
     }
 
 
@@ -143,3 +161,78 @@ def message_of(packet: bytes, version: int, now: Callable[[], float], ident: int
     if (expires_at := expiry_of(packet)) is not None:
         message.expires_at = expires_at
     return message
+
+
+def left_of(session: Session, *, given: bool) -> list[Message]:
+    """The messages that a session has and its client may not: in flight, then queued. ``given``: but for
+    those that another node was given in a move."""
+    now = session.hub.now
+    idents = session.idents or {}
+    flying = [
+        message_of(packet, session.version, now, idents.get(packet_id, NO_IDENT))
+        for packet_id, packet in ({} if given else session.inflight).items()
+        if packet[0] != 0x62
+    ]
+    first = session.given or 0 if given else 0
+    return [*flying, *messages_in(session, islice(session.queue, first, None))]
+
+
+def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
+    """The messages that are queued, each with the QoS with which it is."""
+    for head, tail, message in items:
+        if message is None:
+            message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, ident_in(tail))
+        message.qos = head[0] >> 1 & 3
+        yield message
+
+
+def queue_left(session: Session, *, given: bool) -> None:
+    """Have all that :func:`left_of` says in the queue, and nothing else."""
+    left = left_of(session, given=given)
+    for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
+        del session.inflight[packet_id]
+    now = session.hub.now()
+    session.refill(item for message in left if (item := _item(message, session.version, now)) is not None)
+    session.given = None
+    session.save()
+
+
+def packed(messages: Iterable[Message], session: Session, now: float) -> Iterator[Item]:
+    """Queued messages for ``session`` of those that it has not taken yet."""
+    for message in messages:
+        item = _item(message, session.version, now)
+        if item is not None and session.admits(message):
+            yield item
+
+
+def _item(message: Message, version: int, now: float) -> Item | None:
+    parts = message.parts(version, message.qos << 1, (), now)
+    if parts is None:
+        return None
+    head, tail = parts
+    if message.ident != NO_IDENT:
+        tail = Tracked.of(tail, message.ident)
+    return head, tail, None if message.expires_at is None else message
+
+
+def distinct(items: Iterable[Item], known: Once | None = None) -> Iterator[Item]:
+    """The items without those of QoS 2 that come a second time, or are ``known``."""
+    seen: set[int] = set()
+    for item in items:
+        ident = ident_in(item[1])
+        if ident == NO_IDENT or item[0][0] >> 1 & 3 != 2:
+            yield item
+        elif ident not in seen and (known is None or ident not in known):
+            seen.add(ident)
+            yield item
+
+
+def forget(session: Session, known: Once) -> None:
+    """Take messages of QoS 2 out of flight that the client has had by the session that left ``known``, and
+    remember the rest of what that one has taken."""
+    for packet_id, ident in list((session.idents or {}).items()):
+        if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
+            del session.inflight[packet_id]
+    if session.once is None:
+        session.once = Once()
+    session.once.load(known.dump())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gossamer.mqtt.idents import MARK, read_mark
+from gossamer.mqtt.idents import MARK, is_recorded, read_mark
 from gossamer.mqtt.records import walk
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ def tell_undelivered(router: RouterLike, hub: Fanout) -> None:
         if trail is None or MARK not in records:
             return
         idents = [
-            read_mark(record, 0)[0].ident
+            ident
             for qos, topic, record in walk(records)
             # What lasting sessions there want is kept for them (``keeping``).
-            if record[:1] == MARK and not (kept and qos and router.awaits(peer, topic))
+            if record[:1] == MARK
+            and is_recorded(ident := read_mark(record, 0)[0].ident)
+            and not (kept and qos and router.awaits(peer, topic))
         ]
         if idents:
             trail.refused_by(peer, idents, reason)
@@ -56,5 +58,5 @@ def _idents(records: bytes) -> Iterator[int]:
     """Of the messages that are recorded, and are kept."""
     if MARK in records:
         for qos, _, record in walk(records):
-            if qos and record[:1] == MARK:
-                yield read_mark(record, 0)[0].ident
+            if qos and record[:1] == MARK and is_recorded(ident := read_mark(record, 0)[0].ident):
+                yield ident

@@ -22,6 +22,9 @@ class Hub:
     def touch(self, session):
         self.touches += 1
 
+    def where(self):
+        return ""
+
     def now(self):
         return 0.0
 
