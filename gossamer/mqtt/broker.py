@@ -33,6 +33,7 @@ from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
 from gossamer.mqtt.ingest import Ingest, record_of
 from gossamer.mqtt.limits import Shedding
 from gossamer.mqtt.message import Message, strip
+from gossamer.mqtt.owed import Owed, Waiting
 from gossamer.mqtt.packets import Connect
 from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
 from gossamer.mqtt.properties import NONE, Properties
@@ -173,8 +174,19 @@ class Broker:
         router.on_forward(self.ingest)
         router.on_group_forward(self.ingest.group)
         router.on_congestion(self.hub.pressure.link)
+        self.owed = Owed(
+            self.hub,
+            store=lambda: self.table.store,
+            wall=clock.wall,
+            soon=lambda callback: runtime.loop.call_soon(callback),
+            alive=lambda session: self.sessions.get(session.client_id) is session,
+            expected=router.expects,
+            first=runtime.creation << 24,
+            limit=config.sessions.away_messages,
+            max_bytes=config.sessions.away_bytes,
+        )
         self.redispatch = Redispatch(
-            router, self.hub, call_soon=lambda callback: runtime.loop.call_soon(callback)
+            router, self.hub, self.owed, call_soon=lambda callback: runtime.loop.call_soon(callback)
         )
         self.table.redispatch = self.redispatch
         tell_undelivered(router, self.hub)
@@ -315,7 +327,9 @@ class Broker:
             peers += (self.hub.wide,)
         for group in route.groups:
             chosen = self.router.pick(group, publisher, message.topic.decode())
-            if chosen is None:
+            if chosen is None and message.qos and self.router.expects(group.name):
+                peers += (Waiting(self.owed, group.name),)
+            elif chosen is None:
                 self.hub.dropped("no_group_member")
                 if trail is not None:
                     trail.lost(message.ident, None, "no_group_member")

@@ -19,6 +19,7 @@ from gossamer.mnesia_like import Change, LocalTable, Store
 from gossamer.mqtt.away import Away
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.ingest import read_record
+from gossamer.mqtt.owed import INTERVAL
 from gossamer.mqtt.retained_bodies import Bodies
 from gossamer.mqtt.retained_cluster import ClusterRetained
 from gossamer.mqtt.sessionstore import SessionStore
@@ -33,6 +34,7 @@ TICK = 1.0
 RESTORED = 500
 """Sessions restored in a turn."""
 _TICK = "mqtt_cluster_tick"
+_LOOK = "mqtt_owed_look"
 _KEEP = "mqtt.retained_keep"
 _FETCH = "mqtt.retained_fetch"
 _BACK = "mqtt.back"
@@ -126,6 +128,7 @@ class MqttCluster(GenServer):
             wills.node_up(name, distribution.creation_of(name) or 0)
         broker.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
+        send_after(INTERVAL, self_pid(), _LOOK)
 
     async def _restore(self, store: Store, away: Away) -> None:
         """Have the sessions again that the disc has; once in the life of a node."""
@@ -145,6 +148,7 @@ class MqttCluster(GenServer):
         broker.wills.keep_former = kept.remember_wills
         kept.remember_nodes({})
         away.arrivals.restore(kept, rows)
+        broker.owed.restore(kept.owed_of(rows))
         count = 0
         for stored in kept.read(rows):
             broker.table.restore_will(stored)
@@ -166,6 +170,9 @@ class MqttCluster(GenServer):
         if message == _TICK:
             send_after(TICK, self_pid(), _TICK)
             self._tick()
+        elif message == _LOOK:
+            send_after(INTERVAL, self_pid(), _LOOK)
+            self._broker.owed.look()
         elif isinstance(message, NodeUp):
             wills.node_up(message.name, message.creation)
             self._remember()
@@ -221,6 +228,7 @@ class MqttCluster(GenServer):
             except GossamerError as error:
                 log.warning("will_not_published", error=str(error))
         self._ticks += 1
+        broker.owed.give(broker.redispatch.again)
         if broker.away is not None:
             broker.away.tick()
         if self._ticks % 10 == 0:

@@ -163,6 +163,7 @@ class Fanout:
         "drops",
         "guests",
         "origin",
+        "owe",
         "pressure",
         "received",
         "received1",
@@ -188,6 +189,8 @@ class Fanout:
         self._scheduled = False
         self.origin: str | None = ""
         """The node whose messages are being dispatched; blank: this one. None: a share group's."""
+        self.owe: Callable[[Any, Message, int, str], None] | None = None
+        """Told of what members of share groups are given (``owed``)."""
         self.touched: list[Session] = []
         self.trail: TrailLike | None = None
         """Told what happens to messages while that is recorded."""
@@ -398,6 +401,8 @@ class Fanout:
         origin, self.origin = self.origin, None
         try:
             self.give(message, delivery)
+            if self.owe is not None and message.qos and delivery.qos:
+                self.owe(delivery.subscriber, message, min(message.qos, delivery.qos), group)
         finally:
             self.origin = origin
             if trail is not None:

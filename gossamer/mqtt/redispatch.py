@@ -2,7 +2,8 @@
 
 A session that ends, because its client said goodbye for ever or did not come back in time, leaves messages
 of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen anew,
-here or on another node; and so for what was on its way to a group of a node that is declared down.
+here or on another node; and so for what was on its way to a group of a node that is declared down. Where all
+members are on nodes that are away, it waits for them (``owed``).
 
 Rules: 1. A message that an ordinary subscription of the session asked for as well is not passed on: it may be
 that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -30,6 +31,7 @@ from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.mqtt.fanout import Fanout
+    from gossamer.mqtt.owed import Owed
     from gossamer.mqtt.ports import RouterLike
 
 __all__ = ["Orphan", "Redispatch", "orphans"]
@@ -94,10 +96,16 @@ class Redispatch:
     """Chooses another member, of the router's, and gives to members here by ``hub``."""
 
     def __init__(
-        self, router: RouterLike, hub: Fanout, *, call_soon: Callable[[Callable[[], None]], object]
+        self,
+        router: RouterLike,
+        hub: Fanout,
+        owed: Owed,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._router = router
         self._hub = hub
+        self._owed = owed
         self._call_soon = call_soon
         self.count = 0
         """Messages that were given to another member."""
@@ -120,19 +128,35 @@ class Redispatch:
             return
         self._give(name, message, on_safe)
 
+    def again(self, name: str, record: bytes, on_safe: Callable[[bool], None], online: bool) -> bool:
+        """Give what waited for a member; False where there is none still. See ``owed``."""
+        group = self._router.group(name)
+        if group is None:
+            return False
+        message, _ = read_record(record, 0, len(record), self._hub.now())
+        chosen = self._router.pick(group, "", message.topic.decode(), online=online)
+        if chosen is None:
+            return False
+        self._to(chosen, name, message, on_safe)
+        return True
+
     def _give(self, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
         group = self._router.group(name)
         chosen = None if group is None else self._router.pick(group, "", message.topic.decode())
-        trail = self._hub.trail if is_recorded(message.ident) else None
-        if chosen is None:
+        if chosen is not None:
+            self._to(chosen, name, message, on_safe)
+        elif message.qos and self._router.expects(name):
+            self._owed.wait(name, record_of(message, self._hub.now()), on_safe)
+        else:
             self._hub.dropped("no_group_member")
-            if trail is not None:
-                trail.lost(message.ident, None, "no_group_member")
+            if is_recorded(message.ident) and self._hub.trail is not None:
+                self._hub.trail.lost(message.ident, None, "no_group_member")
             on_safe(True)
-            return
+
+    def _to(self, chosen: Any, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
         self.count += 1
-        if trail is not None:
-            trail.chosen(message, name, getattr(chosen, "peer", None))
+        if is_recorded(message.ident) and self._hub.trail is not None:
+            self._hub.trail.chosen(message, name, getattr(chosen, "peer", None))
         if hasattr(chosen, "append_acked"):
             chosen.append_acked(record_of(message, self._hub.now()), on_safe)
         else:

@@ -46,7 +46,7 @@ SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
 
 _NODES = ""
 """The client under which nodes are remembered; real ones have a name."""
-_TAKEN, _GENERATION = 5, 6
+_TAKEN, _GENERATION, _OWED = 5, 6, 8
 """The kinds of its further rows."""
 
 _WILLS = 7
@@ -267,6 +267,17 @@ class SessionStore:
     def taken_of(rows: Mapping[Any, Any]) -> dict[str, tuple[str, int, list[tuple[int, int]]]]:
         """By node, what was noted last."""
         return {key[2]: value for key, value in rows.items() if key[:2] == (_NODES, _TAKEN)}
+
+    # What no member of a share group has taken over; see ``owed``.
+
+    def note_owed(self, number: int, owed: tuple[str, float, bytes] | None) -> None:
+        """Note a message for a group, or that it is nobody's business any more."""
+        self.put(_NODES, _OWED, number, owed)
+
+    @staticmethod
+    def owed_of(rows: Mapping[Any, Any]) -> dict[int, tuple[str, float, bytes]]:
+        """By number, what was noted."""
+        return {key[2]: tuple(value) for key, value in rows.items() if key[:2] == (_NODES, _OWED)}
 
     def remember_generation(self, generation: str, born: int) -> None:
         """Note which sessions these are, and in which life of the node they began."""

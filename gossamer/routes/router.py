@@ -34,7 +34,7 @@ from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.peers import Ask, PeerAudit
 from gossamer.routes.ports import DataLinks, Keeper, RouteTable
 from gossamer.routes.resolver import Resolver, Route
-from gossamer.routes.shared import Group, Strategy, is_shared
+from gossamer.routes.shared import Count, Group, Strategy, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import (
     DEFAULT_LIMITS,
@@ -196,6 +196,11 @@ class Router:
         """The share group of ``$share/group/filter``, if it has a member anywhere."""
         return self._shared.get(name)
 
+    def expects(self, name: str) -> bool:
+        """Whether a share group has members that outlive their node, which is away."""
+        group = self._shared.get(name)
+        return group is not None and group.expects()
+
     def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
         """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
         share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
@@ -258,7 +263,10 @@ class Router:
         bit = self._nodes.lasting(slot)
         for topic_filter in filters:
             slot.expected.add(topic_filter)
-            if self._index.set_bits(topic_filter, bit, bit) is not None:
+            if is_shared(topic_filter):
+                if self._shared.expect(topic_filter, peer):
+                    self._routes.changed(split_shared(topic_filter).filter)
+            elif self._index.set_bits(topic_filter, bit, bit) is not None:
                 self._routes.changed(topic_filter)
 
     def live(self, peer: str) -> None:
@@ -395,7 +403,11 @@ class Router:
     def _forgotten(self, slot: NodeSlot) -> None:
         expected, slot.expected = slot.expected, set()
         for topic_filter in expected:
-            if self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
+            if is_shared(topic_filter):
+                if self._shared.forget(topic_filter, slot.name):
+                    self._routes.changed(split_shared(topic_filter).filter)
+                self._tell_wanted(slot, topic_filter, lasting=False)
+            elif self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
                 self._routes.changed(topic_filter)
                 self._tell_wanted(slot, topic_filter, lasting=False)
 
@@ -405,12 +417,23 @@ class Router:
 
     def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
         count = value if type(value) is int and value > 0 else 0
+        group = self._shared.get(name)
+        before = 0 if group is None else group.others.get(slot.name, 0)
+        lasting = bool(Count.of(before).lasting)
         try:
+            if slot.away and lasting and not count:
+                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                slot.expected.add(name)
+                self._shared.expect(name, slot.name)
             before, changed = self._shared.set_node(name, slot.name, count)
         except InvalidTopicFilter:
             self.counts["bad_rows"] += 1
             return
         slot.routes += bool(count) - bool(before)
+        if count:
+            slot.expected.discard(name)
+        if lasting is not bool(Count.of(count).lasting) and name not in slot.expected:
+            self._tell_wanted(slot, name, lasting=not lasting)
         if changed:
             self._routes.changed(split_shared(name).filter)
 

@@ -107,6 +107,7 @@ class Group:
         "_strategy",
         "_turn",
         "_up",
+        "expected",
         "filter",
         "members",
         "name",
@@ -123,6 +124,8 @@ class Group:
         self.members: dict[Any, Delivery] = {}
         self.others: dict[str, int] = {}
         """The rows of other nodes."""
+        self.expected: set[str] = set()
+        """Nodes that are away, with members that outlive them, and whose rows are gone."""
         self.row = 0
         """What this node's row is to be: :meth:`count` when it was last looked at."""
         self._strategy = strategy
@@ -144,6 +147,12 @@ class Group:
         """Which member here gets a message that another node has sent for this group."""
         found = self._choose(publisher, topic, [])
         return found if isinstance(found, Delivery) else None
+
+    def expects(self) -> bool:
+        """Whether it has members that outlive their node, which is away."""
+        if self.expected:
+            return True
+        return any(Count.of(row).lasting and not self._up(node) for node, row in self.others.items())
 
     def count(self) -> Count:
         """The members here."""
@@ -286,7 +295,22 @@ class SharedIndex:
         before = group.others.pop(node, 0)
         if count > 0:
             group.others[node] = count
+            group.expected.discard(node)
         return before, new or self._drop_empty(group)
+
+    def expect(self, name: str, node: str) -> bool:
+        """``node`` is away, and members there will be back with it; whether the group is new."""
+        group, new = self._make(name)
+        group.expected.add(node)
+        return new
+
+    def forget(self, name: str, node: str) -> bool:
+        """Nothing is expected of ``node``; whether the group is gone with that."""
+        group = self.groups.get(name)
+        if group is None or node not in group.expected:
+            return False
+        group.expected.discard(node)
+        return self._drop_empty(group)
 
     def _make(self, name: str) -> tuple[Group, bool]:
         group = self.groups.get(name)
@@ -302,7 +326,7 @@ class SharedIndex:
         return group, True
 
     def _drop_empty(self, group: Group) -> bool:
-        if group.members or group.others:
+        if group.members or group.others or group.expected:
             return False
         del self.groups[group.name]
         groups = self._filters.get(group.filter)

@@ -263,6 +263,10 @@ class SimCluster:
             for topic_filter, others, here in node.router.routes()
             for name in (*others, *([node.name] if here else ()))
         }
+        for shared in node.router._shared:
+            held |= {
+                (shared.name, name) for name in (*shared.others, *([node.name] if shared.members else ()))
+            }
         for topic_filter, name in sorted(wanted - held):
             yield f"{node.name} has no route for {topic_filter} to {name}"
         for topic_filter, name in sorted(held - wanted):

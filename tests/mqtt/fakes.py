@@ -123,7 +123,10 @@ class FakeRouter:
     def group(self, name):
         return None
 
-    def pick(self, group, publisher, topic):
+    def expects(self, name):
+        return False
+
+    def pick(self, group, publisher, topic, *, online=False):
         return None
 
     def on_group_lost(self, callback):

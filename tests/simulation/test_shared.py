@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 import pytest_asyncio
 
 from gossamer.testing import seeds
@@ -55,3 +56,68 @@ async def test_a_member_whose_client_is_away_gets_nothing_while_another_is_there
     back.append(await trio.client(2, "here", **SESSION))
     await asyncio.sleep(2)
     assert sorted(payload for one in back for payload in one.payloads()) == sorted(more)
+
+
+def mute(client):
+    """From now on it takes messages and acknowledges none."""
+    client._deliver = client.messages.append
+
+
+@seeds(1)
+@pytest.mark.parametrize("killed", [(3,), (1, 2, 3)], ids=["its node", "all nodes"])
+@pytest.mark.parametrize("at", [1, 3], ids=["published elsewhere", "published there"])
+async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another(sim, trio, at, killed):
+    """Its session ends with its node, so nobody else would ever send it again."""
+    faithless = await member(trio, 3, "faithless", session_expiry=0, clean_start=True)
+    mute(faithless)
+    sent = await publish(trio, at, 30)
+    assert len(faithless.messages) == 30
+    await asyncio.sleep(1)
+    for number in killed:
+        trio.crash(number)
+    for number in killed:
+        await trio.restart(number)
+    await trio.settled()
+    other = await member(trio, 2, "other")
+    await asyncio.sleep(20)
+    assert sorted(other.payloads()) == sorted(sent)
+    await publish(trio, at, 5, start=100)
+    await asyncio.sleep(5)
+    # What was acknowledged does not come again.
+    trio.crash(2)
+    await trio.restart(2)
+    await trio.settled()
+    other = await trio.client(2, "other", **SESSION)
+    await asyncio.sleep(20)
+    assert other.payloads() == []
+    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+
+
+@seeds(1)
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(
+    ("length", "chooser_dies"), [(15, False), (150, False), (40, True)], ids=["short", "long", "and chooser"]
+)
+async def test_what_comes_while_all_members_are_on_a_dead_node_waits_for_it(
+    sim, trio, qos, length, chooser_dies
+):
+    away = await member(trio, 3, "away")
+    await away.disconnect()
+    before = await publish(trio, 1, 10, qos=qos)
+    await asyncio.sleep(1)
+    trio.crash(3)
+    during = await publish(trio, 1, 10, qos=qos, start=100)
+    await asyncio.sleep(length)
+    if chooser_dies:
+        trio.crash(1)
+        await trio.restart(1)
+        await asyncio.sleep(15)
+    late = await publish(trio, 1, 10, qos=qos, start=200)
+    await trio.restart(3)
+    await trio.settled()
+    await asyncio.sleep(5)
+    back = await trio.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    assert back.session_present
+    assert back.payloads() == [*before, *during, *late]
+    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
