@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 GREET = "mqtt.kept"
 SETTLED = "mqtt.settled"
+PING = "mqtt.ping"
+PING_WITHIN = 0.5
 ANSWER_WITHIN = 5.0
 AGAIN = 0.25
 _TABLES = ("routes", "sessions")
@@ -72,8 +74,14 @@ class Away:
         if sessions.away_messages:
             broker.router.keep_with(self.keeping)
 
+    async def level(self, peer: str) -> bool:
+        """Whether a node answers now, and all that it had to say is here."""
+        result = await remote.call(peer, PING, timeout=PING_WITHIN)
+        return isinstance(result, remote.Returned) and self._loaded(peer)
+
     def begin(self, sessions: OwnedTable, functions: dict[str, Callable[..., Any]]) -> None:
         """From now on nodes may ask, and whose session is where is known; again after a restart."""
+        functions[PING] = _pong
         self._sessions = sessions
         functions[GREET] = self.arrivals.asked
         functions[SETTLED] = self._settled
@@ -158,6 +166,10 @@ class Away:
     def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
         """What other nodes call; see :meth:`settle`."""
         self.keeping.settled(client_id, owner, resumed=resumed)
+
+
+def _pong() -> bool:
+    return True
 
 
 def _nobody_is_gone(_peer: str) -> bool:

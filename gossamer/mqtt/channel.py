@@ -172,6 +172,13 @@ class Channel(Port, asyncio.Protocol):
     def _received(self, data: bytes) -> None:
         if self._state == CLOSED:
             return
+        fence = self.hub.fence
+        if fence is not None and fence.stops(self):
+            if self._parts is None:
+                self._parts, self._parts_size, self._need = [], 0, 0
+            self._parts.append(data)
+            self._parts_size += len(data)
+            return
         parts = self._parts
         if parts is not None:
             # The first packet is partial; join only once it is whole, however many reads it takes.

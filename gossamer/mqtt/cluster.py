@@ -18,6 +18,7 @@ from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Change, LocalTable, Store
 from gossamer.mqtt.away import Away
 from gossamer.mqtt.broker import Broker
+from gossamer.mqtt.fence import Fence
 from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.owed import INTERVAL
 from gossamer.mqtt.retained_bodies import Bodies
@@ -129,6 +130,13 @@ class MqttCluster(GenServer):
         broker.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
+        if broker.hub.fence is None:
+            broker.hub.fence = Fence(
+                now=broker.hub.now,
+                spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
+                peers=distribution.nodes,
+                level=broker.away.level,
+            )
 
     async def _restore(self, store: Store, away: Away) -> None:
         """Have the sessions again that the disc has; once in the life of a node."""
@@ -173,6 +181,8 @@ class MqttCluster(GenServer):
         elif message == _LOOK:
             send_after(INTERVAL, self_pid(), _LOOK)
             self._broker.owed.look()
+            if self._broker.hub.fence is not None:
+                self._broker.hub.fence.beat()
         elif isinstance(message, NodeUp):
             wills.node_up(message.name, message.creation)
             self._remember()

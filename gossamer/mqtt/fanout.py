@@ -37,6 +37,7 @@ from gossamer.mqtt.session import Session
 from gossamer.mqtt.wide import SLICE, Wide
 
 if TYPE_CHECKING:
+    from gossamer.mqtt.fence import Fence
     from gossamer.mqtt.ports import ForwarderLike, RouteLike, TrailLike
 
 __all__ = ["DELIVERIES", "FLUSHED", "V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
@@ -161,6 +162,7 @@ class Fanout:
         "bytes_received",
         "bytes_sent",
         "drops",
+        "fence",
         "guests",
         "origin",
         "owe",
@@ -189,6 +191,8 @@ class Fanout:
         self._scheduled = False
         self.origin: str | None = ""
         """The node whose messages are being dispatched; blank: this one. None: a share group's."""
+        self.fence: Fence | None = None
+        """Asked before what a client sent is taken."""
         self.owe: Callable[[Any, Message, int, str], None] | None = None
         """Told of what members of share groups are given (``owed``)."""
         self.touched: list[Session] = []

@@ -31,6 +31,7 @@ __all__ = [
     "BEHIND",
     "DECIDING",
     "FAR_BEHIND",
+    "FENCED",
     "ITEM",
     "OWING",
     "PATIENCE",
@@ -53,6 +54,8 @@ RATE = 8
 """Why a channel does not read: its client sends more than its listener allows."""
 TURN = 16
 """It has used its turn of the loop, and goes on in the next."""
+FENCED = 64
+"""Why a channel does not read: the node was stopped for a while, and asks its peers first (``fence``)."""
 UNCONFIRMED = 32
 """Why a channel does not read: it has many SUBSCRIBEs whose routes other nodes have not confirmed."""
 
