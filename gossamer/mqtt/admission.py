@@ -3,7 +3,9 @@
 In order: what the standard forbids; whether this node takes anybody now; who the client is (which may take a
 question to somebody else); what it may do; where its session is; the session itself.
 
-Rule: nothing of a client that waits for an answer is held but its CONNECT; whoever loses patience is gone.
+Rules: 1. Of a client that waits for an answer its CONNECT is held and little else; whoever loses patience is
+gone.  2. Which of two connections of a client is served, on whichever nodes they are, is decided by when they
+came (``claims``): each gets its stamp with its first look.
 """
 
 from __future__ import annotations
@@ -64,6 +66,9 @@ class Admission:
     def connect(self, channel: Channel, packet: Connect) -> None:
         """Decide on a CONNECT; answers now or, where a password must be checked, later."""
         channel.asked = packet.properties
+        channel.came = self._broker.hub.now()
+        if self._broker.takeovers is not None:
+            channel.stamp = self._broker.takeovers.contests.stamp(packet.client_id)
         if not packet.client_id and packet.version == V4 and not packet.clean_start:
             # [MQTT-3.1.3-8] of 3.1.1
             channel.rejected(
@@ -198,11 +203,18 @@ class Admission:
         if before is not None:
             before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
         self._bringing[client_id] = channel
+        here = False
         try:
-            await self._broker.takeovers.fetch(client_id, clean=packet.clean_start)
+            if not channel.is_closed:
+                here = await self._broker.takeovers.fetch(
+                    client_id, clean=packet.clean_start, claimant=channel
+                )
         finally:
             if self._bringing.get(client_id) is channel:
                 del self._bringing[client_id]
+        if not here:
+            channel.rejected(ReasonCode.SERVER_BUSY, "its client has connected to another node since")
+            return
         if not channel.is_closed:
             self._enter(channel, packet, client_id, username, told)
             return
@@ -287,15 +299,35 @@ class Admission:
         )
         if present and session.shape != shape:
             self._broker.table.forget_plans()
-        channel.will = packet.will
-        channel.since = self._broker.clock.wall()
-        if self._broker.takeovers is not None:
-            self._broker.takeovers.own(session)
-        session.save()
-        self._broker.table.leave_will(client_id, packet.will, session.expiry)
-        self._broker.on_return(client_id)
+        channel.session = session
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=properties)
+        takeovers = self._broker.takeovers
+        if takeovers is not None and expiry and not present:
+            self._broker.runtime.spawn(
+                self._establish, channel, session, packet.will, connack, label="mqtt_establish"
+            )
+            return
+        if takeovers is not None:
+            takeovers.own(session, channel.stamp)
+        self._welcome(channel, session, packet.will, connack)
+
+    async def _establish(
+        self, channel: Channel, session: Session, will: Will | None, connack: Connack
+    ) -> None:
+        """All nodes know of a session before its client does, which may go to any of them next."""
+        assert self._broker.takeovers is not None  # noqa: S101 - it was there
+        await self._broker.takeovers.establish(session, channel.stamp)
+        if not channel.is_closed and session.channel is channel:
+            self._welcome(channel, session, will, connack)
+
+    def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:
+        channel.will = will
+        channel.since = self._broker.clock.wall()
+        session.save()
+        self._broker.table.leave_will(session.client_id, will, session.expiry)
+        self._broker.on_return(session.client_id)
+        keep_alive = channel.keep_alive
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None

@@ -47,6 +47,9 @@ __all__ = ["Channel"]
 
 log = structlog.get_logger(__name__)
 
+EARLY = 16 * 1024
+"""Bytes held of what a client sends before it is let in, and then no more is read. Reading is what tells that
+a client has gone, so it goes on until then."""
 LINGER = 10.0
 """Seconds that a closing connection may take to read what was written to it."""
 
@@ -69,6 +72,7 @@ class Channel(Port, asyncio.Protocol):
         "asked",
         "broker",
         "cache_get",
+        "came",
         "deadline",
         "ends",
         "exchange",
@@ -84,6 +88,7 @@ class Channel(Port, asyncio.Protocol):
         "seen",
         "session",
         "since",
+        "stamp",
         "transport",
         "version",
         "will",
@@ -112,6 +117,10 @@ class Channel(Port, asyncio.Protocol):
         self.seen = 0.0
         self.since = 0.0
         """When its client was let in, by the wall clock."""
+        self.came = 0.0
+        """When its CONNECT came, by the hub's clock."""
+        self.stamp = 0
+        """The same for comparison with connections to other nodes; see ``claims``."""
         self.peer = ""
         self.aliases: dict[int, bytes] | None = None
         self.reading_paused = 0
@@ -184,11 +193,18 @@ class Channel(Port, asyncio.Protocol):
             # The first packet is partial; join only once it is whole, however many reads it takes.
             parts.append(data)
             self._parts_size += len(data)
-            if self._parts_size < self._need or self._state == WAITING:
+            if self._state == WAITING:
+                self._bound_early()
+                return
+            if self._parts_size < self._need:
                 return
             data = b"".join(parts)
             self._parts = None
         if not data:
+            return
+        if self._state == WAITING:
+            self._parts, self._parts_size, self._need = [data], len(data), 0
+            self._bound_early()
             return
         if self.tracer is not None:
             # Here data begins with a packet; in the middle of one anything could be taken for a topic.
@@ -210,6 +226,10 @@ class Channel(Port, asyncio.Protocol):
         self.resume_reading(TURN)
         self.data_received(b"")
 
+    def _bound_early(self) -> None:
+        if self._parts is not None and self._parts_size > EARLY:
+            self.pause_reading(DECIDING)
+
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
@@ -221,8 +241,6 @@ class Channel(Port, asyncio.Protocol):
 
     def _first(self, data: bytes) -> int:
         """CONNECT, and nothing else ([MQTT-3.1.0-1]); behind it, AUTH where the client was asked for it."""
-        if self._state == WAITING:
-            return 0
         new = self._state == NEW
         if new and data[0] & 0xF0 != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
@@ -245,7 +263,7 @@ class Channel(Port, asyncio.Protocol):
         else:
             self.broker.admission.answered(self, packet)
         if self._state == WAITING:
-            self.pause_reading(DECIDING)
+            self._bound_early()
         return len(data)
 
     # Acknowledgements, in order.
@@ -430,7 +448,7 @@ class Channel(Port, asyncio.Protocol):
         if self._state == UP:
             self.broker.disconnected[reason.name.lower()] += 1
             self._flush_own()
-            if self.version == V5:
+            if self.version == V5 and not self.session.owes_connack:
                 goodbye = Disconnect(reason=reason, properties=properties)
                 self.transport.write(explained(goodbye, detail, self.asked))
         if not will:
@@ -461,6 +479,7 @@ class Channel(Port, asyncio.Protocol):
             self.hub.pressure.relieve(self.session)
             if self.hub.trail is not None:
                 self.hub.trail.disconnected(self.session, why)
+        if self.session is not None:
             self.broker.table.released(self, self.session)
         self.broker.closed(self, why)
         self.close(("shutdown", "connection closed"))

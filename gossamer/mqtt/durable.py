@@ -238,6 +238,10 @@ class DurableSession(Session):
 
     # What waits for the disc.
 
+    @property
+    def owes_connack(self) -> bool:
+        return bool(self._held) and self._held[0][1][0] == 0x20
+
     def push(self, packet: bytes) -> None:
         held = self._held
         if not held and (packet[0] & 0xF6 not in _WAITS or self._ticket <= self.store.committed):

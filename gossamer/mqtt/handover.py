@@ -66,7 +66,7 @@ ASKING_WITHIN = 20.0
 """Longer than :data:`FROZEN`: who waits for another taker sees how that ended."""
 SILENT_WITHIN = 6.0
 """How long a giver that is said to be up may give no answer."""
-AGAIN = 0.2
+AGAIN = 0.05
 
 
 def rightful(rows: Mapping[str, int]) -> str | None:
@@ -166,6 +166,8 @@ class Taker:
         self.marked: set[str] = set()
         self.expected: set[str] = set()
         self.complete = True
+        self.kept = False
+        """The giver keeps it."""
         self._rest: Any = None
         self._ask_until = now + ASKING_WITHIN
         self._silent_since = inf
@@ -191,6 +193,10 @@ class Taker:
             case Answered("state", state), Taker.ASKING:
                 self.state = Taker.SUBSCRIBING
                 return [Install(state)]
+            case Answered("kept"), Taker.ASKING:
+                self.state = Taker.DONE
+                self.kept = True
+                return [Done()]
             case Answered("none"), Taker.ASKING:
                 # Its row has not gone yet, or a better one has not come yet.
                 rest = {node: epoch for node, epoch in rows.items() if node != self.giver}

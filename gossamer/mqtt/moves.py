@@ -87,7 +87,8 @@ class Answered:
     state: Any = None
 
 
-Answer = Literal["state", "busy", "none", "unreachable"]
+Answer = Literal["state", "busy", "none", "unreachable", "kept"]
+"""``kept``: a later connection of the client is at the giver, or the one that wants the session has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,6 +273,11 @@ class Session:
 
     # Outbound.
 
+    @property
+    def owes_connack(self) -> bool:
+        """Whether the client waits for CONNACK still."""
+        return False
+
     def push(self, packet: bytes) -> None:
         """Have ``packet`` written at the end of this turn."""
         out = self.out

@@ -4,10 +4,12 @@ Each node says in the *owned* table ``sessions`` whose sessions it has, with an 
 node)`` has the client. How a session moves is decided by ``handover``; the taking side is ``taking``; what is
 left where there was no move, since a node was down or cut off while its client went elsewhere, ``remains``.
 
-Rules: 1. A node that sees a higher claim than its own stops serving the client at once.  2. A client that
-came with its session is served once every node that is up has seen the claim, the giver among them: from
-then on nobody thaws it, and should this node die, nobody has a second copy to deliver.  3. Who thawed a
-session that another node may have committed claims it, when the client comes, above what that node claimed.
+Rules: 1. A node that sees a higher claim than its own stops serving the client, at once or, where it serves
+one, as soon as it knows that a later connection is behind that claim (``claims``).  2. A client whose session
+is new or came with it is served once every node that is up has seen the claim, the giver among them: from
+then on nobody thaws it, should this node die, nobody has a second copy to deliver, and whichever node the
+client goes to next knows that there is a session.  3. Who thawed a session that another node may have
+committed claims it, when the client comes, above what that node claimed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable
+from gossamer.mqtt.claims import SERVES, Contests
 from gossamer.mqtt.handover import (
     FROZEN,
     MARKS_WITHIN,
@@ -50,12 +53,15 @@ from gossamer.mqtt.transfer import describe, in_parts, items_of
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.channel import Channel
 
 __all__ = ["Takeovers"]
 
 CALL_WITHIN = 5.0
 CLAIMED_WITHIN = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
+NEW_CLAIM_TIMEOUT = 1.0
+"""The same of a session that is new, of which nothing can be delivered twice."""
 
 
 class _Giving:
@@ -70,6 +76,10 @@ class _Giving:
         self.parts: list[list[Any]] = []
         self.answer: Any = None
         self.released: asyncio.Future[int | None] | None = None
+        self.stamp = 0
+        """Of the connection that it is given to."""
+        self.over = asyncio.Event()
+        """Set while it is neither frozen nor given."""
 
 
 class Takeovers:
@@ -83,8 +93,10 @@ class Takeovers:
         self._giving: dict[str, _Giving] = {}
         self._taking: dict[str, Taking] = {}
         """By client."""
-        self._doubtful: set[str] = set()
-        """Whose sessions were given to a node that died, or was cut off, before it was seen to have them."""
+        self._doubtful: dict[str, int] = {}
+        """Whose sessions were given to a node that died, or was cut off, before it was seen to have them; and
+        the epoch with which it may have claimed them."""
+        self.contests = Contests(self)
         self.remains = Remains(self)
         self._number = 0
 
@@ -95,6 +107,7 @@ class Takeovers:
         functions["mqtt.release"] = self._release
         functions["mqtt.mark"] = self.mark
         functions["mqtt.end"] = self._end
+        functions[SERVES] = self.contests.serves
         functions[KICK] = self.broker.kick
         functions["mqtt.remains"] = self.remains.accept
         functions["mqtt.has_move"] = self.remains.has_move
@@ -117,7 +130,7 @@ class Takeovers:
 
     def elsewhere(self, client_id: str, *, clean: bool) -> bool:
         """Whether another node has something of this client's, or something is on its way here."""
-        if client_id in self._taking:
+        if client_id in self._taking or self._gives(client_id):
             return True
         return bool(self.rows(client_id) if clean else self.better(client_id))
 
@@ -127,15 +140,23 @@ class Takeovers:
 
     def is_moving(self, client_id: str) -> bool:
         """Whether a session is on its way here, or elsewhere: what is queued now may come too late."""
-        taking, giving = self._taking.get(client_id), self._giving.get(client_id)
-        return (taking is not None and not taking.committed) or (
-            giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
-        )
+        taking = self._taking.get(client_id)
+        return (taking is not None and not taking.committed) or self._gives(client_id)
+
+    def _gives(self, client_id: str) -> bool:
+        giving = self._giving.get(client_id)
+        return giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
+
+    def claimant(self, client_id: str) -> Channel | None:
+        """The connection that waits for a session on its way here."""
+        taking = self._taking.get(client_id)
+        claimant = None if taking is None else taking.claimant
+        return None if claimant is None or claimant.is_closed else claimant
 
     def keep(self, session: Session) -> None:
         """Nobody else claims it any more: it is this node's, as it was."""
         session.gate = None
-        self._giving.pop(session.client_id, None)
+        self._forget(session.client_id)
         self.broker.subscribing.restore(session)
         self.broker.table.rest(session)
 
@@ -143,16 +164,9 @@ class Takeovers:
         """An epoch above all that are known."""
         return int(max(self._table.read(client_id).values(), default=0)) + 1
 
-    def own(self, session: Session) -> None:
-        """Claim a session for this node; where it is kept on disc, once the disc has it."""
-        found = self._table.read(session.client_id)
-        mine = found.get(self.node)
-        if session.client_id in self._doubtful:
-            self._doubtful.discard(session.client_id)
-            session.epoch = max(self.next_epoch(session.client_id), session.epoch + 1) + 1
-        elif mine is None or mine != session.epoch or rightful(found) != self.node:
-            session.epoch = self.next_epoch(session.client_id)
-        session.born = session.born or session.epoch
+    def own(self, session: Session, stamp: int) -> None:
+        """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
+        self._number_for(session, stamp)
         if session.subscriptions and self.broker.away is not None:
             self.broker.away.settle(session.client_id, resumed=True)
         if session.store is None:
@@ -160,6 +174,36 @@ class Takeovers:
         else:
             session.save()
             session.store.append_acked(b"", lambda _: self._claim(session))
+
+    def _number_for(self, session: Session, stamp: int) -> None:
+        client_id = session.client_id
+        found = self._table.read(client_id)
+        doubt = self._doubtful.pop(client_id, None)
+        if doubt is not None:
+            session.epoch = max(stamp, doubt, self.next_epoch(client_id), session.epoch + 1) + 1
+        elif found.get(self.node) != (session.epoch or None) or rightful(found) != self.node:
+            session.epoch = max(stamp, self.next_epoch(client_id))
+        session.born = session.born or session.epoch
+
+    async def establish(self, session: Session, stamp: int) -> None:
+        """Claim a new session that outlives its connection, and come back once the other nodes know."""
+        self._number_for(session, stamp)
+        session.save()
+        if session.store is not None:
+            await session.store.settled()
+        number = self._claim(session)
+        if number is not None:
+            await self._table.visible(number, NEW_CLAIM_TIMEOUT)
+
+    def outbid(self, session: Session) -> None:
+        """Claim a session above a claim that has no connection behind it."""
+        session.epoch = self.next_epoch(session.client_id)
+        session.save()
+        self._claim(session)
+
+    def supersede(self, session: Session, owner: str) -> None:
+        """Another node has the client of a session of this one."""
+        self._feed(self._giver(session), Superseded(owner))
 
     async def announce(self, session: Session) -> None:
         """Claim a session that was moved here, and come back once the other nodes know."""
@@ -172,7 +216,7 @@ class Takeovers:
     def claim(self, session: Session) -> None:
         """Claim a session that this node had when it began."""
         if session.given is not None:
-            self._doubtful.add(session.client_id)
+            self._doubtful[session.client_id] = 0
         self._claim(session)
 
     def _claim(self, session: Session) -> int | None:
@@ -193,9 +237,14 @@ class Takeovers:
 
     def disown(self, client_id: str) -> None:
         """The session is over."""
-        self._giving.pop(client_id, None)
-        self._doubtful.discard(client_id)
+        self._forget(client_id)
+        self._doubtful.pop(client_id, None)
         self._table.delete(client_id)
+
+    def _forget(self, client_id: str) -> None:
+        giving = self._giving.pop(client_id, None)
+        if giving is not None:
+            giving.over.set()
 
     def changed(self, change: Change) -> None:
         """Another node claims sessions; those of this node with a lower epoch are not its own any more."""
@@ -211,7 +260,10 @@ class Takeovers:
             session = self.broker.sessions.get(client_id)
             # One that is being put together here has no claim yet, whatever an older row says.
             if session is not None and client_id not in self._taking:
-                self._feed(self._giver(session), Superseded(owner))
+                if session.channel is None:
+                    self.supersede(session, owner)
+                else:
+                    self.contests.begin(session)
 
     # -- giving
 
@@ -237,6 +289,10 @@ class Takeovers:
                     self.remains.end(giving.session)
                 case _:  # pragma: no cover - the others are the taker's
                     pass
+        if giving.machine.state in (Giver.FROZEN, Giver.GIVEN):
+            giving.over.clear()
+        else:
+            giving.over.set()
 
     def _do_freeze(self, giving: _Giving) -> None:
         session, now = giving.session, self.broker.hub.now()
@@ -255,7 +311,10 @@ class Takeovers:
         session.save()
         giving.aside = []
         giving.parts = in_parts(session, now)
-        giving.answer = describe(session, giving.pending) | {"parts": len(giving.parts)}
+        giving.answer = describe(session, giving.pending) | {
+            "parts": len(giving.parts),
+            "epoch": session.epoch,
+        }
         self.broker.runtime.loop.call_later(FROZEN, self._tick, giving)
 
     def _do_give(self, giving: _Giving) -> None:
@@ -271,7 +330,7 @@ class Takeovers:
         session = giving.session
         session.gate = None
         if doubtful:
-            self._doubtful.add(session.client_id)
+            self._doubtful[session.client_id] = giving.stamp
         else:
             session.given = None
         for item in giving.aside:
@@ -295,10 +354,15 @@ class Takeovers:
 
     # -- what the taker calls
 
-    async def _freeze(self, client_id: str, token: str, taker: str) -> dict[str, Any] | str | None:
+    async def _freeze(
+        self, client_id: str, token: str, taker: str, stamp: int, age: float, insist: bool
+    ) -> dict[str, Any] | str | None:
         session = self.broker.sessions.get(client_id)
         if session is None or client_id in self._taking:
             return None if session is None else "busy"
+        standing = self.contests.standing(client_id, age, insist=insist)
+        if standing:
+            return standing
         if not session.expiry:
             # It ends with its connection, and that ends now ([MQTT-3.1.4-3]).
             if session.channel is not None:
@@ -306,7 +370,7 @@ class Takeovers:
             self.broker.table.end(session)
             return None
         giving = self._giver(session)
-        giving.answer = None
+        giving.answer, giving.stamp = None, max(giving.stamp, stamp)
         self._feed(giving, Asked(token, taker))
         answer: dict[str, Any] | str = giving.answer
         if session.store is not None:
@@ -356,9 +420,12 @@ class Takeovers:
 
     # -- clean starts, and kicks
 
-    async def _end(self, client_id: str) -> bool:
+    async def _end(self, client_id: str, age: float, insist: bool) -> bool | str:
         if client_id not in self.broker.sessions:
             return False
+        standing = self.contests.standing(client_id, age, insist=insist)
+        if standing:
+            return standing
         await self.broker.table.end_clean(client_id)
         return True
 
@@ -368,25 +435,43 @@ class Takeovers:
 
     # -- taking
 
-    async def fetch(self, client_id: str, *, clean: bool) -> None:
-        """Have the session of a client here, or ended where it is."""
-        taking = self._taking.get(client_id)
+    async def fetch(self, client_id: str, *, clean: bool, claimant: Channel | None = None) -> bool:
+        """Have the session of a client here, or ended where it is.
+
+        False: it stays there, since a later connection is there, or ``claimant``'s has ended.
+        """
+        taking, giving = self._taking.get(client_id), self._giving.get(client_id)
         if taking is not None:
             await taking.over.wait()
+        elif giving is not None and self._gives(client_id):
+            # Its client is back before it was gone: it comes back as soon as it is there.
+            await giving.over.wait()
         if clean:
-            await remote.multicall(self.rows(client_id), "mqtt.end", client_id, timeout=CALL_WITHIN)
-            return
+            return await self._end_elsewhere(client_id, claimant)
         if not self.better(client_id):
-            return
+            return True
         self._number += 1
         token = f"{self.node}/{self.distribution.runtime.creation}/{self._number}"
-        taking = self._taking[client_id] = Taking(self, client_id, token)
+        taking = self._taking[client_id] = Taking(self, client_id, token, claimant)
         try:
-            await taking.run()
+            return await taking.run()
         finally:
             if self._taking.get(client_id) is taking:
                 del self._taking[client_id]
             taking.over.set()
+
+    async def _end_elsewhere(self, client_id: str, claimant: Channel | None) -> bool:
+        for insist in (False, True):
+            age = self.contests.age(claimant)
+            answers = await remote.multicall(
+                self.rows(client_id), "mqtt.end", client_id, age, insist, timeout=CALL_WITHIN
+            )
+            said = {answer.value for answer in answers.values() if isinstance(answer, remote.Returned)}
+            if "newer" in said or ("served" in said and claimant is not None and claimant.is_closed):
+                return False
+            if "served" not in said:
+                break
+        return True
 
     async def _fetch(self, client_id: str) -> bool:
         """What a node calls that is being drained: have a session here whose client is not here yet."""

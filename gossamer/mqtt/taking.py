@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -42,6 +43,7 @@ from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.transfer import distinct, forget, install, item_of, left_of, packed, pending_of
 
 if TYPE_CHECKING:
+    from gossamer.mqtt.channel import Channel
     from gossamer.mqtt.takeover import Takeovers
 
 __all__ = ["Taking"]
@@ -59,8 +61,13 @@ EVERYTHING = 1 << 30
 class Taking:
     """One move. ``over`` is set when it has ended, however it did."""
 
-    def __init__(self, home: Takeovers, client_id: str, token: str) -> None:
+    def __init__(self, home: Takeovers, client_id: str, token: str, claimant: Channel | None) -> None:
         self.token = token
+        self.claimant = claimant
+        """The connection that wants it; None: this node does."""
+        self._stamp = home.contests.stamp(client_id) if claimant is None else claimant.stamp
+        self._above = 0
+        """The giver's epoch."""
         self.over = asyncio.Event()
         self.committed = False
         """The session is whole."""
@@ -86,8 +93,8 @@ class Taking:
         self._actions += self._machine.handle(event, self._broker.hub.now(), self._rows())
         self._awake.set()
 
-    async def run(self) -> None:
-        """Move the session here, or find that there is none to be had."""
+    async def run(self) -> bool:
+        """Move the session here, or find that there is none to be had; False: that it is to stay there."""
         self._actions += self._machine.begin(self._broker.hub.now(), self._rows())
         done = False
         try:
@@ -105,6 +112,7 @@ class Taking:
             if session is not None and not done:
                 # The giver still has it.
                 self._broker.table.end(session, None)
+        return not self._machine.kept
 
     async def _something(self) -> None:
         """Wait for an event, or for time to pass."""
@@ -151,7 +159,13 @@ class Taking:
         return None
 
     async def _ask(self, node: str) -> Event:
-        answer = await self._call(node, "mqtt.freeze", self._home.node)
+        ask = partial(self._call, node, "mqtt.freeze", self._home.node, self._stamp)
+        claimant, contests = self.claimant, self._home.contests
+        answer = await ask(contests.age(claimant), claimant is None)
+        if answer == "served" and claimant is not None and not claimant.is_closed:
+            answer = await ask(contests.age(claimant), True)
+        if answer in ("newer", "served"):
+            return Answered("kept")
         if answer == "busy":
             return Answered("busy")
         if not isinstance(answer, dict):
@@ -182,6 +196,7 @@ class Taking:
             session.once = Once()
             session.once.load(state["once"])
         session.gate = self._admit
+        self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
@@ -226,7 +241,7 @@ class Taking:
         session.refill(distinct([*self._older, *came, *session.queue]))
         if rest is not None:
             session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
-        session.epoch = self._home.next_epoch(self._client_id)
+        session.epoch = max(self._stamp, self._above + 1)
         # Should this node die before the giver has let go, the giver has all of it still.
         session.given = EVERYTHING
         self._broker.table.revive(session, self._pending)

@@ -269,3 +269,10 @@ def test_a_taker_goes_to_the_next_where_the_first_has_nothing():
 )
 def test_the_highest_claim_counts(rows, owner):
     assert rightful(rows) == owner
+
+
+def test_a_taker_whose_client_is_not_the_latest_leaves_the_session_where_it_is():
+    taker = Taker("t", now=0.0)
+    taker.begin(0.0, ROWS)
+    assert taker.handle(Answered("kept"), 0.1, ROWS) == [Done()]
+    assert (taker.state, taker.kept) == (Taker.DONE, True)

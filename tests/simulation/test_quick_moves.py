@@ -1,0 +1,84 @@
+"""A client that is on another node before the cluster knows of its last connection: the new one is served."""
+
+import asyncio
+
+import pytest
+
+from gossamer.testing import seeds
+
+
+async def hop(cluster, number, how, **options):
+    """Connect to a node, wait for CONNACK or not, and end the connection or not, as ``how`` says."""
+    coming = asyncio.create_task(cluster.client(number, "c", **options))
+    if how.startswith("told"):
+        client = await coming
+        if how == "told, goodbye":
+            await client.disconnect()
+        elif how == "told, gone":
+            client.drop()
+    else:
+        # Just before its CONNACK, perhaps before its CONNECT is there.
+        await asyncio.sleep(0.004)
+        if how == "gone":
+            coming.cancel()
+    return coming
+
+
+@seeds(6)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("kept", [True, False], ids=["lasting", "clean"])
+@pytest.mark.parametrize("how", ["told, goodbye", "told, gone", "told, stays", "gone"])
+async def test_the_last_connection_is_served_and_no_other(sim, cluster, kept, how):
+    await cluster.start()
+    await cluster.settled()
+    # Until then a session that is left behind waits for what others may have kept for it.
+    await asyncio.sleep(10)
+    rng = sim.rng("moves")
+    options = {"clean_start": not kept, "session_expiry": 300 if kept else None, "timeout": 30}
+    if kept and rng.random() < 0.5:
+        home = await cluster.client(2, "c", **options)
+        await home.disconnect()
+        await asyncio.sleep(rng.choice([0, 1]))
+    earlier = []
+    for number in rng.sample([1, 2, 3], 2):
+        earlier.append(await hop(cluster, number, how, **options))
+        await asyncio.sleep(rng.choice([0, rng.uniform(0, 0.03)]))
+    last = rng.choice([1, 2, 3])
+    client = await cluster.client(last, "c", **options)
+    await asyncio.sleep(3)
+    assert client.connected, client.left
+    for coming in earlier:
+        if coming.done() and not coming.cancelled() and coming.exception() is None:
+            assert not coming.result().connected
+        coming.cancel()
+    holders = {number for number, node in cluster.nodes.items() if "c" in node.broker.sessions}
+    claims = {n: node.broker.takeovers.claims("c") for n, node in cluster.nodes.items()}
+    assert holders == {last}, claims
+    if kept and how != "gone":
+        assert client.session_present
+
+
+class Ahead:
+    """A wall clock that is an hour ahead."""
+
+    def __init__(self, clock):
+        self.monotonic = clock.monotonic
+        self.wall = lambda: clock.wall() + 3600
+
+
+@seeds(6)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_clock_that_is_ahead_keeps_nobody(sim, cluster):
+    """A node whose clock is an hour ahead has had the client; the others serve it all the same, at once."""
+    await cluster.start()
+    await cluster.settled()
+    rng = sim.rng("moves")
+    ahead = rng.choice([1, 2, 3])
+    cluster.nodes[ahead].broker.clock = Ahead(cluster.nodes[ahead].clock)
+    lives = []
+    for number in (ahead, ahead, *rng.sample([1, 2, 3], 3)):
+        lives.append(await cluster.client(number, "c", clean_start=False, session_expiry=300, timeout=30))
+        assert lives[-1].session_present == (len(lives) > 1)
+        await asyncio.sleep(rng.uniform(0, 0.03))
+    await asyncio.sleep(3)
+    assert [life.connected for life in lives] == [False] * 4 + [True]
