@@ -40,8 +40,8 @@ SETTINGS = {
     "GOSSAMER_CLUSTER__AUTOHEAL": "2s",
 }
 ORDER = (
-    *("overview", "clients", "topics", "processes", "tables", "settings", "api", "mqtt"),
-    *("audit", "drills", "split", "healing"),
+    *("overview", "clients", "subscriptions", "topics", "retained", "processes", "tables", "settings"),
+    *("api", "mqtt", "audit", "drills", "split", "healing", "events", "history"),
 )
 """What is broken comes last."""
 
@@ -49,7 +49,7 @@ ORDER = (
 @asynccontextmanager
 async def cluster(directory: str) -> AsyncIterator[list[dict[str, Any]]]:
     """``gossamer up`` on free ports; its nodes."""
-    ports = [f"--{name}-port=0" for name in ("mqtt", "api", "gossip", "distribution", "ws")]
+    ports = [f"--{name}-port=0" for name in ("mqtt", "api", "gossip", "distribution")]
     command = [sys.executable, "-m", "gossamer.cli", "up", "--json", "--nodes=3", *ports]
     up = await asyncio.create_subprocess_exec(
         *command,
@@ -99,7 +99,7 @@ class Show:
     async def scene(self, name: str) -> None:
         """Go to a page and do what makes it worth a picture."""
         page = self.page
-        await page.goto(f"/#/{'overview' if name == 'split' else name}")
+        await page.goto(f"/#/{'overview' if name in ('split', 'history') else name}")
         await page.locator("main .card").first.wait_for()
         match name:
             case "overview":
@@ -109,6 +109,25 @@ class Show:
                 await page.get_by_role("button", name="live trace").click()
                 await page.wait_for_timeout(6000)
                 await page.evaluate("scrollTo(0, 0)")
+            case "history":
+                await page.wait_for_timeout(15_000)
+                await page.get_by_role("heading", name="The last hour").scroll_into_view_if_needed()
+                await page.evaluate(
+                    "scrollTo(0, document.querySelector('.charts').getBoundingClientRect().top - 80)"
+                )
+            case "subscriptions":
+                await page.get_by_label("Client or filter contains").fill("plant/1")
+            case "retained":
+                for number in range(6):
+                    row = {
+                        "topic": f"plant/{number}/limit",
+                        "payload": f"{number + 20} °C",
+                        "retain": True,
+                        "qos": 1,
+                    }
+                    await self.http.post("/publish", json=row)
+                await page.get_by_label("Topic filter").fill("plant/#")
+                await page.wait_for_timeout(1000)
             case "topics":
                 await page.get_by_label("Topic name").fill("plant/3/temperature")
             case "mqtt":
@@ -180,6 +199,8 @@ async def main() -> None:
                 viewport={"width": args.width, "height": HEIGHT},
                 color_scheme="dark" if args.dark else "light",
             )
+            # A machine that is busy takes its time.
+            page.set_default_timeout(120_000)
             show = Show(page, apis)
             for name in ORDER:
                 if name in args.pages:

@@ -41,6 +41,13 @@ async function send(path: string, options: RequestInit = {}): Promise<Response> 
   throw new Problem(answer.status, detail);
 }
 
+/** Some of many, of all nodes. */
+export interface Page<T> {
+  items: T[];
+  next: string | null;
+  missing?: Record<string, string>;
+}
+
 type Params = Record<string, string | number | boolean | undefined>;
 
 function query(params: Params): string {

@@ -48,7 +48,8 @@ export interface Rates {
   forwarded: Record<string, number>;
 }
 
-const KEPT = 180;
+/** Samples that are kept of each node: the last two make a rate, and history is the node's to keep. */
+const KEPT = 2;
 
 export const sample = signal<Sample | null>(null);
 export const connected = signal(false);
@@ -85,6 +86,9 @@ function take(next: Sample) {
   sample.value = next;
 }
 
+/** As people count: node2 before node10. */
+export const inOrder = new Intl.Collator("en", { numeric: true }).compare;
+
 export const names = computed(() => {
   const all = new Set<string>();
   for (const pulse of sample.value?.nodes ?? []) {
@@ -92,7 +96,7 @@ export const names = computed(() => {
     for (const [name, seen] of Object.entries(pulse.sees)) if (seen.status !== "left") all.add(name);
   }
   for (const name of Object.keys(sample.value?.missing ?? {})) all.add(name);
-  return [...all].sort();
+  return [...all].sort(inOrder);
 });
 
 export const latest = (name: string): Rates | null => history.value.get(name)?.at(-1) ?? null;

@@ -1,40 +1,58 @@
 import { signal } from "@preact/signals";
-import { render } from "preact";
+import { render, type FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { locked, setToken, who } from "./api";
-import { ApiDoc } from "./apidoc";
 import { Questions } from "./ask";
-import { Audit } from "./audit";
 import { Clients } from "./clients";
-import { Drills } from "./drills";
-import { Healing } from "./healing";
+import { Events } from "./events";
 import { connected, follow, sample } from "./live";
 import { Mqtt } from "./mqtt";
 import { Overview, SplitBanner } from "./overview";
 import { Processes } from "./processes";
-import { Settings } from "./settings";
+import { RetainedMessages } from "./retained";
+import { pageName } from "./route";
+import { Subscriptions } from "./subscriptions";
 import { Tables } from "./tables";
 import { Topics } from "./topics";
-import { Notes } from "./ui";
+import { Notes, Oops } from "./ui";
+
+/** A page that is loaded when somebody opens it. */
+function later(load: () => Promise<FunctionComponent>): FunctionComponent {
+  const page = signal<FunctionComponent | null>(null);
+  const error = signal("");
+  return () => {
+    useEffect(() => {
+      if (page.value) return;
+      load().then(
+        (loaded) => (page.value = loaded),
+        () => (error.value = "This page did not come: the node does not answer. Open it again."),
+      );
+    }, []);
+    const Page = page.value;
+    return Page ? <Page /> : <Oops error={error.value} />;
+  };
+}
 
 const PAGES = [
   ["overview", "Cluster", Overview],
   ["clients", "Clients", Clients],
+  ["subscriptions", "Subscriptions", Subscriptions],
   ["topics", "Topics", Topics],
+  ["retained", "Retained", RetainedMessages],
+  ["events", "Events", Events],
   ["processes", "Processes", Processes],
   ["tables", "Tables", Tables],
-  ["healing", "Healing", Healing],
-  ["drills", "Drills", Drills],
-  ["audit", "Audit", Audit],
+  ["healing", "Healing", later(async () => (await import("./healing")).Healing)],
+  ["drills", "Drills", later(async () => (await import("./drills")).Drills)],
+  ["audit", "Audit", later(async () => (await import("./audit")).Audit)],
   ["mqtt", "MQTT client", Mqtt],
-  ["settings", "Settings", Settings],
-  ["api", "API", ApiDoc],
+  ["settings", "Settings", later(async () => (await import("./settings")).Settings)],
+  ["api", "API", later(async () => (await import("./apidoc")).ApiDoc)],
 ] as const;
 
-const here = () => location.hash.slice(2) || "overview";
-const page = signal(here());
+const page = signal(pageName());
 window.addEventListener("hashchange", () => {
-  page.value = here();
+  page.value = pageName();
   document.querySelector("main")?.focus({ preventScroll: true });
   scrollTo(0, 0);
 });

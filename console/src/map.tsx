@@ -1,78 +1,138 @@
 // The cluster as it sees itself: who sees whom, and how much flows. A split is drawn as a split.
-import { latest, names, sample, sides } from "./live";
-import { bytes, count, short } from "./words";
+//
+// Two nodes that see each other, with links both ways, have one line. Whatever is not so has an arrow each way, since
+// who sees whom need not be mutual. With many nodes lines are faint, and those of the node that is pointed at are not.
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { latest, names, sample, sides, type Pulse } from "./live";
+import { brief, bytes, count } from "./words";
 
 const narrow = matchMedia("(max-width: 760px)");
-const size = () => (narrow.matches ? { width: 400, height: 400 } : { width: 760, height: 400 });
+/** Nodes of which all flows are labelled, without being pointed at. */
+const FEW = 4;
+/** Nodes that have their rates below their names. */
+const SOME = 8;
 
-function places(SIZE: { width: number; height: number }): Map<string, [number, number]> {
+interface Size {
+  width: number;
+  height: number;
+  /** Of a node's circle. */
+  radius: number;
+  /** What names take beside the outermost nodes, and above and below. */
+  beside: number;
+  above: number;
+}
+
+function sizes(nodes: number): Size {
+  const phone = narrow.matches;
+  const radius = nodes <= SOME ? 28 : nodes <= 14 ? 22 : 18;
+  if (phone) return { width: 400, height: nodes <= SOME ? 400 : 520, radius: Math.min(radius, 24), beside: nodes <= SOME ? 66 : 90, above: nodes <= SOME ? 72 : 46 };
+  return { width: 760, height: nodes <= SOME ? 400 : 470, radius, beside: nodes <= SOME ? 84 : 110, above: nodes <= SOME ? 76 : 52 };
+}
+
+type Place = { x: number; y: number; angle: number };
+
+function places(size: Size): Map<string, Place> {
   const groups = sides.value;
-  const found = new Map<string, [number, number]>();
-  groups.forEach((group, index) => {
+  const found = new Map<string, Place>();
+  const share = (group: string[]) => group.length + 0.6;
+  const all = groups.reduce((sum, one) => sum + share(one), 0);
+  let before = 0;
+  for (const group of groups) {
     // Each side has its own part of the width, by its size.
-    const before = groups.slice(0, index).reduce((sum, one) => sum + one.length + 0.6, 0);
-    const all = groups.reduce((sum, one) => sum + one.length + 0.6, 0);
-    const centre = ((before + (group.length + 0.6) / 2) / all) * SIZE.width;
-    const reach = Math.min(SIZE.height / 2 - 70, ((group.length + 0.6) / all) * SIZE.width * 0.5 - 60);
-    const radius = group.length === 1 ? 0 : Math.max(50, reach);
+    const width = (share(group) / all) * size.width;
+    const centre = (before / all) * size.width + width / 2;
+    before += share(group);
+    const tall = group.length === 1 ? 0 : size.height / 2 - size.above;
+    const wide = group.length === 1 ? 0 : Math.min(Math.max(width / 2 - size.beside, size.radius * 1.5), tall * (group.length <= SOME ? 1.6 : 1.9));
     group.forEach((name, turn) => {
-      const angle = (turn / group.length) * 2 * Math.PI - Math.PI / 2;
-      // Two alone lie beside each other, for the width; beside others they stand, so that no arrow runs through one.
+      // Two alone lie beside each other, for the width; beside others they stand, so that no line runs through one.
       const lie = group.length === 2 && groups.length === 1;
-      const wide = lie ? 1.6 : 1.35;
-      const x = centre + Math.cos(angle + (lie ? Math.PI / 2 : 0)) * Math.min(radius * wide, reach * 1.5);
-      // What stands below a node needs its room.
-      found.set(name, [
-        Math.min(SIZE.width - 66, Math.max(66, x)),
-        SIZE.height / 2 + Math.sin(angle + (lie ? Math.PI / 2 : 0)) * radius,
-      ]);
+      const angle = (turn / group.length) * 2 * Math.PI - (lie ? Math.PI : Math.PI / 2);
+      found.set(name, { x: centre + Math.cos(angle) * wide, y: size.height / 2 + Math.sin(angle) * tall, angle });
     });
-  });
-  // In the middle, since three nodes hang lower than they stand.
-  const heights = [...found.values()].map(([, y]) => y);
-  const off = (Math.min(...heights) + Math.max(...heights)) / 2 - SIZE.height / 2;
-  for (const [name, [x, y]] of found) found.set(name, [x, y - off]);
+  }
   return found;
 }
 
+const kindOf = (seen: Pulse["sees"][string]) =>
+  seen.status === "online" ? (seen.link === "up" ? "good" : "warn") : seen.status === "suspect" ? "warn" : "bad";
+
 export function ClusterMap(props: { onPick: (node: string) => void; picked: string }) {
-  const SIZE = size();
-  const where = places(SIZE);
-  // No higher than what stands in it, with what stands above and below nodes.
-  const heights = [...where.values()].map(([, y]) => y);
-  const [top, bottom] = [Math.min(...heights) - 76, Math.max(...heights) + 76];
+  const over = useSignal("");
+  const all = names.value;
+  const size = sizes(all.length);
+  const where = places(size);
   const pulses = new Map((sample.value?.nodes ?? []).map((pulse) => [pulse.node, pulse]));
+  const looked = over.value || props.picked;
+  // Names before the @ do, as long as they tell nodes apart.
+  const distinct = new Set(all.map(brief)).size === all.length;
+  const called = (name: string) => {
+    const text = distinct ? brief(name) : name;
+    const room = all.length > SOME ? 14 : 22;
+    return text.length > room ? `${text.slice(0, room - 1)}…` : text;
+  };
   const edges = [];
-  for (const from of names.value)
-    for (const to of names.value) {
-      if (from === to) continue;
-      const seen = pulses.get(from)?.sees[to];
-      if (!seen) continue;
-      const [x1, y1] = where.get(from)!;
-      const [x2, y2] = where.get(to)!;
-      const length = Math.hypot(x2 - x1, y2 - y1) || 1;
-      // The two directions run beside each other.
-      const [dx, dy] = [((y2 - y1) / length) * 7, (-(x2 - x1) / length) * 7];
-      const cut = 34 / length;
-      const [ax, ay] = [x1 + (x2 - x1) * cut + dx, y1 + (y2 - y1) * cut + dy];
-      const [bx, by] = [x2 - (x2 - x1) * cut + dx, y2 - (y2 - y1) * cut + dy];
-      const kind = seen.status === "online" ? (seen.link === "up" ? "good" : "warn") : seen.status === "suspect" ? "warn" : "bad";
-      const flow = latest(from)?.forwarded[to] ?? 0;
-      const text = `${from} sees ${to} as ${seen.status}, link ${seen.link}${flow ? `, sends ${bytes(flow)}/s` : ""}`;
-      edges.push(
-        <g key={`${from} ${to}`} class={`edge ${kind}`}>
-          <title>{text}</title>
-          <line x1={ax} y1={ay} x2={bx} y2={by} stroke-width={1.5 + Math.min(5, Math.log10(1 + flow / 100))} marker-end={`url(#tip-${kind})`} />
-          {flow >= 1 && (
-            <text x={ax + (bx - ax) * 0.3 + dx * 1.4} y={ay + (by - ay) * 0.3 + dy * 1.4 + 3}>
-              {bytes(flow)}/s
-            </text>
-          )}
-        </g>,
-      );
+  const labels: JSX.Element[] = [];
+  for (const [number, one] of all.entries())
+    for (const other of all.slice(number + 1)) {
+      const [there, back] = [pulses.get(one)?.sees[other], pulses.get(other)?.sees[one]];
+      const [from, to] = [where.get(one)!, where.get(other)!];
+      const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
+      const [ux, uy] = [(to.x - from.x) / length, (to.y - from.y) / length];
+      const near = looked === one || looked === other;
+      const shade = near ? " near" : looked || all.length > SOME ? " far" : "";
+      const flows = [latest(one)?.forwarded[other] ?? 0, latest(other)?.forwarded[one] ?? 0] as const;
+      const thick = (flow: number) => 1.5 + Math.min(5, Math.log10(1 + flow / 100));
+      const healthy = there && back && kindOf(there) === "good" && kindOf(back) === "good";
+      const point = (at: number, aside: number) => [from.x + ux * at + uy * aside, from.y + uy * at - ux * aside] as const;
+      const sight = (a: string, b: string, seen: Pulse["sees"][string], flow: number) =>
+        `${a} sees ${b} as ${seen.status}, link ${seen.link}${flow ? `, sends ${bytes(flow)}/s` : ""}`;
+      if (healthy) {
+        edges.push(
+          <g key={`${one} ${other}`} class={`edge good${shade}`}>
+            <title>{`${sight(one, other, there, flows[0])}; ${sight(other, one, back, flows[1])}`}</title>
+            <line x1={from.x} y1={from.y} x2={to.x} y2={to.y} class="reach" />
+            <line x1={from.x} y1={from.y} x2={to.x} y2={to.y} stroke-width={thick(flows[0] + flows[1])} />
+          </g>,
+        );
+      } else {
+        for (const [seen, a, b, flow, turned] of [[there, one, other, flows[0], 1], [back, other, one, flows[1], -1]] as const) {
+          if (!seen) continue;
+          // The two directions run beside each other.
+          const [begin, end] = [size.radius + 6, length - size.radius - 6];
+          const [x1, y1] = point(turned > 0 ? begin : end, 7 * turned);
+          const [x2, y2] = point(turned > 0 ? end : begin, 7 * turned);
+          const kind = kindOf(seen);
+          edges.push(
+            <g key={`${a} ${b}`} class={`edge ${kind}${kind === "good" ? shade : ""}`}>
+              <title>{sight(a, b, seen, flow)}</title>
+              <line x1={x1} y1={y1} x2={x2} y2={y2} stroke-width={thick(flow)} marker-end={`url(#tip-${kind})`} />
+            </g>,
+          );
+        }
+      }
+      const label = (key: string, at: number, text: string) => {
+        const [x, y] = point(length * at, 0);
+        labels.push(<text key={`${one} ${other} ${key}`} class="flow" x={x} y={y + 4}>{text}</text>);
+      };
+      if (all.length <= FEW) {
+        for (const [flow, at] of [[flows[0], 0.32], [flows[1], 0.68]] as const) {
+          if (flow < 1) continue;
+          // Which way: as the nodes lie.
+          const right = (at < 0.5 ? to.x - from.x : from.x - to.x) > 0;
+          label(String(at), at, right ? `${bytes(flow)}/s →` : `← ${bytes(flow)}/s`);
+        }
+      } else if (near && flows[0] + flows[1] >= 1 && length > 4.5 * size.radius) {
+        // Both ways together, towards the other node, where lines are apart.
+        label("", looked === one ? 0.68 : 0.32, `${bytes(flows[0] + flows[1])}/s`);
+      }
     }
+  const heights = [...where.values()].map((place) => place.y);
+  const room = all.length <= SOME ? 76 : 46;
+  const [top, bottom] = [Math.min(...heights) - room, Math.max(...heights) + room];
   return (
-    <svg class="map" viewBox={`0 ${top} ${SIZE.width} ${bottom - top}`} role="group" aria-label="Cluster map">
+    <svg class={`map${all.length > SOME ? " many" : ""}`} viewBox={`0 ${top} ${size.width} ${bottom - top}`} role="group" aria-label="Cluster map">
       <defs>
         {["good", "warn", "bad"].map((kind) => (
           <marker key={kind} id={`tip-${kind}`} viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">
@@ -81,13 +141,22 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
         ))}
       </defs>
       {edges}
-      {names.value.map((name) => {
-        const [x, y] = where.get(name)!;
+      {all.map((name) => {
+        const { x, y, angle } = where.get(name)!;
         const pulse = pulses.get(name);
         const rate = latest(name);
-        // Names stand away from the middle, where the arrows are.
-        const [first, second] = y < SIZE.height / 2 - 10 ? [-53, -38] : [46, 61];
         const kind = !pulse ? "bad" : pulse.state === "running" ? "good" : "warn";
+        const few = all.length <= SOME;
+        // Names stand away from the middle, where the lines are.
+        const upper = y < size.height / 2 - 10;
+        const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+        const side = few || Math.abs(cos) < 0.15 ? 0 : Math.sign(cos);
+        const away = size.radius + 9;
+        const at = few
+          ? { x: 0, y: upper ? -size.radius - (rate ? 25 : 10) : size.radius + 18 }
+          : side
+            ? { x: cos * away, y: sin * away + 4 }
+            : { x: 0, y: sin < 0 ? -away : away + 9 };
         return (
           <g
             key={name}
@@ -95,25 +164,37 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
             transform={`translate(${x.toFixed(1)} ${y.toFixed(1)})`}
             role="button"
             tabIndex={0}
+            aria-pressed={props.picked === name}
             aria-label={`${name}, ${pulse ? pulse.state : "does not answer"}`}
             onClick={() => props.onPick(name)}
-            onKeyDown={(event) => event.key === "Enter" && props.onPick(name)}
+            onPointerEnter={() => (over.value = name)}
+            onPointerLeave={() => (over.value = "")}
+            onFocus={() => (over.value = name)}
+            onBlur={() => (over.value = "")}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" && event.key !== " ") return;
+              event.preventDefault();
+              props.onPick(name);
+            }}
           >
-            <circle r="28" />
-            <text class="big" y="-2">
-              {pulse ? count(pulse.connections) : "?"}
+            <title>
+              {`${name}${pulse ? `: ${count(pulse.connections)} clients` : " does not answer"}${rate ? `, ${count(rate.received)} messages in and ${count(rate.sent)} out a second` : ""}`}
+            </title>
+            <circle r={size.radius} />
+            <text class="big" y={few ? -2 : 5}>{pulse ? count(pulse.connections) : "?"}</text>
+            {few && <text y="12">{!pulse ? "silent" : pulse.connections === 1 ? "client" : "clients"}</text>}
+            <text class={`name${side > 0 ? " right" : side < 0 ? " left" : ""}`} {...at}>
+              {called(name)}
+              {name === sample.value?.asked ? (few ? " · asked" : " •") : ""}
             </text>
-            <text y="12">{!pulse ? "silent" : pulse.connections === 1 ? "client" : "clients"}</text>
-            <text class="name" y={first}>
-              {short(name)}
-              {name === sample.value?.asked ? " · asked" : ""}
-            </text>
-            <text class="rate" y={second}>
-              {rate ? `${count(rate.received)} in · ${count(rate.sent)} out /s` : ""}
-            </text>
+            {few && rate && (
+              <text class="rate" y={upper ? -size.radius - 10 : size.radius + 33}>{`${count(rate.received)} in · ${count(rate.sent)} out /s`}</text>
+            )}
           </g>
         );
       })}
+      {/* Above all, so that nothing covers what is asked for; the pointer goes through. */}
+      <g class="flows">{labels}</g>
     </svg>
   );
 }

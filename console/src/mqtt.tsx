@@ -1,8 +1,9 @@
 import { signal } from "@preact/signals";
 import type { MqttClient } from "mqtt";
 import { get } from "./api";
+import { sample } from "./live";
 import { Badge, Card, Table, say, usePoll } from "./ui";
-import { clock } from "./words";
+import { instant } from "./words";
 
 interface Node {
   name: string;
@@ -22,13 +23,16 @@ const state = signal<"off" | "connecting" | "connected">("off");
 const messages = signal<Message[]>([]);
 const filters = signal<string[]>([]);
 
+/** Where nodes listen for WebSockets; the one that this page is of comes first. */
 function addresses(nodes: Node[]): string[] {
-  return nodes.flatMap((node) =>
+  const here = sample.value?.asked;
+  const order = [...nodes].sort((one, other) => Number(other.name === here) - Number(one.name === here));
+  return order.flatMap((node) =>
     Object.entries(node.ports)
       .filter(([kind]) => /^mqtt_wss?(_|$)/.test(kind))
       .map(([kind, port]) => {
         const bound = node.address.slice(0, node.address.lastIndexOf(":"));
-        const host = bound.startsWith("127.") ? location.hostname : bound;
+        const host = node.name === here || bound.startsWith("127.") ? location.hostname : bound;
         return `${kind.startsWith("mqtt_wss") ? "wss" : "ws"}://${host}:${port}/mqtt`;
       }),
   );
@@ -74,7 +78,10 @@ export function Mqtt() {
     <>
       <Card title="MQTT client" aside={<Badge kind={on ? "good" : state.value === "off" ? "dim" : "warn"}>{state.value}</Badge>}>
         {!known.length && nodes.data && (
-          <p class="oops">No node listens for WebSockets. Add a listener <code>{"{type: ws, port: 8083}"}</code> under <code>mqtt.server.listeners</code>.</p>
+          <p class="hint">
+            A browser speaks MQTT over WebSockets, and no node listens for them yet: add <code>{"- {type: ws, port: 8083}"}</code> to{" "}
+            <code>mqtt.server.listeners</code> in a node's configuration and start it again, and this page finds it.
+          </p>
         )}
         <form
           class="row"
@@ -89,7 +96,7 @@ export function Mqtt() {
           <datalist id="addresses">{known.map((url) => <option key={url} value={url} />)}</datalist>
           <label>User name <input name="username" autocomplete="username" /></label>
           <label>Password <input name="password" type="password" autocomplete="current-password" /></label>
-          <button>{client.value ? "disconnect" : "connect"}</button>
+          <button disabled={!known.length && !client.value}>{client.value ? "disconnect" : "connect"}</button>
         </form>
       </Card>
       <Card title="Subscribe and publish" aside={on ? filters.value.join("  ") : "connect first"}>
@@ -124,7 +131,7 @@ export function Mqtt() {
           label="Messages"
           head={["Time", "Topic", "QoS", "", "Payload"]}
           empty={on ? "No message came yet." : "Nothing is here before you connect and subscribe."}
-          rows={messages.value.map((row) => [clock(row.at), <code>{row.topic}</code>, row.qos, row.retain ? <Badge kind="dim">retained</Badge> : "", <code>{row.payload}</code>])}
+          rows={messages.value.map((row) => [instant(row.at), <code>{row.topic}</code>, row.qos, row.retain ? <Badge kind="dim">retained</Badge> : "", <code>{row.payload}</code>])}
         />
       </Card>
     </>

@@ -1,8 +1,12 @@
 import { useSignal } from "@preact/signals";
 import { ClusterMap } from "./map";
-import { history, latest, names, sample, sides } from "./live";
-import { Badge, Card, Line, Oops, Table, statusKind } from "./ui";
+import { LastHour, Spark } from "./lasthour";
+import { latest, names, sample, sides, type Pulse } from "./live";
+import { Badge, Card, Oops, Table, statusKind } from "./ui";
 import { bytes, count, short, span } from "./words";
+
+/** Nodes that have a card each; more of them are rows of a table. */
+const CARDS = 6;
 
 export function SplitBanner() {
   const now = sample.value;
@@ -42,7 +46,7 @@ export function Overview() {
         <Figure label="Messages out" value={`${count(sum("sent"))} /s`} />
         <Figure label="Dropped, or for nobody" value={`${count(sum("dropped"))} /s`} />
       </div>
-      <Card title="Who sees whom" aside="green: sees it, and the link is up · amber: suspects it · red: holds it for down">
+      <Card title="Who sees whom" aside="one line: they see each other, and links are up · amber: suspects it · red: holds it for down">
         <ClusterMap picked={picked.value} onPick={(name) => (picked.value = picked.value === name ? "" : name)} />
       </Card>
       {picked.value && (
@@ -50,8 +54,9 @@ export function Overview() {
           {pulse ? (
             <Table
               label={`What ${picked.value} sees`}
-              head={["Sees", "As", "Link", "Sends"]}
+              head={["Sees", "As", "Link", { name: "Sends", number: true }]}
               empty="nobody"
+              keys={Object.entries(pulse.sees).map(([name, seen]) => [name, seen.status, seen.link, latest(pulse.node)?.forwarded[name] ?? 0])}
               rows={Object.entries(pulse.sees).map(([name, seen]) => [
                 name,
                 <Badge kind={statusKind(seen.status)}>{seen.status}</Badge>,
@@ -64,38 +69,72 @@ export function Overview() {
           )}
         </Card>
       )}
-      <div class="grid">
-        {names.value.map((name) => {
-          const node = now.nodes.find((one) => one.node === name);
-          const rows = history.value.get(name) ?? [];
-          const rate = latest(name);
-          return (
-            <Card
-              key={name}
-              title={name}
-              aside={<Badge kind={node ? statusKind(node.state) : "bad"}>{node ? node.state : "silent"}</Badge>}
-            >
-              {node ? (
-                <>
-                  <dl class="facts">
-                    <div><dt class="in">In</dt><dd>{rate ? count(rate.received) : "–"} /s</dd></div>
-                    <div><dt class="out">Out</dt><dd>{rate ? count(rate.sent) : "–"} /s</dd></div>
-                    <div><dt>Clients</dt><dd>{count(node.connections)}</dd></div>
-                    <div><dt>Filters</dt><dd>{count(node.filters)}</dd></div>
-                    <div><dt>Memory</dt><dd>{bytes(node.memory)}</dd></div>
-                    <div><dt>Loop late</dt><dd class={node.loop_lag > 0.1 ? "bad" : ""}>{span(node.loop_lag)}</dd></div>
-                  </dl>
-                  <Line label={`Messages out of ${name} in the last minutes`} values={rows.map((row) => row?.sent ?? null)} />
-                  <Line label={`Messages into ${name} in the last minutes`} color="var(--second)" values={rows.map((row) => row?.received ?? null)} />
-                </>
-              ) : (
-                <Oops error={now.missing[name] ?? "it does not answer"} />
-              )}
-            </Card>
-          );
-        })}
-      </div>
+      <LastHour />
+      {names.value.length > CARDS ? (
+        <Nodes pulses={now.nodes} missing={now.missing} />
+      ) : (
+        <div class="grid">
+          {names.value.map((name) => (
+            <NodeCard key={name} name={name} pulse={now.nodes.find((one) => one.node === name)} why={now.missing[name]} />
+          ))}
+        </div>
+      )}
     </>
+  );
+}
+
+function NodeCard(props: { name: string; pulse: Pulse | undefined; why: string | undefined }) {
+  const { name, pulse } = props;
+  const rate = latest(name);
+  return (
+    <Card title={name} aside={<Badge kind={pulse ? statusKind(pulse.state) : "bad"}>{pulse ? pulse.state : "silent"}</Badge>}>
+      {pulse ? (
+        <>
+          <dl class="facts">
+            <div><dt class="in">In</dt><dd>{rate ? count(rate.received) : "–"} /s</dd></div>
+            <div><dt class="out">Out</dt><dd>{rate ? count(rate.sent) : "–"} /s</dd></div>
+            <div><dt>Clients</dt><dd>{count(pulse.connections)}</dd></div>
+            <div><dt>Filters</dt><dd>{count(pulse.filters)}</dd></div>
+            <div><dt>Memory</dt><dd>{bytes(pulse.memory)}</dd></div>
+            <div><dt>Loop late</dt><dd class={pulse.loop_lag > 0.1 ? "bad" : ""}>{span(pulse.loop_lag)}</dd></div>
+          </dl>
+          <Spark node={name} kind="sent" color="var(--accent)" label={`Messages out of ${name} in the last hour`} />
+          <Spark node={name} kind="received" color="var(--second)" label={`Messages into ${name} in the last hour`} />
+        </>
+      ) : (
+        <Oops error={props.why ?? "it does not answer"} />
+      )}
+    </Card>
+  );
+}
+
+const NODES = [
+  "Node",
+  "State",
+  ...["In /s", "Out /s", "Clients", "Filters", "Memory", "Loop late"].map((name) => ({ name, number: true })),
+];
+
+function Nodes(props: { pulses: Pulse[]; missing: Record<string, string> }) {
+  const rows = names.value.map((name) => ({ name, pulse: props.pulses.find((one) => one.node === name), rate: latest(name) }));
+  return (
+    <Card title="Nodes">
+      <Table
+        label="Nodes"
+        head={NODES}
+        empty="no nodes"
+        keys={rows.map(({ name, pulse, rate }) => [
+          name, pulse?.state ?? "silent", rate?.received ?? -1, rate?.sent ?? -1,
+          pulse?.connections ?? -1, pulse?.filters ?? -1, pulse?.memory ?? -1, pulse?.loop_lag ?? -1,
+        ])}
+        rows={rows.map(({ name, pulse, rate }) => [
+          name,
+          <Badge kind={pulse ? statusKind(pulse.state) : "bad"}>{pulse ? pulse.state : "silent"}</Badge>,
+          ...(pulse
+            ? [rate ? count(rate.received) : "–", rate ? count(rate.sent) : "–", count(pulse.connections), count(pulse.filters), bytes(pulse.memory), span(pulse.loop_lag)]
+            : ["–", "–", "–", "–", "–", "–"]),
+        ])}
+      />
+    </Card>
   );
 }
 

@@ -1,5 +1,5 @@
 // What all pages are made of.
-import { signal, useSignal } from "@preact/signals";
+import { signal, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Problem } from "./api";
@@ -38,36 +38,87 @@ export const statusKind = (status: string) =>
         ? "dim"
         : "bad";
 
+/** A sorted column: its name or number, downwards with "-" before it. */
+export type Sorting = string;
+
+export interface Column {
+  name: string;
+  /** What the column is sorted by, where whoever gives the rows sorts them. */
+  by?: string;
+  /** Numbers stand right. */
+  number?: boolean;
+}
+
+/**
+ * A table. ``keys`` (a text or number for each cell) lets it sort its rows by itself; ``sort`` with ``onSort`` lets
+ * whoever gives the rows do it, by columns that have a ``by``. Either way a column sorts up, down, and as it was.
+ */
 export function Table(props: {
-  head: string[];
+  head: (string | Column)[];
   rows: ComponentChildren[][];
   empty: string;
   onPick?: (row: number) => void;
   label: string;
+  keys?: (string | number)[][];
+  /** What each row is, where rows come and go. */
+  ids?: (string | number)[];
+  sort?: Sorting;
+  onSort?: (sort: Sorting) => void;
 }) {
+  const own = useSignal<Sorting>("");
   if (!props.rows.length) return <p class="empty">{props.empty}</p>;
+  const { keys } = props;
+  const sort = props.onSort ? (props.sort ?? "") : own.value;
+  const [by, down] = [sort.replace(/^-/, ""), sort.startsWith("-")];
+  const order = props.rows.map((_, row) => row);
+  if (keys && by) {
+    const key = (row: number) => keys[row]![Number(by)]!;
+    const compare = (one: string | number, other: string | number) =>
+      typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), "en", { numeric: true });
+    order.sort((one, other) => compare(key(one), key(other)) * (down ? -1 : 1));
+  }
+  const turn = (column: string, first: string) => {
+    const next = by !== column ? first + column : sort === first + column ? (first ? "" : "-") + column : "";
+    if (props.onSort) props.onSort(next);
+    else own.value = next;
+  };
+  const columns = props.head.map((one) => (typeof one === "string" ? { name: one } : one));
   return (
     <div class="scroll" role="region" aria-label={props.label} tabIndex={0}>
       <table>
         <thead>
           <tr>
-            {props.head.map((name) => (
-              <th scope="col" key={name}>
-                {name}
-              </th>
-            ))}
+            {columns.map((column, number) => {
+              const its = keys ? String(number) : column.by;
+              const on = its !== undefined && its === by;
+              return (
+                <th
+                  scope="col"
+                  key={number}
+                  class={column.number ? "number" : ""}
+                  aria-sort={on ? (down ? "descending" : "ascending") : undefined}
+                >
+                  {its === undefined || !column.name ? (
+                    column.name
+                  ) : (
+                    <button class="sorts" title={`Sort by ${column.name.toLowerCase()}`} onClick={() => turn(its, column.number ? "-" : "")}>
+                      {column.name}
+                      <span aria-hidden="true">{on ? (down ? " ↓" : " ↑") : ""}</span>
+                    </button>
+                  )}
+                </th>
+              );
+            })}
           </tr>
         </thead>
         <tbody>
-          {props.rows.map((cells, row) => (
-            <tr
-              key={row}
-              class={props.onPick ? "pick" : ""}
-              onClick={() => props.onPick?.(row)}
-            >
-              {cells.map((cell, column) => (
+          {order.map((row) => (
+            <tr key={props.ids?.[row] ?? row} class={props.onPick ? "pick" : ""} onClick={() => props.onPick?.(row)}>
+              {props.rows[row]!.map((cell, column) => (
                 // By keyboard a row is picked by a button in it, whose click is the row's.
-                <td key={column}>{props.onPick && column === 0 ? <button class="picks">{cell}</button> : cell}</td>
+                <td key={column} class={columns[column]?.number ? "number" : ""}>
+                  {props.onPick && column === 0 ? <button class="picks">{cell}</button> : cell}
+                </td>
               ))}
             </tr>
           ))}
@@ -77,27 +128,56 @@ export function Table(props: {
   );
 }
 
-/** A line of the last values; nulls are gaps. */
-export function Line(props: { values: (number | null)[]; label: string; color?: string }) {
-  const width = 240;
-  const height = 44;
-  const top = Math.max(1, ...props.values.map((value) => value ?? 0));
-  const step = width / Math.max(1, props.values.length - 1);
-  const runs: string[] = [];
-  let pen = false;
-  props.values.forEach((value, index) => {
-    if (value === null) {
-      pen = false;
-      return;
-    }
-    const y = height - 2 - (value / top) * (height - 6);
-    runs.push(`${pen ? "L" : "M"}${(index * step).toFixed(1)} ${y.toFixed(1)}`);
-    pen = true;
-  });
+/** Pages of a long list: cursors of those before, and what the page now says of the next. */
+export function Pager(props: { after: Signal<string[]>; next: string | null | undefined }) {
+  const { after } = props;
+  const page = after.value.length + 1;
+  if (page === 1 && !props.next) return null;
   return (
-    <svg class="line" viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={props.label}>
-      <path d={runs.join("")} stroke={props.color ?? "var(--accent)"} fill="none" vector-effect="non-scaling-stroke" />
-    </svg>
+    <span class="pager">
+      <span class="dim">page {page}</span>
+      <button disabled={page === 1} onClick={() => (after.value = after.value.slice(0, -1))}>previous</button>
+      <button disabled={!props.next} onClick={() => (after.value = [...after.value, props.next!])}>next</button>
+    </span>
+  );
+}
+
+/** A field whose text counts once nobody types for a moment. */
+export function Search(props: { label: string; value: string; placeholder?: string; onChange: (text: string) => void }) {
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <label>
+      {props.label}
+      <input
+        type="search"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder={props.placeholder}
+        defaultValue={props.value}
+        onInput={(event) => {
+          const text = event.currentTarget.value.trim();
+          clearTimeout(timer.current);
+          timer.current = window.setTimeout(() => props.onChange(text), 250);
+        }}
+      />
+    </label>
+  );
+}
+
+/** One of a few; the empty value stands for all. */
+export function Choice(props: { label: string; value: string; all: string; of: (string | [string, string])[]; onPick: (value: string) => void }) {
+  return (
+    <label>
+      {props.label}
+      <select value={props.value} onChange={(event) => props.onPick(event.currentTarget.value)}>
+        <option value="">{props.all}</option>
+        {props.of.map((one) => {
+          const [value, text] = typeof one === "string" ? [one, one] : one;
+          return <option key={value} value={value}>{text}</option>;
+        })}
+      </select>
+    </label>
   );
 }
 
@@ -136,6 +216,7 @@ export function usePoll<T>(load: () => Promise<T>, seconds: number, deps: unknow
     let gone = false;
     let timer = 0;
     const turn = async () => {
+      const begin = performance.now();
       try {
         const next = await load();
         if (gone) return;
@@ -145,7 +226,8 @@ export function usePoll<T>(load: () => Promise<T>, seconds: number, deps: unknow
         if (gone) return;
         error.value = problem instanceof Problem ? problem.message : String(problem);
       }
-      timer = window.setTimeout(turn, seconds * 1000);
+      // What takes a node long is asked for less often.
+      timer = window.setTimeout(turn, Math.max(seconds * 1000, 10 * (performance.now() - begin)));
     };
     turn();
     return () => {

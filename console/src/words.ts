@@ -1,6 +1,9 @@
 // Numbers and times as people read them.
 export const short = (node: string) => node.replace(/@127\.0\.0\.1$/, "");
 
+/** The part before the @, which says enough where little fits. */
+export const brief = (node: string) => node.split("@")[0]!;
+
 export function count(value: number): string {
   if (value >= 1e6) return `${(value / 1e6).toFixed(value >= 1e7 ? 0 : 1)} M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(value >= 1e5 ? 0 : 1)} k`;
@@ -24,6 +27,13 @@ export function span(seconds: number): string {
 
 export const clock = (seconds: number) =>
   seconds ? new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour12: false }) : "";
+
+/** The date, by the clock of who looks. */
+export const day = (seconds: number) => new Date(seconds * 1000).toLocaleDateString("sv");
+
+/** The time of day to the millisecond. */
+export const instant = (seconds: number) =>
+  seconds ? `${clock(seconds)}.${String(Math.floor((seconds % 1) * 1000)).padStart(3, "0")}` : "";
 
 export const moment = (seconds: number) =>
   seconds ? new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19) : "";

@@ -1,6 +1,6 @@
 """What a page is asked in the browser, as JavaScript: each gives a list of what is wrong, as text."""
 
-__all__ = ["FAINT", "MOVING", "NAMELESS", "NOTE_SILENCE"]
+__all__ = ["FAINT", "MOVING", "NAMELESS", "NOTE_SILENCE", "OVERLAPS", "PAINTINGS"]
 
 NAMELESS = """() => {
   const text = node => (node.getAttribute('aria-label') ?? node.textContent ?? '').trim();
@@ -56,3 +56,25 @@ NOTE_SILENCE = """name => {
   new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
 """Sets ``told`` once the page says that a node does not answer, however soon it is back."""
+
+OVERLAPS = """() => {
+  const map = document.querySelector('svg.map').getBoundingClientRect();
+  const names = [...document.querySelectorAll('.map .name')];
+  const boxes = names.map(node => [node.textContent, node.getBoundingClientRect()]);
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const wrong = [];
+  boxes.forEach(([name, a], at) => {
+    if (a.left < map.left - 1 || a.right > map.right + 1) wrong.push(`${name} is cut off`);
+    for (const [other, b] of boxes.slice(at + 1)) if (meet(a, b)) wrong.push(`${name} ${other}`);
+  });
+  return wrong;
+}"""
+"""Names on the map that lie over each other, or beyond its edge."""
+
+PAINTINGS = """milliseconds => new Promise(done => {
+  let paintings = 0;
+  const observer = new MutationObserver(() => paintings++);
+  observer.observe(document.querySelector('.lines'), { subtree: true, childList: true });
+  setTimeout(() => done(paintings), milliseconds);
+})"""
+"""How often the lines of a trace were drawn."""

@@ -29,7 +29,7 @@ class TestReady:
         assert cluster.facts_file() == {"nodes": cluster.nodes}
         assert [node["name"] for node in cluster.nodes] == [f"node{n}@127.0.0.1" for n in (1, 2, 3)]
         for node in cluster.nodes:
-            assert set(node["ports"]) == {"mqtt", "api", "gossip", "distribution"}
+            assert set(node["ports"]) == {"mqtt", "api", "gossip", "distribution", "mqtt_ws"}
             assert psutil.pid_exists(node["pid"])
 
     def test_every_node_answers_with_the_whole_cluster(self, cluster):
