@@ -6,7 +6,9 @@ nobody healed when everybody has met again, or at the end of the recording.
 Rules: 1. Two nodes were split if both held the other for gone at a time, or if autoheal found that they had
 (``partition``). A node that crashed or left does not say that it lost others.  2. Pairs whose losses overlap
 in time are one split.  3. Its sides are what hangs together: nodes of it that did not lose each other.  4.
-Plain values in and out: splits are few, whatever the recording holds.
+A node that stops in order is no split, nor is one that starts again: what is lost by goodbye (``left``), or
+for a moment while a node is about to close, is not counted; and a node that has stopped holds nobody for
+gone.  5. Plain values in and out: splits are few, whatever the recording holds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ __all__ = ["Change", "Split", "splits_of"]
 
 _BEFORE = 60_000_000
 """Microseconds before a split was found in which a node may have been held for gone because of it."""
+_GOODBYE = "left"
+"""The reason of those that were told, and of the one that tells them."""
+_STOPPING = 60_000_000
+"""Microseconds that a node takes to stop, at most."""
+_MOMENT = 5_000_000
+"""Microseconds for which two may disagree whether one of them is stopping."""
 
 
 class Change(NamedTuple):
@@ -30,6 +38,9 @@ class Change(NamedTuple):
     event: str
     recorder: str
     peer: str | None = None
+    reason: str | None = None
+    creation: int = 0
+    """Of the recorder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +64,8 @@ class _Loss(NamedTuple):
 
 def splits_of(changes: Iterable[Change], *, last: int) -> list[Split]:
     """The splits in the order in which they began; ``last``: when the recording ends."""
-    ordered = sorted(changes)
-    lost = _lost(ordered, last)
+    ordered = sorted(changes, key=lambda change: (change.t, change.event, change.recorder, change.peer or ""))
+    lost = _without_stops(_lost(ordered, last), ordered)
     pairs = _pairs(ordered, lost)
     heals = [change.t for change in ordered if change.event == schema.HEALED]
     found: list[Split] = []
@@ -70,20 +81,41 @@ def splits_of(changes: Iterable[Change], *, last: int) -> list[Split]:
 
 
 def _lost(changes: Iterable[Change], last: int) -> dict[tuple[str, str], list[_Loss]]:
-    """Per node and peer, the spans in which the one held the other for gone."""
+    """Per node and peer, the spans in which the one held the other for gone; but for goodbyes."""
     open_: dict[tuple[str, str], int] = {}
     lost: dict[tuple[str, str], list[_Loss]] = {}
+    lives: dict[str, int] = {}
     for change in changes:
+        life = lives.setdefault(change.recorder, change.creation)
+        if change.event == schema.CLOSED or life != change.creation:
+            # Whatever it held for gone, it holds no more.
+            lives[change.recorder] = change.creation
+            for key in [key for key in open_ if key[0] == change.recorder]:
+                lost.setdefault(key, []).append(_Loss(open_.pop(key), change.t, False))
         if change.peer is None:
             continue
         key = (change.recorder, change.peer)
-        if change.event == schema.NODE_DOWN:
+        if change.event == schema.NODE_DOWN and change.reason != _GOODBYE:
             open_.setdefault(key, change.t)
         elif change.event == schema.NODE_UP and key in open_:
             lost.setdefault(key, []).append(_Loss(open_.pop(key), change.t, True))
     for key, begin in open_.items():
         lost.setdefault(key, []).append(_Loss(begin, last, False))
     return lost
+
+
+def _without_stops(
+    lost: dict[tuple[str, str], list[_Loss]], changes: Iterable[Change]
+) -> dict[tuple[str, str], list[_Loss]]:
+    """Those that are not a moment's disagreement about one of the two that was about to close."""
+    closed = [(change.recorder, change.t) for change in changes if change.event == schema.CLOSED]
+
+    def stops(key: tuple[str, str], loss: _Loss) -> bool:
+        return loss.end - loss.begin <= _MOMENT and any(
+            node in key and loss.begin <= t <= loss.end + _STOPPING for node, t in closed
+        )
+
+    return {key: [loss for loss in losses if not stops(key, loss)] for key, losses in lost.items()}
 
 
 def _pairs(
