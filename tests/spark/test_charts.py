@@ -1,0 +1,45 @@
+"""Charts are drawn to scale, with round numbers beside them; what a topic says stays within its text."""
+
+import xml.etree.ElementTree as ET
+
+from gossamer.spark.charts import Chart, draw, ticks
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(chart):
+    return ET.fromstring(draw(chart).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+
+
+def test_bars_are_as_long_as_their_values():
+    chart = Chart("bars", "t", "messages", ("a", "b", "c"), {"messages": (10.0, 5.0, 0.0)})
+    one, half, none = (float(bar.get("width")) for bar in parsed(chart).iter(f"{SVG}rect"))
+    assert one > 100
+    assert (half, none) == (one / 2, 0)
+    parsed(Chart("bars", "t", "messages", ("a",), {"messages": (0.0,)}))
+
+
+def test_lines_go_through_their_values():
+    chart = Chart("lines", "t", "ms", ("x", "y", "z"), {"p50": (0.0, 50.0, 100.0), "p99": (100.0, 0.0, 0.0)})
+    first, second = (
+        [p.split(",") for p in line.get("points").split()] for line in parsed(chart).iter(f"{SVG}polyline")
+    )
+    heights = [float(y) for _, y in first]
+    assert heights[0] - heights[1] == heights[1] - heights[2] > 50
+    assert [float(y) for _, y in second] == [heights[2], heights[0], heights[0]]
+
+
+def test_what_a_label_holds_stays_text_and_is_cut():
+    evil = '<script>alert("1")</script>' + "x" * 90
+    root = parsed(Chart("bars", "t", "messages", (evil,), {"messages": (1.0,)}))
+    (text,) = (node.text for node in root.iter(f"{SVG}text") if "script" in (node.text or ""))
+    assert text.endswith("…")
+    assert len(text) <= 30
+
+
+def test_ticks_are_round_and_reach_the_top():
+    assert ticks(73) == [0, 20, 40, 60, 80]
+    assert ticks(0) == [0, 1]
+    assert ticks(3) == [0, 1, 2, 3]
+    assert ticks(100) == [0, 20, 40, 60, 80, 100]
+    assert [round(tick, 3) for tick in ticks(0.05)] == [0, 0.01, 0.02, 0.03, 0.04, 0.05]
