@@ -2,11 +2,10 @@
 
     python bench/audit_jobs.py [--events 1000000 10000000] [--cores 2] [--memory 4] [--dir DIR]
 
-Recordings are made by ``audit_events`` with faults whose numbers are known, and both have to find them. Spark
-is asked as users ask it: ``gossamer audit run completeness``, with the start of its JVM, the look at every
-file, the table of all verdicts written and the summary. DuckDB is asked the same question in SQL, for the
-numbers alone: it explains nothing, looks for no holes and writes no table. Each in a process of its own, with
-as many threads and as much memory; the table shows wall-clock and processor time, and the most memory held.
+Recordings are made by ``audit_events`` with faults whose numbers are known, and both have to find them. They
+are asked as users ask: ``gossamer audit run completeness``, with the start of a JVM where there is one, the
+look at every file, the table of all verdicts written and the summary. Each in a process of its own, with as
+many threads and as much memory; the table shows wall-clock and processor time, and the most memory held.
 """
 
 from __future__ import annotations
@@ -24,75 +23,18 @@ from typing import Any
 
 import psutil
 
-SETTLE, LATE_AFTER = 1_000_000, 5_000_000
-
-# A subscription lasts until the next word on it, a stay until the client goes or comes again; what is owed is
-# what a stay and a subscription held, and what came is counted beside it. As in the jobs, but for holes.
-QUESTION = f"""
-WITH events AS (
-  SELECT *, epoch_us("at") - coalesce(offset_us, 0) AS t
-  FROM read_parquet('{{files}}', hive_partitioning = false)
-), bounds AS (SELECT max(t) AS last FROM events),
-changes AS (
-  SELECT client, filter, qos, event, t, hlc FROM events WHERE event IN ('subscribed', 'unsubscribed')
-  UNION ALL
-  SELECT e.client, h.filter, NULL, 'ended', e.t, e.hlc FROM events e
-  JOIN (SELECT DISTINCT client, filter FROM events WHERE event = 'subscribed') h USING (client)
-  WHERE e.event = 'ended' OR (e.event = 'connected' AND NOT coalesce(e.present, true))
-), held AS (
-  SELECT client, filter, qos, t AS b, coalesce(n, 4611686018427387904) AS e FROM (
-    SELECT *, lead(t) OVER (PARTITION BY client, filter ORDER BY t, hlc) AS n FROM changes)
-  WHERE event = 'subscribed'
-), stays AS (
-  SELECT client, persistent, t AS b, coalesce(n, 4611686018427387904) AS e FROM (
-    SELECT *, lead(t) OVER (PARTITION BY client ORDER BY t, hlc) AS n FROM events
-    WHERE event IN ('connected', 'disconnected'))
-  WHERE event = 'connected'
-), topics AS (SELECT DISTINCT topic FROM events WHERE event = 'published'),
-pairs AS (
-  SELECT topic, filter FROM topics JOIN (SELECT DISTINCT filter FROM held) ON topic = filter
-  UNION ALL
-  SELECT topic, filter FROM topics
-  JOIN (SELECT DISTINCT filter FROM held WHERE filter SIMILAR TO '.*[+#].*')
-  ON regexp_full_match(topic, replace(replace(filter, '+', '[^/]*'), '/#', '(/.*)?'))
-), takers AS (
-  SELECT p.topic, h.client, greatest(h.b, s.b) AS b, least(h.e, s.e) AS e
-  FROM pairs p JOIN held h USING (filter) JOIN stays s ON s.client = h.client AND s.b < h.e AND h.b < s.e
-), owed AS (
-  SELECT m.message, m.origin, k.client, any_value(m.t) AS published_at,
-         max(m.t >= k.b + {SETTLE} AND m.t < k.e - {SETTLE}) AS certain
-  FROM events m JOIN takers k ON m.topic = k.topic AND m.t >= k.b - {SETTLE} AND m.t < k.e + {SETTLE}
-  WHERE m.event = 'published' GROUP BY ALL
-), came AS (
-  SELECT message, origin, client, count(*) AS copies, min(t) AS delivered_at
-  FROM events WHERE event = 'delivered' GROUP BY ALL
-)
-SELECT CASE WHEN published_at IS NULL THEN 'misrouted' WHEN copies > 1 THEN 'doubled'
-            WHEN delivered_at > published_at + {LATE_AFTER} THEN 'late' WHEN copies = 1 THEN 'delivered'
-            WHEN NOT certain THEN NULL WHEN published_at + {LATE_AFTER} > last THEN 'undecidable'
-            ELSE 'lost' END AS verdict, count(*)
-FROM owed FULL JOIN came USING (message, origin, client), bounds GROUP BY 1
-"""
+ENGINES = ("spark", "duckdb")
 
 
-def ask_duckdb(files: Path, cores: int, memory: int) -> dict[str, int]:
-    import duckdb
-
-    with tempfile.TemporaryDirectory() as spill:
-        settings = {"threads": cores, "memory_limit": f"{memory}GiB", "temp_directory": spill}
-        with duckdb.connect(config=settings) as connection:
-            rows = connection.sql(QUESTION.format(files=f"{files}/**/*.parquet")).fetchall()
-    return {verdict: count for verdict, count in rows if verdict is not None}
-
-
-def ask_spark(files: Path, cores: int, memory: int) -> dict[str, int]:
+def ask(who: str, files: Path, cores: int, memory: int) -> dict[str, int]:
+    # What is not heap (threads, code, buffers) is counted as memory too.
+    heap = memory * 1024 - 768
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "gossamer.cli", "audit", "run", "completeness", "--json", "--quiet"),
-                *("--dir", str(files), "--out", out),
-                # What is not heap (threads, code, buffers) is counted as memory too.
-                *("--master", f"local[{cores}]", "--memory", f"{memory * 1024 - 768}m"),
+                *("--engine", who, "--dir", str(files), "--out", out),
+                *("--master", f"local[{cores}]", "--memory", f"{heap}m"),
             ],
             stdout=subprocess.PIPE,
             check=True,
@@ -101,9 +43,6 @@ def ask_spark(files: Path, cores: int, memory: int) -> dict[str, int]:
     assert not told["problems"], told["problems"]
     numbers = told["jobs"]["completeness"]["numbers"]
     return {verdict: count for verdict, count in numbers.items() if count and verdict != "owed"}
-
-
-ASK = {"spark": ask_spark, "duckdb": ask_duckdb}
 
 
 def anonymous(process: int) -> int:
@@ -141,7 +80,7 @@ def measured(who: str, files: Path, cores: int, memory: int) -> dict[str, Any]:
 
 def answer(who: str, files: Path, cores: int, memory: int) -> None:
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
-    print(json.dumps(ASK[who](files, cores, memory)))
+    print(json.dumps(ask(who, files, cores, memory)))
 
 
 def main() -> None:
@@ -150,7 +89,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", type=int, default=4, help="GiB")
     parser.add_argument("--dir", type=Path, help="where to make the recordings; removed afterwards")
-    parser.add_argument("--only", choices=sorted(ASK))
+    parser.add_argument("--only", choices=ENGINES)
     options = parser.parse_args()
     from audit_events import generate
 
@@ -162,7 +101,7 @@ def main() -> None:
         try:
             truth = {verdict: count for verdict, count in generate(root, events).items() if count}
             size = sum(path.stat().st_size for path in root.rglob("*.parquet")) / 2**20
-            for who in [options.only] if options.only else sorted(ASK, reverse=True):
+            for who in [options.only] if options.only else ENGINES:
                 told = measured(who, root, options.cores, options.memory)
                 right = "as made" if told["found"] == truth else f"{told['found']}, made {truth}"
                 print(

@@ -8,17 +8,16 @@ busiest topics: site/1/dev 6, site/2/dev 6
 messages a publisher sent, and how many copies of them were delivered: sensor 12 12
 
 Takes a directory that recorders wrote as its argument; without one it makes a small recording of its own, in
-which one delivery is missing and one came twice. It needs Java 17 and ``pip install 'gossamer[spark]'``.
+which one delivery is missing and one came twice. It needs ``pip install 'gossamer[audit]'``; where much was
+recorded, Java 17 and ``pip install 'gossamer[spark]'``.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-from pyspark.sql import functions as f
-
 from gossamer.audit import EventFile, schema
-from gossamer.spark import fit, load, open_session, verdicts
+from gossamer.spark import load, open_engine, verdicts
 
 NODES = ("node1@10.0.0.1", "node2@10.0.0.2", "node3@10.0.0.3")
 SECOND = 1_000_000
@@ -26,40 +25,43 @@ START = 1_767_225_600 * SECOND
 
 
 def look(directory: str) -> None:
-    # Every core of this machine. Another master, or spark-submit, needs no change below this line.
-    spark = open_session(reads=directory)
+    # DuckDB, or Spark where there is much: what is asked is one text for both. Of a cluster, give its master.
+    engine = open_engine(directory)
     # Looks at the end of each file: which are whole, whose they are, and what is missing in between. Problems
     # name the files that are not read as they are; holes are the times at which a recorder was not looking.
-    recording = load(spark, directory)
-    # A local Spark is set to the size of what it works on; a cluster is left as it is.
-    fit(spark, recording.size)
+    recording = load(engine, directory)
+    # A local Spark is set to the size of what it works on.
+    engine.fit(recording.size)
     print(
         f"the recording: {len(recording.nodes)} nodes, {recording.files} files, "
         f"{len(recording.problems)} problems, {len(recording.holes)} holes"
     )
 
     # A row per message and receiver: who sent it, when, who was to get it, the verdict, where it was lost.
-    # Kept, since three questions are asked of it. An ordinary DataFrame, as everything else here.
-    judged = verdicts(recording).persist()
-    found = {row.verdict: row["count"] for row in judged.groupBy("verdict").count().collect()}
+    # Kept, since three questions are asked of it. With Spark it is a view: ``engine.session.table(judged)``.
+    judged = engine.keep(verdicts(recording))
+    counted = engine.rows(f"SELECT verdict, count(*) AS n FROM {judged} GROUP BY verdict ORDER BY verdict")
+    found = {row["verdict"]: row["n"] for row in counted}
     owed = sum(found.get(verdict, 0) for verdict in ("delivered", "late", "doubled", "lost", "queued"))
-    print(f"{owed} deliveries were owed: " + ", ".join(f"{found[v]} {v}" for v in sorted(found)))
-    for row in judged.where("verdict = 'lost'").orderBy("message").limit(10).collect():
-        print(f"lost: {row.topic} for {row.receiver}, {row.hop}")
+    print(f"{owed} deliveries were owed: " + ", ".join(f"{n} {verdict}" for verdict, n in found.items()))
+    for row in engine.rows(f"SELECT * FROM {judged} WHERE verdict = 'lost' ORDER BY message LIMIT 10"):
+        print(f"lost: {row['topic']} for {row['receiver']}, {row['hop']}")
 
     # A question that no job answers: the events are there, a row each, as docs/design/audit.md lists them.
-    published = recording.events.where(f.col("event") == schema.PUBLISHED)
-    topics = published.groupBy("topic").agg(f.sum("count").alias("messages"))
-    rows = topics.orderBy(f.desc("messages"), "topic").limit(5).collect()
-    print("busiest topics: " + ", ".join(f"{row.topic} {row.messages}" for row in rows))
+    published = f"(SELECT * FROM {recording.events} WHERE event = '{schema.PUBLISHED}')"
+    rows = engine.rows(
+        f"SELECT topic, sum(count) AS messages FROM {published} GROUP BY topic "
+        "ORDER BY messages DESC, topic LIMIT 5"
+    )
+    print("busiest topics: " + ", ".join(f"{row['topic']} {row['messages']}" for row in rows))
 
     # What was recorded beside what was judged of it.
-    sent = published.groupBy(f.col("client").alias("publisher")).agg(f.sum("count").alias("sent"))
-    copies = judged.groupBy("publisher").agg(f.sum("copies").alias("copies"))
-    rows = sent.join(copies, "publisher").orderBy("publisher").limit(5).collect()
-    said = ", ".join(f"{row.publisher} {row.sent} {row.copies}" for row in rows)
+    sent = f"(SELECT client AS publisher, sum(count) AS sent FROM {published} GROUP BY client)"
+    copies = f"(SELECT publisher, sum(copies) AS copies FROM {judged} GROUP BY publisher)"
+    rows = engine.rows(f"SELECT * FROM {sent} JOIN {copies} USING (publisher) ORDER BY publisher LIMIT 5")
+    said = ", ".join(f"{row['publisher']} {row['sent']} {row['copies']}" for row in rows)
     print(f"messages a publisher sent, and how many copies of them were delivered: {said}")
-    spark.stop()
+    engine.close()
 
 
 def make(root: Path) -> None:

@@ -195,9 +195,10 @@ def audits_router(view: NodeView) -> APIRouter:
 
 def spark_lacks() -> SparkAbsentError | None:
     """What this machine lacks for jobs to run, by a look that takes no time; the job itself looks closer."""
-    for module in ("pyspark", "jinja2", "matplotlib"):
-        if importlib.util.find_spec(module) is None:
-            return SparkAbsentError(lacks=module, remedy="pip install 'gossamer[spark]'")
+    if importlib.util.find_spec("duckdb") is not None:
+        return None
+    if importlib.util.find_spec("pyspark") is None:
+        return SparkAbsentError(lacks="duckdb", remedy="pip install 'gossamer[audit]'")
     home = os.environ.get("JAVA_HOME")
     java = FilePath(home, "bin", "java").exists() if home else shutil.which("java") is not None
     if not java:

@@ -7,7 +7,7 @@ whether the recorder closed after it.  3. Its name tells creation and first even
 says what is missing.  4. Rows of one kind stand together: they fill the same columns, which takes a third of
 the room, and readers order by ``seq`` or ``hlc`` if they must.
 
-pyarrow is an extra (``gossamer[spark]``) and is imported where a file is written, which is a process of its
+pyarrow is an extra (``gossamer[audit]``) and is imported where a file is written, which is a process of its
 own: it takes 60 MB and half a second.
 """
 

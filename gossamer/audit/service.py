@@ -122,7 +122,7 @@ class Auditor:
         if importlib.util.find_spec("pyarrow") is None:
             raise AuditUnavailableError(
                 reason="pyarrow is not installed, and writes the files",
-                advice="pip install 'gossamer[spark]'",
+                advice="pip install 'gossamer[audit]'",
             )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)

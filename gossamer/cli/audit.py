@@ -1,7 +1,8 @@
 """``gossamer audit``: what recorders did, how they are set; and the audit jobs, in a process of their own.
 
-Spark brings a virtual machine of another language and its memory; what it is told and what it prints is its
-own command's affair (``python -m gossamer.spark``), which is also what ``spark-submit`` takes.
+Where it is Spark that is asked, it brings a virtual machine of another language and its memory; what it is
+told and what it prints is its own command's affair (``python -m gossamer.spark``), which is also what
+``spark-submit`` takes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gossamer.errors import UsageError
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Record where every message went, and ask (Spark).", no_args_is_help=True)
+app = typer.Typer(help="Record where every message went, and ask (DuckDB, Spark).", no_args_is_help=True)
 
 
 @app.command()

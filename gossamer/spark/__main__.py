@@ -8,8 +8,8 @@ What can be known before Spark starts is said before, since that takes seconds.
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -20,34 +20,42 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gossamer.errors import GossamerError, UsageError
+from gossamer.spark.chosen import AUTO, engine_for, open_engine
 from gossamer.spark.completeness import VERDICTS, Terms
-from gossamer.spark.errors import SparkFailedError, SparkMissingError
+from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.moments import span_of
+from gossamer.spark.onspark import SparkEngine
 from gossamer.spark.plans import page_of_plans
 from gossamer.spark.progress import Progress
-from gossamer.spark.report import render, verdict_in_words
-from gossamer.spark.run import Outcome, broken_promises, run_jobs, write_text
-from gossamer.spark.session import fit, is_little, open_session
+from gossamer.spark.report import missing_in_words, render, verdict_in_words
+from gossamer.spark.run import Outcome, broken_promises, run_jobs
+from gossamer.spark.session import check_files, is_little, open_session
 from gossamer.spark.source import load
 from gossamer.spark.stream import Auditor, Batch, start
 
 __all__ = ["app", "main"]
 
 BROKEN = 8
-_REFUSED, _UNAVAILABLE = 5, 6
+_USAGE, _UNAVAILABLE = 2, 6
 REPORT = "report"
 
-app = typer.Typer(add_completion=False, help="Ask where every message went (Spark).", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Ask where every message went (DuckDB or Spark).", no_args_is_help=True
+)
 
 _JOBS_HELP = f"Jobs to run ({', '.join(JOBS)}), or report: all of them and one HTML page."
 
 Directory = Annotated[str, typer.Option("--dir", help="Where the recorders write; any path Spark reads.")]
 Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as local[2] or spark://host:7077; default: local[*].")
+    str | None,
+    typer.Option(
+        help="Spark master, such as spark://host:7077, or local[2] for two cores; default: local[*]."
+    ),
 ]
 Memory = Annotated[
-    str | None, typer.Option(help="Heap of a local Spark, such as 4g; default: half of what is free.")
+    str | None,
+    typer.Option(help="What DuckDB, or a local Spark, may take, such as 4g; default: by what is free."),
 ]
 Settle = Annotated[float, typer.Option(help="Seconds around a change in which nothing is owed.")]
 LateAfter = Annotated[float, typer.Option(help="Seconds after which a delivery is late.")]
@@ -70,6 +78,12 @@ def run(
         str | None, typer.Option("--from", help="From when (UTC): 2026-01-31T07:00, 6h ago, yesterday.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when, excluded; default: the end.")] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="duckdb, spark, or auto: DuckDB, where it is installed, for up to 256 MiB of files here."
+        ),
+    ] = AUTO,
     master: Master = None,
     memory: Memory = None,
     conf: Conf = None,
@@ -87,27 +101,29 @@ def run(
         if name not in JOBS:
             raise OptionError(f"no job {name!r}; expected {REPORT} or any of {', '.join(JOBS)}")
     low, high = span_of(begin, end, now=datetime.now(tz=UTC))
-    if REPORT in jobs:
-        _needs("jinja2", "matplotlib")
     settings = settings_of(conf or [])
+    # Before Spark starts, which takes seconds; of another file system only Spark knows.
+    if "HADOOP_CONF_DIR" not in os.environ:
+        check_files(directory)
+    chosen = engine_for(engine, directory, master=master, settings=settings)
     progress = Progress(quiet=quiet)
-    with progress.of("spark"):
-        session = open_session(master=master, memory=memory, reads=directory, settings=settings)
-    progress.session = session
+    with progress.of(chosen):
+        asked = open_engine(directory, engine=chosen, master=master, memory=memory, settings=settings)
+    progress.session = asked.session if isinstance(asked, SparkEngine) else None
     try:
         with progress.of("recording"):
-            recording = load(session, directory, begin=low, end=high)
-        fit(session, recording.size)
+            recording = load(asked, directory, begin=low, end=high)
+        asked.fit(recording.size)
         terms = Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6))
-        outcome = run_jobs(session, recording, wanted, out=out, terms=terms, progress=progress)
+        outcome = run_jobs(recording, wanted, out=out, terms=terms, progress=progress)
         broken = broken_promises(outcome, promises)
         if REPORT in jobs:
             with progress.of(REPORT):
-                write_text(session, f"{out.rstrip('/')}/report.html", render(outcome, broken))
+                asked.write_text(f"{out.rstrip('/')}/report.html", render(outcome, broken))
     finally:
-        session.stop()
+        asked.close()
     if as_json:
-        typer.echo(json.dumps({**outcome.as_json(), "broken": broken}, indent=2))
+        typer.echo(json.dumps({**outcome.as_json(), "broken": broken}, indent=2, default=str))
     else:
         _say(outcome, broken)
         page = f"; the page is {out.rstrip('/')}/report.html" if REPORT in jobs else ""
@@ -169,13 +185,13 @@ def plans(
     directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
 ) -> None:
     """Print how Spark would carry out each job over a recording, as Markdown."""
-    session = open_session(master=master, memory=memory, reads=directory)
+    engine = SparkEngine(open_session(master=master, memory=memory, reads=directory))
     try:
-        recording = load(session, directory)
-        fit(session, recording.size)
+        recording = load(engine, directory)
+        engine.fit(recording.size)
         typer.echo(page_of_plans(recording), nl=False)
     finally:
-        session.stop()
+        engine.close()
 
 
 def _say_batch(batch: Batch) -> None:
@@ -217,7 +233,8 @@ def settings_of(given: list[str]) -> dict[str, str]:
 def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
     # A pipe gets a sentence a line; a terminal would break them in the middle of a word.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    typer.echo(textwrap.fill(verdict_in_words(outcome, broken), width))
+    for sentence in (*missing_in_words(outcome), verdict_in_words(outcome, broken)):
+        typer.echo(textwrap.fill(sentence, width))
     for name, told in outcome.told.items():
         typer.echo(f"\n{name}")
         for sentence in told.sentences:
@@ -226,12 +243,6 @@ def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
         typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
     for hole in outcome.holes:
         typer.echo(f"not judged: {hole.node}: {hole.in_words}", err=True)
-
-
-def _needs(*modules: str) -> None:
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise SparkMissingError(missing=name)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -253,7 +264,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _end(error: GossamerError) -> NoReturn:
     typer.echo(f"error: {error}", err=True)
-    sys.exit(_REFUSED if isinstance(error, UsageError) else _UNAVAILABLE)
+    sys.exit(_USAGE if isinstance(error, UsageError) else _UNAVAILABLE)
 
 
 def _of_spark(error: Exception) -> SparkFailedError | None:

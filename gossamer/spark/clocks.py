@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import gossamer.audit.schema as schema
+from gossamer.spark.engine import Engine
 
 __all__ = ["MAX_OFFSET", "delays_of_links", "offsets_of"]
 
@@ -30,33 +31,21 @@ Life = tuple[str, int]
 """A node's name and its creation."""
 
 
-def delays_of_links(events: Any, *, known: int) -> dict[tuple[Life, Life], int]:
+def delays_of_links(engine: Engine, events: str, *, known: int) -> dict[tuple[Life, Life], int]:
     """The shortest time from being forwarded to being received, per pair of lives; of a sample of messages.
 
     ``known``: how many events there are, about.
     """
-    from pyspark.sql import functions as f
-
     every = max(1, known // (10 * _LOOKED_AT))
-    key = ["origin", "origin_creation", "message"]
-    some = events.where(f.pmod("message", f.lit(every)) == 0)
-    sent = some.where(f.col("event") == schema.FORWARDED).select(
-        *key,
-        f.col("recorder").alias("a"),
-        f.col("creation").alias("a_life"),
-        f.col("peer").alias("b"),
-        f.col("t").alias("left_at"),
-    )
-    got = some.where(f.col("event") == schema.RECEIVED).select(
-        *key, f.col("recorder").alias("b"), f.col("creation").alias("b_life"), f.col("t").alias("came_at")
-    )
-    rows = (
-        sent.join(got, [*key, "b"])
-        .groupBy("a", "a_life", "b", "b_life")
-        .agg(f.min(f.col("came_at") - f.col("left_at")).alias("delay"))
-        .collect()
-    )
-    return {((row.a, row.a_life), (row.b, row.b_life)): row.delay for row in rows}
+    rows = engine.rows(f"""
+        SELECT s.recorder AS a, s.creation AS a_life, g.recorder AS b, g.creation AS b_life,
+            min(g.t - s.t) AS delay
+        FROM {events} s JOIN {events} g ON s.message = g.message AND s.origin = g.origin
+            AND s.origin_creation = g.origin_creation AND s.peer = g.recorder
+        WHERE s.event = '{schema.FORWARDED}' AND g.event = '{schema.RECEIVED}'
+            AND pmod(s.message, {every}) = 0
+        GROUP BY s.recorder, s.creation, g.recorder, g.creation""")
+    return {((row["a"], row["a_life"]), (row["b"], row["b_life"])): row["delay"] for row in rows}
 
 
 def offsets_of(delays: Mapping[tuple[Life, Life], int]) -> dict[Life, int]:

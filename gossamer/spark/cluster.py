@@ -8,10 +8,9 @@ missed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import gossamer.audit.schema as schema
 from gossamer.spark.completeness import VERDICTS, Terms
+from gossamer.spark.engine import one_of
 from gossamer.spark.histories import (
     FOREVER,
     MESSAGE_KEY,
@@ -24,7 +23,6 @@ from gossamer.spark.holes import in_hole
 from gossamer.spark.source import Recording
 from gossamer.spark.splits import Change, Split, splits_of
 from gossamer.spark.topics import match
-from gossamer.spark.traffic import within
 
 __all__ = ["OVERFLOWS", "partitions", "routes", "sessions", "splits"]
 
@@ -32,260 +30,189 @@ OVERFLOWS = ("queue_full", "node_queue_full", "slow_consumer", "slow_consumer_cl
 """Reasons of drops that say: faster in than out."""
 
 
-def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 60_000_000) -> Any:  # noqa: B008
+def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 60_000_000) -> str:  # noqa: B008
     """Forwards that went wrong: (fault, node, peer, topic, messages, first, last).
 
     ``missing``: a peer had a subscriber, and got nothing. ``unneeded``: it had none, and got it.
     ``stale``: it had none any more, since less than ``stale_within``, or the forward went to a node that
     this one knew to be down. ``undecidable``: it seems wrong, but a recorder was not looking.
     """
-    from pyspark.sql import functions as f
-
-    events = recording.events.where(f.col("t") < recording.end)
-    span = within(recording)
-    key = list(MESSAGE_KEY)
-    published = each_message(span.where(f.col("event") == schema.PUBLISHED)).select(
-        *key, "topic", f.col("t").alias("published_at")
-    )
-    forwarded = each_message(span.where(f.col("event") == schema.FORWARDED)).select(
-        *key, "peer", f.col("t").alias("forwarded_at")
-    )
-    places = _places(of_sessions(recording, until=recording.end))
-    pairs = match(published.select("topic").distinct(), places.select("filter").distinct())
-    wanted = pairs.join(places, "filter").select("topic", "node", "share", "begin", "end")
-    sent = forwarded.join(published, key)
     settle = terms.settle
-    at = f.col("forwarded_at")
-    near = (
-        sent.join(wanted, (sent.topic == wanted.topic) & (sent.peer == wanted.node), "left")
-        .select(sent["*"], wanted.begin, wanted.end)
-        .groupBy(*key, "peer", "topic", "forwarded_at")
-        .agg(
-            f.max((at >= f.col("begin") - settle) & (at < f.col("end") + settle)).alias("valid"),
-            f.max(f.when(f.col("end") <= at, f.col("end"))).alias("ended"),
-        )
+    places = _places(of_sessions(recording, until=recording.end))
+    pairs = match("SELECT DISTINCT topic FROM published", "SELECT DISTINCT filter FROM places")
+    same = "p.message = s.message AND p.origin = s.origin AND p.origin_creation = s.origin_creation"
+    published = each_message(
+        "topic, t", recording.events, f"event = '{schema.PUBLISHED}' AND {recording.within}"
     )
-    downs = _downs(events)
-    wrong = (
-        near.join(f.broadcast(downs), (near.origin == downs.at_node) & (near.peer == downs.lost), "left")
-        .groupBy(*key, near.peer, "topic", "forwarded_at", "valid", "ended")
-        .agg(f.max((at >= f.col("down") + settle) & (at < f.col("up"))).alias("gone"))
-        .withColumn(
-            "fault",
-            f.when(f.col("gone"), "stale")
-            .when(f.coalesce("valid", f.lit(False)), None)
-            .when(at - f.col("ended") < stale_within, "stale")
-            .otherwise("unneeded"),
-        )
-        .where(f.col("fault").isNotNull())
-        # Anybody may have subscribed there, or come there with a subscription, in any hole before.
-        .withColumn("since", f.lit(0).cast("bigint"))
-        .select("fault", "origin", "peer", "topic", f.col("forwarded_at").alias("moment"), "since")
+    forwarded = each_message(
+        "peer, t", recording.events, f"event = '{schema.FORWARDED}' AND {recording.within}"
     )
-    moment = f.col("published_at")
-    owed = (
-        # One member of a share group gets it, wherever that is; completeness judges those.
-        published.join(wanted.where(f.col("share").isNull()), "topic")
-        .where(f.col("node") != f.col("origin"))
-        .where((moment >= f.col("begin") + settle) & (moment < f.col("end") - settle))
-        .groupBy(*key, "topic", "published_at", f.col("node").alias("peer"))
-        .agg(f.min("begin").alias("since"))
-    )
-    missing = owed.join(forwarded.select(*key, "peer"), [*key, "peer"], "left_anti").select(
-        f.lit("missing").alias("fault"),
-        "origin",
-        "peer",
-        "topic",
-        f.col("published_at").alias("moment"),
-        "since",
-    )
-    until = f.col("moment") + terms.late_after
+    until = f"moment + {terms.late_after}"
     hidden = in_hole(
-        recording.holes,
-        lambda node, begin, end: (
-            ((node == f.col("origin")) & (begin <= until) & (end >= f.col("moment") - settle))
-            | (
-                ((node == f.col("peer")) | (f.col("fault") == "unneeded"))
-                & (begin <= until)
-                & (end >= f.col("since"))
-            )
-        ),
+        recording,
+        f"""(h['node'] = origin AND h['begin'] <= {until} AND h['end'] >= moment - {settle})
+            OR ((h['node'] = peer OR fault = 'unneeded') AND h['begin'] <= {until} AND h['end'] >= since)""",
     )
-    return (
-        wrong.unionByName(missing)
-        .withColumn("fault", f.when(hidden, "undecidable").otherwise(f.col("fault")))
-        .groupBy("fault", f.col("origin").alias("node"), "peer", "topic")
-        .agg(
-            f.count("*").alias("messages"),
-            f.timestamp_micros(f.min("moment")).alias("first"),
-            f.timestamp_micros(f.max("moment")).alias("last"),
+    # One member of a share group gets a message, wherever that is; completeness judges those. What seems
+    # unneeded may be right by whoever subscribed there, or came there subscribed, in any hole before.
+    return f"""
+        WITH published AS ({published}), forwarded AS ({forwarded}), places AS ({places}),
+        pairs AS ({pairs}), wanted AS (
+            SELECT p.topic, l.node, l.share, l.`begin`, l.`end`
+            FROM pairs p JOIN places l ON p.filter = l.filter
+        ), sent AS (
+            SELECT s.message, s.origin, s.origin_creation, s.peer, s.t, p.topic
+            FROM forwarded s JOIN published p ON {same}
+        ), near AS (
+            SELECT {MESSAGE_KEY}, peer, s.topic, t,
+                coalesce(max(t >= w.`begin` - {settle} AND t < w.`end` + {settle}), false) AS valid,
+                max(CASE WHEN w.`end` <= t THEN w.`end` END) AS ended
+            FROM sent s LEFT JOIN wanted w ON s.topic = w.topic AND s.peer = w.node
+            GROUP BY {MESSAGE_KEY}, peer, s.topic, t
+        ), known AS (
+            SELECT /*+ BROADCAST(d) */ {MESSAGE_KEY}, peer, topic, t, valid, ended,
+                coalesce(max(t >= d.down + {settle} AND t < d.up), false) AS gone
+            FROM near n LEFT JOIN ({_downs(recording)}) d ON n.origin = d.at_node AND n.peer = d.lost
+            GROUP BY {MESSAGE_KEY}, peer, topic, t, valid, ended
+        ), owed AS (
+            SELECT p.message, p.origin, p.origin_creation, p.topic, p.t, w.node AS peer,
+                min(w.`begin`) AS since
+            FROM published p JOIN wanted w ON p.topic = w.topic
+            WHERE w.share IS NULL AND w.node <> p.origin
+                AND p.t >= w.`begin` + {settle} AND p.t < w.`end` - {settle}
+            GROUP BY p.message, p.origin, p.origin_creation, p.topic, p.t, w.node
+        ), faults AS (
+            SELECT CASE WHEN gone OR t - ended < {stale_within} THEN 'stale' ELSE 'unneeded' END AS fault,
+                origin, peer, topic, t AS moment, 0 AS since
+            FROM known WHERE gone OR NOT valid
+            UNION ALL
+            SELECT 'missing', p.origin, p.peer, p.topic, p.t, p.since
+            FROM owed p ANTI JOIN forwarded s ON {same} AND p.peer = s.peer
+        ), judged AS (
+            SELECT CASE WHEN {hidden} THEN 'undecidable' ELSE fault END AS fault, origin, peer, topic, moment
+            FROM faults
         )
-    )
+        SELECT fault, origin AS node, peer, topic, count(*) AS messages,
+            timestamp_micros(min(moment)) AS first, timestamp_micros(max(moment)) AS last
+        FROM judged GROUP BY fault, origin, peer, topic"""
 
 
-def _places(few: Any) -> Any:
+def _places(few: str) -> str:
     """(filter, share, node, begin, end): where subscribers are, as they come, go and move."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    held = subscriptions(few)
-    stays = connections(few).select("client", "node", "persistent", "begin", "end")
     # A session that is kept has its routes at the node it was last at, until it is somewhere else.
-    after = Window.partitionBy("client").orderBy("begin")
-    moved = f.coalesce(f.lead("begin").over(after), f.lit(FOREVER))
-    homes = stays.withColumn("until", f.when(f.col("persistent"), moved).otherwise(f.col("end"))).select(
-        "client", "node", f.col("begin").alias("came"), "until"
-    )
-    return (
-        held.join(homes, "client")
-        .withColumn("begin", f.greatest("begin", "came"))
-        .withColumn("end", f.least("end", "until"))
-        .where(f.col("begin") < f.col("end"))
-        .select("filter", "share", "node", "begin", "end")
-    )
+    return f"""
+        SELECT * FROM (
+            SELECT filter, share, node, greatest(`begin`, came) AS `begin`, least(`end`, went) AS `end`
+            FROM ({subscriptions(few)}) s JOIN (
+                SELECT client, node, `begin` AS came, CASE WHEN persistent THEN
+                    coalesce(lead(`begin`) OVER (PARTITION BY client ORDER BY `begin`, `end`), {FOREVER})
+                    ELSE `end` END AS went
+                FROM ({connections(few)})
+            ) c ON s.client = c.client)
+        WHERE `begin` < `end`"""
 
 
-def _downs(events: Any) -> Any:
+def _downs(recording: Recording) -> str:
     """(at_node, lost, down, up): when a node held another for gone."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    changes = events.where(f.col("event").isin(schema.NODE_DOWN, schema.NODE_UP))
-    order = Window.partitionBy("recorder", "peer").orderBy("t", "hlc")
-    return (
-        changes.withColumn("up", f.coalesce(f.lead("t").over(order), f.lit(FOREVER)))
-        .where(f.col("event") == schema.NODE_DOWN)
-        .select(
-            f.col("recorder").alias("at_node"), f.col("peer").alias("lost"), f.col("t").alias("down"), "up"
-        )
-    )
+    return f"""
+        SELECT recorder AS at_node, peer AS lost, t AS down, up FROM (
+            SELECT *, coalesce(lead(t) OVER (PARTITION BY recorder, peer ORDER BY t, hlc), {FOREVER}) AS up
+            FROM {recording.events}
+            WHERE t < {recording.end} AND {one_of(schema.NODE_DOWN, schema.NODE_UP)})
+        WHERE event = '{schema.NODE_DOWN}'"""
 
 
 def splits(recording: Recording) -> list[Split]:
     """The splits that were found, or stood, in the span."""
-    from pyspark.sql import functions as f
-
-    kinds = (schema.NODE_DOWN, schema.NODE_UP, schema.PARTITION, schema.HEALED)
-    rows = recording.events.where(f.col("event").isin(*kinds)).select("t", "event", "recorder", "peer")
-    found = splits_of((Change(*row) for row in rows.collect()), last=recording.last)
+    kinds = one_of(
+        *(schema.NODE_DOWN, schema.NODE_UP, schema.PARTITION, schema.HEALED, schema.OPENED, schema.CLOSED)
+    )
+    rows = recording.engine.rows(
+        f"SELECT t, event, recorder, peer, reason, creation FROM {recording.events} WHERE {kinds}"
+    )
+    found = splits_of((Change(**row) for row in rows), last=recording.last)
     return [split for split in found if split.begin < recording.end and split.end > recording.begin]
 
 
-_SIDE = (
-    "split int, sides string, side string, node string, begin bigint, end bigint, met boolean, healed boolean"
-)
-
-
-def partitions(recording: Recording, judged: Any) -> Any:
+def partitions(recording: Recording, judged: str) -> str:
     """What each split cost, a row per side, with deliveries by verdict.
 
     (split, sides, side, begin, end, minutes, met, healed, clients, messages, delivered, late, …, missed):
     ``messages`` were published at the side while the split stood, and the verdicts are of these; ``missed``
     are deliveries lost that were for clients of the side. ``judged`` is the table of ``completeness``.
     """
-    from pyspark.sql import functions as f
-
     rows = [
-        (number, " | ".join(map(", ".join, split.sides)), ", ".join(side), node, *_of(split))
+        (
+            *(number, " | ".join(map(", ".join, split.sides)), ", ".join(side), node),
+            *(split.begin, split.end, split.met, split.healed),
+        )
         for number, split in enumerate(splits(recording), 1)
         for side in split.sides
         for node in side
     ]
-    nodes = recording.events.sparkSession.createDataFrame(rows, _SIDE)
-    few = of_sessions(recording, until=recording.end)
-    key = ["split", "side"]
-    stood = (f.col("at") >= f.col("begin")) & (f.col("at") < f.col("end"))
-    places = f.broadcast(nodes.select(*key, "node", "begin", "end"))
-    sent = (
-        within(recording)
-        .where(f.col("event") == schema.PUBLISHED)
-        .select(f.col("recorder").alias("node"), f.col("t").alias("at"), "count")
-        .join(places, "node")
-        .where(stood)
-        .groupBy(*key)
-        .agg(f.sum("count").alias("messages"))
+    nodes = recording.engine.table(
+        "split BIGINT, sides STRING, side STRING, node STRING, `begin` BIGINT, `end` BIGINT, met BOOLEAN, "
+        "healed BOOLEAN",
+        rows,
     )
-    fates = judged.select(
-        f.col("origin"), f.col("node").alias("was_at"), f.col("published_at").alias("at"), "verdict"
+    verdicts = ", ".join(
+        f"count(CASE WHEN verdict = '{verdict}' THEN 1 END) AS {verdict}" for verdict in VERDICTS
     )
-    kinds = [f.count(f.when(f.col("verdict") == verdict, 1)).alias(verdict) for verdict in VERDICTS]
-    from_here = fates.join(places, fates.origin == f.col("node")).where(stood).groupBy(*key).agg(*kinds)
-    for_here = (
-        fates.where(f.col("verdict") == "lost")
-        .join(places, f.col("was_at") == f.col("node"))
-        .where(stood)
-        .groupBy(*key)
-        .agg(f.count("*").alias("missed"))
-    )
-    stays = connections(few).select(
-        "client", "node", f.col("begin").alias("came"), f.col("end").alias("went")
-    )
-    clients = (
-        stays.join(places, "node")
-        .where((f.col("came") < f.col("end")) & (f.col("went") > f.col("begin")))
-        .groupBy(*key)
-        .agg(f.count_distinct("client").alias("clients"))
-    )
-    numbers = ["clients", "messages", *VERDICTS, "missed"]
-    table = nodes.drop("node").distinct()
-    for part in (clients, sent, from_here, for_here):
-        table = table.join(part, key, "left")
-    return table.fillna(0, numbers).select(
-        "split",
-        "sides",
-        "side",
-        f.timestamp_micros("begin").alias("begin"),
-        f.timestamp_micros("end").alias("end"),
-        f.round((f.col("end") - f.col("begin")) / 60_000_000, 2).alias("minutes"),
-        "met",
-        "healed",
-        *numbers,
+    counted = ", ".join(
+        f"coalesce({name}, 0) AS {name}" for name in ("clients", "messages", *VERDICTS, "missed")
     )
 
+    def by_side(columns: str, rows: str, where: str) -> str:
+        """Of ``rows``, which have a node, those that the condition finds at a side while its split stood."""
+        return f"""SELECT /*+ BROADCAST(n) */ n.split AS split, n.side AS side, {columns}
+            FROM {nodes} n JOIN ({rows}) r ON n.node = r.node WHERE {where} GROUP BY n.split, n.side"""
 
-def _of(split: Split) -> tuple[int, int, bool, bool]:
-    return split.begin, split.end, split.met, split.healed
+    stood = "moment >= n.`begin` AND moment < n.`end`"
+    sent = f"""SELECT recorder AS node, t AS moment, count AS run FROM {recording.events}
+        WHERE event = '{schema.PUBLISHED}' AND {recording.within}"""
+    fates = f"SELECT origin AS node, published_at AS moment, verdict FROM {judged}"
+    missed = f"SELECT node, published_at AS moment FROM {judged} WHERE verdict = 'lost'"
+    stays = f"""SELECT client, node, `begin` AS came, `end` AS went
+        FROM ({connections(of_sessions(recording, until=recording.end))})"""
+    there = "came < n.`end` AND went > n.`begin`"
+    return f"""
+        SELECT s.split, sides, s.side, timestamp_micros(`begin`) AS `begin`, timestamp_micros(`end`) AS `end`,
+            round((`end` - `begin`) / 60000000, 2) AS minutes, met, healed, {counted}
+        FROM (SELECT DISTINCT split, sides, side, `begin`, `end`, met, healed FROM {nodes}) s
+        LEFT JOIN ({by_side("count(DISTINCT client) AS clients", stays, there)}) a
+            ON s.split = a.split AND s.side = a.side
+        LEFT JOIN ({by_side("CAST(sum(run) AS BIGINT) AS messages", sent, stood)}) b
+            ON s.split = b.split AND s.side = b.side
+        LEFT JOIN ({by_side(verdicts, fates, stood)}) c ON s.split = c.split AND s.side = c.side
+        LEFT JOIN ({by_side("count(*) AS missed", missed, stood)}) d
+            ON s.split = d.split AND s.side = d.side"""
 
 
-def sessions(recording: Recording, *, flaps: int = 10) -> Any:
+def sessions(recording: Recording, *, flaps: int = 10) -> str:
     """One row per client that moved, flapped or lost messages of its queue.
 
     (client, connects, worst_hour, flapping, takeovers, nodes, dropped, overflows, reasons); ``flapping``:
     ``flaps`` connects or more within an hour; ``overflows``: of the dropped, those its full queue cost it.
     """
-    from pyspark.sql import functions as f
-
-    events = within(recording)
-    hour = f.floor(f.col("t") / 3_600_000_000)
-    came = (
-        events.where(f.col("event") == schema.CONNECTED)
-        .groupBy("client", hour.alias("hour"))
-        .agg(f.count("*").alias("n"), f.collect_set("recorder").alias("at"))
-        .groupBy("client")
-        .agg(
-            f.sum("n").alias("connects"),
-            f.max("n").alias("worst_hour"),
-            f.size(f.array_distinct(f.flatten(f.collect_list("at")))).alias("nodes"),
+    overflows = ", ".join(f"'{reason}'" for reason in OVERFLOWS)
+    dropped = f"event = '{schema.DROPPED}'"
+    events = f"(SELECT * FROM {recording.events} WHERE {recording.within} AND client IS NOT NULL)"
+    return f"""
+        WITH came AS (
+            SELECT client, CAST(floor(t / 3600000000) AS BIGINT) AS hour, count(*) AS n
+            FROM {events} WHERE event = '{schema.CONNECTED}' GROUP BY 1, 2
+        ), busy AS (
+            SELECT client, CAST(sum(n) AS BIGINT) AS connects, max(n) AS worst_hour FROM came GROUP BY client
+        ), told AS (
+            SELECT client, count(CASE WHEN event = '{schema.TAKEN_OVER}' THEN 1 END) AS takeovers,
+                count(DISTINCT CASE WHEN event = '{schema.CONNECTED}' THEN recorder END) AS nodes,
+                CAST(sum(CASE WHEN {dropped} THEN count ELSE 0 END) AS BIGINT) AS dropped,
+                CAST(sum(CASE WHEN {dropped} AND reason IN ({overflows}) THEN count ELSE 0 END) AS BIGINT)
+                    AS overflows,
+                array_sort(collect_set(CASE WHEN {dropped} THEN reason END)) AS reasons
+            FROM {events} WHERE {one_of(schema.CONNECTED, schema.TAKEN_OVER, schema.DROPPED)} GROUP BY client
         )
-    )
-    moved = (
-        events.where(f.col("event") == schema.TAKEN_OVER)
-        .groupBy("client")
-        .agg(f.count("*").alias("takeovers"))
-    )
-    dropped = (
-        events.where((f.col("event") == schema.DROPPED) & f.col("client").isNotNull())
-        .groupBy("client")
-        .agg(
-            f.sum("count").alias("dropped"),
-            f.sum(f.when(f.col("reason").isin(*OVERFLOWS), f.col("count"))).alias("overflows"),
-            f.sort_array(f.collect_set("reason")).alias("reasons"),
-        )
-    )
-    return (
-        came.join(moved, "client", "full_outer")
-        .join(dropped, "client", "full_outer")
-        .fillna(0, ["connects", "worst_hour", "nodes", "takeovers", "dropped", "overflows"])
-        .withColumn("flapping", f.col("worst_hour") >= flaps)
-        .where(f.col("flapping") | (f.col("takeovers") > 0) | (f.col("dropped") > 0))
-    )
+        SELECT t.client, coalesce(connects, 0) AS connects, coalesce(worst_hour, 0) AS worst_hour,
+            coalesce(worst_hour, 0) >= {flaps} AS flapping, takeovers, nodes, dropped, overflows, reasons
+        FROM told t LEFT JOIN busy b ON t.client = b.client
+        WHERE coalesce(worst_hour, 0) >= {flaps} OR takeovers > 0 OR dropped > 0"""

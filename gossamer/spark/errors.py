@@ -5,20 +5,32 @@ from __future__ import annotations
 from gossamer.errors import UnavailableError, UsageError
 
 __all__ = [
+    "EngineMissingError",
     "JavaMissingError",
     "NoDataError",
     "SparkFailedError",
-    "SparkMissingError",
     "TooLittleMemoryError",
+    "UnreadableError",
 ]
 
 
-class SparkMissingError(UnavailableError):
-    """PySpark is not installed."""
+class EngineMissingError(UnavailableError):
+    """A package of Python's that the jobs need is not installed."""
 
-    def __init__(self, *, missing: str) -> None:
+    def __init__(self, *, missing: str, extra: str = "spark") -> None:
         self.missing = missing
-        super().__init__(f"audit jobs need {missing}, which is not installed; pip install 'gossamer[spark]'")
+        super().__init__(
+            f"audit jobs need {missing}, which is not installed; pip install 'gossamer[{extra}]'"
+        )
+
+
+class UnreadableError(UnavailableError):
+    """A file that cannot be read at all."""
+
+    def __init__(self, *, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{path}: {why}")
 
 
 class JavaMissingError(UnavailableError):
@@ -72,5 +84,6 @@ class NoDataError(UsageError):
         self.found = found
         super().__init__(
             f"no recorded events in {where}; found {found}. "
-            "Check the directory, --from and --to, and that audit.enable is on"
+            "Expected what recorders write: day=…/hour=…/node=…/*.parquet below audit.dir of each node. "
+            "Check --dir, --from and --to, and that audit.enable is on"
         )

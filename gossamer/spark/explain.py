@@ -5,10 +5,11 @@ Only what seems lost or misrouted comes here, which is little: everything else w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gossamer.audit.schema as schema
-from gossamer.spark.histories import MESSAGE_KEY, connections, each_message
+from gossamer.spark.engine import one_of
+from gossamer.spark.histories import MESSAGE_KEY, each_message, stretches
 from gossamer.spark.holes import in_hole
 
 if TYPE_CHECKING:
@@ -18,111 +19,78 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 LOST, MISROUTED, UNDECIDABLE = "lost", "misrouted", "undecidable"
+_SAME = "d.message = w.message AND d.origin = w.origin AND d.origin_creation = w.origin_creation"
 
 
 def explain(
-    doubtful: Any, events: Any, few: Any, recording: Recording, terms: Terms, *, few_doubts: bool
-) -> Any:
+    doubtful: str, events: str, few: str, recording: Recording, terms: Terms, *, few_doubts: bool
+) -> str:
     """Say where a message was lost, and take back what a hole in the recording may hide."""
-    from pyspark.sql import functions as f
-
-    wanted = doubtful.select(*MESSAGE_KEY).distinct()
+    published = f"w.event = '{schema.PUBLISHED}'"
+    dropped_for = "(w.client = d.receiver OR (w.client IS NULL AND (w.peer = d.node OR w.peer IS NULL)))"
     trail = each_message(
-        events.where(f.col("event").isin(schema.FORWARDED, schema.RECEIVED, schema.DROPPED, schema.PUBLISHED))
-    ).join(f.broadcast(wanted) if few_doubts else wanted, list(MESSAGE_KEY), "left_semi")
-    is_a = f.col("event")
-    told = trail.groupBy(*MESSAGE_KEY).agg(
-        f.max(is_a == schema.PUBLISHED).alias("known"),
-        f.collect_set(f.when(is_a == schema.FORWARDED, f.col("peer"))).alias("sent_to"),
-        f.collect_set(f.when(is_a == schema.RECEIVED, f.col("recorder"))).alias("got_at"),
-        f.collect_set(f.when(is_a == schema.DROPPED, f.struct("client", "peer", "recorder", "reason"))).alias(
-            "drops"
-        ),
-        f.first(f.when(is_a == schema.PUBLISHED, f.col("topic")), ignorenulls=True).alias("true_topic"),
-        f.first(f.when(is_a == schema.PUBLISHED, f.col("t")), ignorenulls=True).alias("true_time"),
+        "event, recorder, peer, client, topic, reason, t",
+        f"({events})",
+        one_of(schema.FORWARDED, schema.RECEIVED, schema.DROPPED, schema.PUBLISHED),
     )
-    row = doubtful.join(told, list(MESSAGE_KEY), "left")
-    row = row.withColumn("moment", f.coalesce("published_at", "true_time", "delivered_at"))
-    row = _with_stay(row, few)
-    why = f.expr(
-        "get(filter(drops, d -> d.client = receiver OR (d.client IS NULL AND d.peer = node)"
-        " OR (d.client IS NULL AND d.peer IS NULL)), 0)"
-    )
-    here = f.col("node") == f.col("origin")
-    there = here | f.array_contains("got_at", f.col("node"))
-    until = f.greatest("moment", f.coalesce("can", f.col("moment"))) + terms.late_after
-    moves = (f.col("next")["begin"] <= until) & (f.col("next")["node"] != f.col("node"))
-    hop = (
-        f.when(f.col("verdict") == MISROUTED, f.concat("node", f.lit(": not subscribed")))
-        .when(why.isNotNull(), f.concat(why["recorder"], f.lit(": dropped, "), why["reason"]))
-        .when(
-            there & f.coalesce(moves, f.lit(False)),
-            f.concat("node", f.lit(" to "), f.col("next")["node"], f.lit(": lost as the session moved")),
+    until = f"greatest(moment, coalesce(deliverable_at, moment)) + {terms.late_after}"
+    fresh = f"verdict = '{LOST}' AND deliverable_at + {terms.late_after} > {recording.last}"
+    # A message whose publish lies outside the span, though known, is not this span's to judge.
+    return f"""
+        WITH doubts AS ({doubtful}), wanted AS (SELECT DISTINCT {MESSAGE_KEY} FROM doubts), trail AS (
+            SELECT {"/*+ BROADCAST(w) */" if few_doubts else ""} d.* FROM ({trail}) d
+            SEMI JOIN wanted w ON {_SAME}
+        ), told AS (
+            SELECT d.message, d.origin, d.origin_creation, d.receiver,
+                coalesce(max({published}), false) AS known,
+                max(CASE WHEN {published} THEN w.topic END) AS true_topic,
+                max(CASE WHEN {published} THEN w.t END) AS true_time,
+                coalesce(max(w.event = '{schema.FORWARDED}' AND w.peer = d.node), false) AS sent,
+                coalesce(max(w.event = '{schema.RECEIVED}' AND w.recorder = d.node), false) AS got,
+                min(CASE WHEN w.event = '{schema.DROPPED}' AND {dropped_for}
+                    THEN w.recorder || ': dropped, ' || w.reason END) AS why
+            FROM doubts d LEFT JOIN trail w ON {_SAME}
+            GROUP BY d.message, d.origin, d.origin_creation, d.receiver
+        ), dated AS (
+            SELECT d.message, d.origin, d.origin_creation, d.receiver, d.publisher, d.node,
+                coalesce(d.topic, w.true_topic) AS topic,
+                coalesce(d.published_at, w.true_time) AS published_at, d.delivered_at,
+                d.deliverable_at, d.late_by_us, d.held_since, d.copies, d.verdict,
+                w.known, w.sent, w.got, w.why,
+                coalesce(d.published_at, w.true_time, d.delivered_at) AS moment
+            FROM doubts d JOIN told w ON {_SAME} AND d.receiver = w.receiver
+            WHERE d.verdict <> '{MISROUTED}' OR NOT w.known
+                OR (w.true_time >= {recording.begin} AND w.true_time < {recording.end})
+        ), placed AS (
+            SELECT d.*, s.node AS stay_node, coalesce(s.came, 0) AS came,
+                coalesce(s.persistent, true) AS kept,
+                NOT coalesce(s.online, false) AS away, s.later, s.next_node
+            FROM dated d LEFT JOIN ({stretches(few)}) s
+                ON d.receiver = s.client AND d.moment >= s.`begin` AND d.moment < s.`end`
+        ), timed AS (
+            SELECT *, {until} AS until FROM placed
+        ), hidden AS (
+            SELECT *, {_hidden(recording, terms)} AS hidden FROM timed
         )
-        .when(here, f.concat("origin", f.lit(": not delivered")))
-        .when(
-            ~f.array_contains("sent_to", f.col("node")),
-            f.concat("origin", f.lit(" to "), "node", f.lit(": not forwarded")),
-        )
-        .when(
-            ~f.array_contains("got_at", f.col("node")),
-            f.concat("origin", f.lit(" to "), "node", f.lit(": lost on the link")),
-        )
-        .otherwise(f.concat("node", f.lit(": not delivered")))
-    )
-    # A message whose publish lies outside the span, though known: not this span's to judge.
-    row = row.where(
-        (f.col("verdict") != MISROUTED)
-        | f.col("known").isNull()
-        | ~f.col("known")
-        | f.col("true_time").between(recording.begin, recording.end - 1)
-    )
-    unknown = (f.col("verdict") == MISROUTED) & ~f.coalesce(f.col("known"), f.lit(False))
-    row = row.withColumn("hop", hop)
-    hidden = _hidden(recording, terms, until)
-    fresh = (f.col("verdict") == LOST) & (
-        f.greatest("published_at", f.coalesce("can", f.col("published_at"))) + terms.late_after
-        > recording.last
-    )
-    final = (
-        f.when(unknown, UNDECIDABLE)
-        .when(hidden, UNDECIDABLE)
-        .when(fresh, UNDECIDABLE)
-        .otherwise(f.col("verdict"))
-    )
-    because = (
-        f.when(unknown, f.lit("its publish was not recorded"))
-        .when(hidden, f.lit("the recording has a hole there"))
-        .when(fresh, f.lit("the recording ends too soon after it"))
-        .otherwise(f.col("hop"))
-    )
-    return (
-        row.withColumn("verdict", final)
-        .withColumn("hop", because)
-        .withColumn("topic", f.coalesce("topic", "true_topic"))
-        .withColumn("published_at", f.coalesce("published_at", "true_time"))
-        .select(*doubtful.columns)
-    )
+        SELECT {MESSAGE_KEY}, topic, publisher, receiver, node, published_at, deliverable_at, delivered_at,
+            late_by_us, copies, CASE
+                WHEN (verdict = '{MISROUTED}' AND NOT known) OR hidden OR ({fresh}) THEN '{UNDECIDABLE}'
+                ELSE verdict END AS verdict, CASE
+                WHEN verdict = '{MISROUTED}' AND NOT known THEN 'its publish was not recorded'
+                WHEN hidden THEN 'the recording has a hole there'
+                WHEN {fresh} THEN 'the recording ends too soon after it'
+                WHEN verdict = '{MISROUTED}' THEN node || ': not subscribed'
+                WHEN why IS NOT NULL THEN why
+                WHEN (node = origin OR got) AND later <= until AND next_node <> node
+                    THEN node || ' to ' || next_node || ': lost as the session moved'
+                WHEN node = origin THEN origin || ': not delivered'
+                WHEN NOT sent THEN origin || ' to ' || node || ': not forwarded'
+                WHEN NOT got THEN origin || ' to ' || node || ': lost on the link'
+                ELSE node || ': not delivered' END AS hop
+        FROM hidden"""
 
 
-def _with_stay(row: Any, few: Any) -> Any:
-    """Adds ``stay`` and ``next``: the receiver's last connection by the moment, the first after it."""
-    from pyspark.sql import functions as f
-
-    came = (
-        connections(few)
-        .groupBy(f.col("client").alias("receiver"))
-        .agg(f.collect_list(f.struct("begin", "end", "node", "persistent")).alias("stays"))
-    )
-    return (
-        row.join(came, "receiver", "left")
-        .withColumn("stay", f.expr("array_max(filter(stays, s -> s.begin <= moment))"))
-        .withColumn("next", f.expr("array_min(filter(stays, s -> s.begin > moment))"))
-        .drop("stays")
-    )
-
-
-def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
+def _hidden(recording: Recording, terms: Terms) -> str:
     """Whether a hole may hide what would change the verdict.
 
     At the origin, that it was dropped or forwarded. Where the receiver was: the delivery, and any change of
@@ -130,24 +98,15 @@ def _hidden(recording: Recording, terms: Terms, until: Any) -> Any:
     there, and what it did. So a client that is connected at a node whose recording is whole is judged
     whatever is missing of others.
     """
-    from pyspark.sql import functions as f
-
-    moment, stay = f.col("moment"), f.col("stay")
-    known_from = f.coalesce("held_since", f.lit(0))
-    came, kept = f.coalesce(stay["begin"], f.lit(0)), f.coalesce(stay["persistent"], f.lit(True))
     # What a session keeps may have been changed wherever the client was before.
-    before = f.when(kept, f.least(known_from, came)).otherwise(came)
-    away = stay.isNull() | (stay["end"] <= moment)
+    before = "CASE WHEN kept THEN least(coalesce(held_since, 0), came) ELSE came END"
 
-    def hides(node: Any, begin: Any, end: Any) -> Any:
-        def met(low: Any, high: Any) -> Any:
-            return (begin <= high) & (end >= low)
+    def met(low: str, high: str) -> str:
+        return f"(h['begin'] <= {high} AND h['end'] >= {low})"
 
-        return (
-            ((node == f.col("origin")) & met(moment - terms.settle, until))
-            | ((node == f.coalesce(stay["node"], f.col("node"))) & met(before, until))
-            | (kept & met(before, came))
-            | (away & met(before, until))
-        )
-
-    return in_hole(recording.holes, hides)
+    return in_hole(
+        recording,
+        f"""(h['node'] = origin AND {met(f"moment - {terms.settle}", "until")})
+            OR (h['node'] = coalesce(stay_node, node) AND {met(before, "until")})
+            OR (kept AND {met(before, "came")}) OR (away AND {met(before, "until")})""",
+    )

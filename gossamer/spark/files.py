@@ -4,8 +4,9 @@ Each file's footer says its schema version, who wrote it, and which events it ho
 foreign, doubled or missing is known before a row is read, and Spark never meets a file that would stop a job.
 
 Rules: 1. One bad file costs its own events and is named; it never ends a job.  2. Files are listed and
-opened through Hadoop's file systems, so that ``hdfs://`` and ``s3a://`` work like a local path.  3. What two
-files hold both is read once: a copy is left out, of a file that overlaps another only the rest is read.
+opened by the engine, so that ``hdfs://`` and ``s3a://`` work like a local path, where it is Spark.
+3. What two files hold both is read once: a copy is left out, of a file that overlaps another only the rest
+is read.
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import unquote
 
 import gossamer.audit.schema as schema
+from gossamer.spark.engine import Engine
+from gossamer.spark.errors import UnreadableError
 
 __all__ = [
     "FileProblem",
     "Footer",
     "footer_of_metadata",
     "judge_file",
-    "list_files",
+    "kind_of",
     "micros_of",
     "partition_of",
     "text_of",
     "without_duplicates",
 ]
 
+_MAGIC = b"PAR1"
+"""Both ends of a Parquet file."""
 _NUMBERS = ("creation", "first", "last", "begin", "end", "offset")
 _NAMES = (
     schema.METADATA_KEY.decode(),
@@ -45,13 +49,13 @@ class FileProblem:
 
     path: str
     kind: str
-    """truncated, foreign, version, duplicate, overlap, clock"""
+    """truncated, empty, junk, unreadable, foreign, version, duplicate, overlap, clock"""
     message: str
 
     @property
     def is_loss(self) -> bool:
         """Events are missing because of it."""
-        return self.kind in ("truncated", "version")
+        return self.kind in ("truncated", "empty", "junk", "unreadable", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,55 +77,35 @@ class Footer:
     """Spans of numbers to read of it, both ends included, where others hold the rest; empty: all."""
 
 
-def list_files(session: Any, where: str) -> list[str]:
-    """Every file below ``where`` that a recorder may have finished, in the order of names."""
-    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
-    path = jvm.org.apache.hadoop.fs.Path(where)
-    system = path.getFileSystem(conf)
-    if not system.exists(path):
-        return []
-    found = system.listFiles(path, True)
-    files = []
-    while found.hasNext():
-        file = found.next().getPath()
-        # Names with a dot or an underscore in front are under way, or other programs' marks.
-        if not file.getName().startswith((".", "_")) and file.getName().endswith(".parquet"):
-            files.append(file.toString())
-    return sorted(files)
-
-
-def judge_file(session: Any, path: str) -> Footer | FileProblem:
+def judge_file(engine: Engine, path: str) -> Footer | FileProblem:
     """What the file at ``path`` says of itself, or why it cannot be used."""
-    from py4j.protocol import Py4JJavaError
-
-    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
     try:
-        file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
-            jvm.org.apache.hadoop.fs.Path(path), conf
-        )
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+        metadata = engine.metadata(path, _NAMES)
+    except UnreadableError as error:
         try:
-            # Asked key by key: a whole map costs a call to the JVM for each of its entries, and of each part.
-            told = reader.getFileMetaData().getKeyValueMetaData()
-            metadata = {key: value for key in _NAMES if (value := told.get(key)) is not None}
-        finally:
-            reader.close()
-    except Py4JJavaError as error:
-        return FileProblem(
-            path, "truncated", f"not a whole Parquet file ({_why(error, path)}); its events are missing"
-        )
+            kind, why = kind_of(*engine.ends(path))
+        except UnreadableError as worse:
+            return FileProblem(path, "unreadable", f"{_without(path, worse.why)}; its events are missing")
+        return FileProblem(path, kind, f"{why or _without(path, error.why)}; its events are missing")
     return footer_of_metadata(path, metadata)
 
 
-def _why(error: Any, path: str) -> str:
-    """The first line of what Java says, without the path, which everybody is told before."""
-    text = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
-    name = path.removeprefix("file:")
-    for words in (f"{path} is not a Parquet file", f"{name} is not a Parquet file", path, name):
-        text = text.replace(words, "").strip(" .:")
-    if (inner := re.fullmatch(r"\((.+)\)", text)) is not None:
-        text = inner.group(1)
-    return text[:200] or type(error.java_exception).__name__
+def kind_of(size: int, first: bytes, last: bytes) -> tuple[str, str]:
+    """What is wrong with a file that is no whole Parquet file, by its ends: a kind, and why if they tell."""
+    if not size:
+        return "empty", "there is nothing in it"
+    if first != _MAGIC[: len(first)]:
+        return "junk", f"not a Parquet file: it begins with {first!r}, expected {_MAGIC!r}"
+    if last != _MAGIC or size < 3 * len(_MAGIC):
+        return "truncated", f"cut off after {size:,} bytes: it begins as a Parquet file and has no end"
+    return "unreadable", ""
+
+
+def _without(path: str, why: str) -> str:
+    """Why, without the path, which everybody is told before."""
+    for name in (path, path.removeprefix("file:")):
+        why = why.replace(name, "it")
+    return why[:200].strip(" .:")
 
 
 def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProblem:

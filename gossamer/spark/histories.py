@@ -1,5 +1,7 @@
 """What was true when: messages, subscriptions and connections as rows with a beginning and an end.
 
+Functions take the names of views and give questions (``engine``).
+
 Rules: 1. Times are ``t`` of ``source``, microseconds; an interval holds its beginning and not its end, and
 one that has not ended ends at ``FOREVER``.  2. A subscription lasts until it is replaced, ended by
 UNSUBSCRIBE, or gone with its session; a move to another node does not end it.  3. A connection lasts until
@@ -11,9 +13,10 @@ comparing numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gossamer.audit.schema as schema
+from gossamer.spark.engine import one_of
 
 if TYPE_CHECKING:
     from gossamer.spark.source import Recording
@@ -21,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FOREVER",
     "MESSAGE_KEY",
+    "RECEIVER",
     "connections",
     "each_message",
     "of_sessions",
-    "receiver",
     "standing",
     "stretches",
     "subscriptions",
@@ -32,14 +35,14 @@ __all__ = [
 
 FOREVER = 2**62
 
-MESSAGE_KEY = ("message", "origin", "origin_creation")
+MESSAGE_KEY = "message, origin, origin_creation"
 """What names a message. The number first: it tells most apart, and sorting looks at it first."""
 
-_COLUMNS = (
-    *("client", "filter", "share", "qos", "no_local", "present", "persistent", "recorder", "event"),
-    *("reason", "peer", "t", "hlc"),
-)
-_OF_SESSIONS = (
+RECEIVER = "CASE WHEN share IS NOT NULL THEN '$share/' || share || '/' || filter ELSE client END"
+"""Who is to get a message once: a client, or a share group as a whole."""
+
+_COLUMNS = "client, filter, share, qos, no_local, present, persistent, recorder, event, reason, peer, t, hlc"
+_OF_SESSIONS = one_of(
     schema.CONNECTED,
     schema.DISCONNECTED,
     schema.SUBSCRIBED,
@@ -47,150 +50,109 @@ _OF_SESSIONS = (
     schema.ENDED,
     schema.TAKEN_OVER,
 )
+_ORDER = "ORDER BY t, hlc, event"
+"""Of what one client lived through; the last so that every engine takes the same where two are equal."""
 
 
-def of_sessions(recording: Recording, *, until: int) -> Any:
-    """The events before ``until`` that ``subscriptions`` and ``connections`` need: few, kept in memory."""
-    from pyspark.sql import functions as f
+def of_sessions(recording: Recording, *, until: int) -> str:
+    """The events before ``until`` that ``subscriptions`` and ``connections`` need: few, and kept."""
 
-    def few(events: Any) -> Any:
-        return events.where(f.col("event").isin(*_OF_SESSIONS)).select(*_COLUMNS)
+    def few(events: str) -> str:
+        return f"SELECT {_COLUMNS} FROM {events} WHERE t < {until} AND {_OF_SESSIONS}"
 
-    rows = few(recording.events).where(f.col("t") >= recording.earlier_until)
+    question = f"{few(recording.events)} AND t >= {recording.earlier_until}"
     if recording.earlier is not None:
-        rows = rows.unionByName(few(recording.earlier))
-    return rows.where(f.col("t") < until).persist()
+        question += f" UNION ALL {few(recording.earlier)}"
+    return recording.engine.keep(question)
 
 
-def standing(few: Any) -> Any:
+def standing(few: str) -> str:
     """Of ``few``, what tells of the time after it: held subscriptions, and where each client was last."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    keys = ["client", "filter", "share"]
-    held = subscriptions(few).where(f.col("end") == FOREVER).select(*keys, f.col("begin").alias("t"))
-    same = [few[key].eqNullSafe(held[key]) for key in (*keys, "t")]
-    subscribed = few.where(f.col("event") == schema.SUBSCRIBED).join(held, same, "left_semi")
-    latest = Window.partitionBy("client", "event").orderBy(f.desc("t"), f.desc("hlc"))
-    kinds = (schema.CONNECTED, schema.DISCONNECTED, schema.ENDED)
-    last = (
-        few.where(f.col("event").isin(*kinds))
-        .withColumn("place", f.row_number().over(latest))
-        .where(f.col("place") == 1)
-        .drop("place")
-    )
-    return subscribed.unionByName(last)
+    columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
+    last = one_of(schema.CONNECTED, schema.DISCONNECTED, schema.ENDED)
+    return f"""
+        SELECT {columns} FROM {few} e SEMI JOIN (
+            SELECT client, filter, coalesce(share, '') AS share, `begin` FROM ({subscriptions(few)})
+            WHERE `end` = {FOREVER}
+        ) h ON e.client = h.client AND e.filter = h.filter AND coalesce(e.share, '') = h.share
+            AND e.t = h.`begin`
+        WHERE e.event = '{schema.SUBSCRIBED}'
+        UNION ALL
+        SELECT {_COLUMNS} FROM (
+            SELECT *, row_number() OVER (PARTITION BY client, event ORDER BY t DESC, hlc DESC) AS place
+            FROM {few} WHERE {last})
+        WHERE place = 1"""
 
 
-def each_message(events: Any) -> Any:
-    """One row per message of rows that may stand for runs."""
-    from pyspark.sql import functions as f
-
-    last = f.col("message") + f.col("count") - 1
-    return events.withColumn("message", f.explode(f.sequence("message", last)))
+def each_message(columns: str, events: str, where: str) -> str:
+    """One row per message of rows that may stand for runs: what names it, and ``columns``."""
+    run = "explode(sequence(message, message + count - 1)) AS message"
+    return f"SELECT {run}, origin, origin_creation, {columns} FROM {events} WHERE {where}"
 
 
-def receiver() -> Any:
-    """Who is to get a message once: a client, or a share group as a whole."""
-    from pyspark.sql import functions as f
-
-    group = f.concat(f.lit("$share/"), "share", f.lit("/"), "filter")
-    return f.when(f.col("share").isNotNull(), group).otherwise(f.col("client"))
-
-
-def subscriptions(events: Any) -> Any:
+def subscriptions(few: str) -> str:
     """(client, filter, share, qos, no_local, begin, end)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    kinds = [schema.SUBSCRIBED, schema.UNSUBSCRIBED]
-    keys = ["client", "filter", "share"]
-    changes = events.where(f.col("event").isin(kinds)).select(
-        *keys, "qos", f.coalesce("no_local", f.lit(False)).alias("no_local"), "event", "reason", "t", "hlc"
-    )
-    held = changes.select(*keys).distinct()
-    # Whoever finds no session has lost what the last one held, whether its end was recorded or not.
-    anew = (f.col("event") == schema.CONNECTED) & ~f.coalesce("present", f.lit(True))
-    ended = (
-        events.where((f.col("event") == schema.ENDED) | anew)
-        .select("client", "t", "hlc")
-        .join(held, "client")
-        .select(
-            *keys,
-            f.lit(None).cast("tinyint").alias("qos"),
-            f.lit(False).alias("no_local"),
-            f.lit(schema.ENDED).alias("event"),
-            "t",
-            "hlc",
+    changed = one_of(schema.SUBSCRIBED, schema.UNSUBSCRIBED)
+    following = f"PARTITION BY client, filter, share {_ORDER}"
+    # Whoever finds no session has lost what the last one held, whether its end was recorded or not. What
+    # moves with its session, or stood when recording began, goes on as it was.
+    return f"""
+        WITH changes AS (
+            SELECT client, filter, share, qos, coalesce(no_local, false) AS no_local, event, reason, t, hlc
+            FROM {few} WHERE {changed}
+            UNION ALL
+            SELECT h.client, h.filter, h.share, NULL, false, '{schema.ENDED}', NULL, e.t, e.hlc FROM {few} e
+            JOIN (SELECT DISTINCT client, filter, share FROM {few} WHERE {changed}) h ON e.client = h.client
+            WHERE e.event = '{schema.ENDED}'
+                OR (e.event = '{schema.CONNECTED}' AND NOT coalesce(e.present, true))
+        ), marked AS (
+            SELECT *, coalesce(
+                reason IN ('moved', 'standing') AND event = '{schema.SUBSCRIBED}'
+                AND lag(event) OVER ({following}) = '{schema.SUBSCRIBED}', false) AS goes_on
+            FROM changes
         )
-    )
-    following = Window.partitionBy(*keys).orderBy("t", "hlc")
-    # What moves with its session, or stood when recording began, goes on as it was.
-    goes_on = (
-        f.col("reason").isin("moved", "standing")
-        & (f.col("event") == schema.SUBSCRIBED)
-        & f.coalesce(f.lag("event").over(following) == schema.SUBSCRIBED, f.lit(False))
-    )
-    return (
-        changes.unionByName(ended, allowMissingColumns=True)
-        .withColumn("goes_on", f.coalesce(goes_on, f.lit(False)))
-        .where(~f.col("goes_on"))
-        .withColumn("end", f.coalesce(f.lead("t").over(following), f.lit(FOREVER)))
-        .where(f.col("event") == schema.SUBSCRIBED)
-        .select(*keys, "qos", "no_local", f.col("t").alias("begin"), "end")
-    )
+        SELECT client, filter, share, qos, no_local, t AS `begin`, `end` FROM (
+            SELECT *, coalesce(lead(t) OVER ({following}), {FOREVER}) AS `end` FROM marked WHERE NOT goes_on)
+        WHERE event = '{schema.SUBSCRIBED}'"""
 
 
-def connections(events: Any) -> Any:
+def connections(few: str) -> str:
     """(client, node, persistent, begin, end)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    changes = events.where(f.col("event").isin(schema.CONNECTED, schema.DISCONNECTED)).select(
-        "client", f.col("recorder").alias("node"), "persistent", "event", "t", "hlc"
-    )
-    order = Window.partitionBy("client").orderBy("t", "hlc")
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
-    came = f.when(f.col("event") == schema.CONNECTED, f.col("node"))
-    return (
-        changes.withColumn("at_node", f.last(came, ignorenulls=True).over(before))
-        .where((f.col("event") == schema.CONNECTED) | (f.col("node") == f.col("at_node")))
-        .withColumn("end", f.coalesce(f.lead("t").over(order), f.lit(FOREVER)))
-        .where(f.col("event") == schema.CONNECTED)
-        .select("client", "node", "persistent", f.col("t").alias("begin"), "end")
-    )
+    changed = one_of(schema.CONNECTED, schema.DISCONNECTED)
+    came = f"event = '{schema.CONNECTED}'"
+    return f"""
+        SELECT client, node, persistent, t AS `begin`, `end` FROM (
+            SELECT *, coalesce(lead(t) OVER (PARTITION BY client {_ORDER}), {FOREVER}) AS `end` FROM (
+                SELECT *, max(CASE WHEN {came} THEN node END) OVER (PARTITION BY client, nth) AS at_node
+                FROM (
+                    SELECT client, recorder AS node, persistent, event, t, hlc,
+                        count(CASE WHEN {came} THEN 1 END) OVER (
+                            PARTITION BY client {_ORDER} ROWS UNBOUNDED PRECEDING) AS nth
+                    FROM {few} WHERE {changed}))
+            WHERE {came} OR node = at_node)
+        WHERE {came}"""
 
 
-def stretches(events: Any) -> Any:
-    """(client, online, node, persistent, later, begin, end): each client's life, from 0 to FOREVER.
+def stretches(few: str) -> str:
+    """(client, online, node, persistent, came, later, next_node, begin, end): each life, from 0 to FOREVER.
 
-    ``node`` and ``persistent`` are those of its latest connection by then, ``later`` is when it will connect
-    next; null where there is none.
+    ``node``, ``persistent`` and ``came`` are of its latest connection by then, ``later`` is when it will
+    connect next, and ``next_node`` where; null where there is none.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    order = Window.partitionBy("client").orderBy("begin")
-    stays = connections(events).select(
-        "*",
-        f.lead("begin").over(order).alias("later"),
-        (f.row_number().over(order) == 1).alias("first"),
-    )
-    here = ("node", "persistent", "later")
-    there = f.struct(f.lit(True).alias("online"), *here, "begin", "end")
-    away = f.struct(
-        f.lit(False).alias("online"),
-        *here,
-        f.col("end").alias("begin"),
-        f.coalesce("later", f.lit(FOREVER)).alias("end"),
-    )
-    before = f.struct(
-        f.lit(False).alias("online"),
-        f.lit(None).cast("string").alias("node"),
-        f.lit(None).cast("boolean").alias("persistent"),
-        f.col("begin").alias("later"),
-        f.lit(0).cast("bigint").alias("begin"),
-        f.when(f.col("first"), f.col("begin")).otherwise(f.lit(0)).alias("end"),
-    )
-    cut = stays.select("client", f.explode(f.array(there, away, before)).alias("stretch"))
-    return cut.select("client", "stretch.*").where(f.col("begin") < f.col("end"))
+    order = "PARTITION BY client ORDER BY `begin`, `end`"
+    return f"""
+        WITH stays AS (
+            SELECT *, lead(`begin`) OVER ({order}) AS later, lead(node) OVER ({order}) AS next_node,
+                row_number() OVER ({order}) AS nth
+            FROM ({connections(few)})
+        )
+        SELECT * FROM (
+            SELECT client, true AS online, node, persistent, `begin` AS came, later, next_node, `begin`, `end`
+            FROM stays
+            UNION ALL
+            SELECT client, false, node, persistent, `begin`, later, next_node, `end`,
+                coalesce(later, {FOREVER})
+            FROM stays
+            UNION ALL
+            SELECT client, false, NULL, NULL, NULL, `begin`, node, 0, `begin` FROM stays WHERE nth = 1)
+        WHERE `begin` < `end`"""

@@ -8,14 +8,16 @@ file, is a hole from end to end.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gossamer.spark.files import FileProblem, Footer, micros_of, partition_of, text_of
+
+if TYPE_CHECKING:
+    from gossamer.spark.source import Recording
 
 __all__ = ["TAIL", "Hole", "holes_between", "holes_of_problems", "in_hole"]
 
@@ -91,11 +93,12 @@ def holes_of_problems(problems: Iterable[FileProblem], footers: Sequence[Footer]
     return holes
 
 
-def in_hole(holes: Iterable[Hole], test: Any) -> Any:
-    """A condition on rows: ``test(node, begin, end)``, columns all, is true of one of ``holes``."""
-    from pyspark.sql import functions as f
-
-    text = json.dumps([{"node": h.node, "begin": h.begin, "end": h.end} for h in holes])
-    every = f.from_json(f.lit(text), "array<struct<node: string, begin: bigint, end: bigint>>")
-    met = f.exists(every, lambda hole: test(hole["node"], hole["begin"], hole["end"]))
-    return f.coalesce(met, f.lit(False))
+def in_hole(recording: Recording, condition: str) -> str:
+    """A condition on rows: ``condition``, which knows a hole as ``h``, is true of one of the recording's."""
+    if not recording.holes:
+        return "false"
+    rows: list[dict[str, int | str]] = [
+        {"node": hole.node, "begin": hole.begin, "end": hole.end} for hole in recording.holes
+    ]
+    tried = f"transform({recording.engine.structs(rows)}, h -> coalesce({condition}, false))"
+    return f"array_contains({tried}, true)"

@@ -10,19 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from gossamer.spark import cluster, traffic
 from gossamer.spark.charts import Chart
 from gossamer.spark.completeness import VERDICTS, Terms, verdicts
+from gossamer.spark.engine import Engine, Row
 from gossamer.spark.source import Recording
 
-__all__ = ["JOBS", "PROMISES", "Job", "Told"]
+__all__ = ["JOBS", "PROMISES", "WORST", "Job", "Sheet", "Told"]
 
-Tables = Mapping[str, Any]
+Tables = Mapping[str, str]
+"""Questions, or views of what was written, by the table's name."""
 
 PROMISES = ("lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping")
 """Numbers that ``--fail-on`` may name."""
+WORST = 20
+"""Rows of a sheet that says who, or where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The most telling rows of something, for people; units are those of ``units``."""
+
+    title: str
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +43,27 @@ class Told:
     numbers: Mapping[str, int | float]
     sentences: tuple[str, ...]
     charts: tuple[Chart, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
-    """The most telling rows, for a table in the report."""
+    sheets: tuple[Sheet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     name: str
     question: str
-    make: Callable[[Recording, Terms, Tables], dict[str, Any]]
-    """Recording, terms and the tables of ``needs`` to this job's tables."""
-    tell: Callable[[Tables], Told]
+    make: Callable[[Recording, Terms, Tables], Mapping[str, str]]
+    """Recording, terms and the tables of ``needs`` to questions for this job's tables."""
+    tell: Callable[[Engine, Tables], Told]
     needs: tuple[str, ...] = field(default=())
     """Jobs whose tables it reads, as ``job/table``."""
 
 
-def _rows(frame: Any, limit: int = 20) -> tuple[dict[str, Any], ...]:
-    return tuple(row.asDict() for row in frame.limit(limit).collect())
+def _rows(engine: Engine, question: str, limit: int = WORST) -> tuple[Row, ...]:
+    return tuple(engine.rows(f"{question} LIMIT {limit}"))
+
+
+def _counted(engine: Engine, table: str, column: str, what: str = "count(*)") -> dict[str, int]:
+    rows = engine.rows(f"SELECT {column} AS name, CAST({what} AS BIGINT) AS n FROM {table} GROUP BY {column}")
+    return {row["name"]: row["n"] for row in rows}
 
 
 def _many(number: int, what: str) -> str:
@@ -57,32 +72,45 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what[:-1] + 'ies' if what.endswith('y') else what + 's'}"
 
 
-def _tell_completeness(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_completeness(engine: Engine, tables: Tables) -> Told:
     table = tables["verdicts"]
-    counted = {
-        row["verdict"]: row["n"] for row in table.groupBy("verdict").agg(f.count("*").alias("n")).collect()
-    }
+    counted = _counted(engine, table, "verdict")
     numbers = {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
     owed = sum(numbers[v] for v in ("delivered", "late", "doubled", "lost", "queued"))
-    hops = table.where(f.col("verdict") == "lost").groupBy("hop").agg(f.count("*").alias("messages"))
-    lost = _rows(hops.orderBy(f.desc("messages"), "hop"))
+    lost = _rows(
+        engine,
+        f"SELECT hop, count(*) AS lost FROM {table} WHERE verdict = 'lost' GROUP BY hop "
+        "ORDER BY lost DESC, hop",
+    )
     said = [f"{owed:,} deliveries were owed; {numbers['delivered']:,} came once and in time."]
     if numbers["lost"]:
-        where = "; ".join(f"{row['messages']:,} at {row['hop']}" for row in lost[:5])
+        where = "; ".join(f"{row['lost']:,} at {row['hop']}" for row in lost[:5])
         said.append(f"{numbers['lost']:,} were lost: {where}.")
     else:
         said.append("None was lost.")
+    late = ""
+    if numbers["late"]:
+        (by,) = engine.rows(
+            "SELECT percentile_approx(late_by_us, 0.5, 1000) AS half, max(late_by_us) AS most "
+            f"FROM {table} WHERE verdict = 'late'"
+        )
+        late = f", by {by['half'] / 1e6:,.1f} s in the median and {by['most'] / 1e6:,.1f} s at worst"
     for verdict, words in (
         ("doubled", "{:,} came more than once."),
-        ("late", "{:,} came late."),
+        ("late", f"{{:,}} came late{late}, counted from when they could be delivered."),
         ("queued", "{:,} wait for clients that have not been back."),
         ("misrouted", "{:,} went to somebody who had not subscribed."),
         ("undecidable", "{:,} cannot be judged: a recorder was not looking at the time."),
     ):
         if numbers[verdict]:
             said.append(words.format(numbers[verdict]))
+    sheets = [Sheet("Lost: where", lost)] if lost else []
+    for subject in ("receiver", "topic", "node"):
+        rows = _worst(engine, table, subject)
+        if rows:
+            sheets.append(Sheet(f"Lost, doubled or late: by {subject}, the {WORST} worst", rows))
+            names = ", ".join(str(row[subject]) for row in rows[:3])
+            said.append(f"Worst {subject}{'s' if len(rows) > 1 else ''}: {names}.")
     wrong = [verdict for verdict in VERDICTS if verdict != "delivered"]
     kinds = Chart(
         "bars",
@@ -91,25 +119,37 @@ def _tell_completeness(tables: Tables) -> Told:
         tuple(wrong),
         {"deliveries": tuple(float(numbers[v]) for v in wrong)},
     )
-    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(table)), lost)
+    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(engine, table)), tuple(sheets))
+
+
+def _worst(engine: Engine, table: str, subject: str) -> tuple[Row, ...]:
+    """Who was hit: the most lost first; lateness as the longest time from when it could be delivered."""
+    kinds = ", ".join(
+        f"count(CASE WHEN verdict = '{kind}' THEN 1 END) AS {kind}" for kind in ("lost", "doubled", "late")
+    )
+    return _rows(
+        engine,
+        f"SELECT {subject}, {kinds}, max(CASE WHEN verdict = 'late' THEN late_by_us END) AS late_by_us "
+        f"FROM {table} WHERE verdict IN ('lost', 'doubled', 'late') AND {subject} IS NOT NULL "
+        f"GROUP BY {subject} ORDER BY lost DESC, doubled DESC, late DESC, {subject}",
+    )
 
 
 _STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86_400)
 """Seconds that a chart over time may take together."""
 
 
-def _over_time(table: Any) -> tuple[Chart, ...]:
+def _over_time(engine: Engine, table: str) -> tuple[Chart, ...]:
     """What went wrong when; nothing, where nothing did."""
-    from pyspark.sql import functions as f
-
-    bad = table.where(f.col("verdict").isin("lost", "doubled", "late") & f.col("published_at").isNotNull())
-    first, last = bad.agg(f.min("published_at"), f.max("published_at")).collect()[0]
+    bad = f"{table} WHERE verdict IN ('lost', 'doubled', 'late') AND published_at IS NOT NULL"
+    (span,) = engine.rows(f"SELECT min(published_at) AS first, max(published_at) AS last FROM {bad}")
+    first, last = span["first"], span["last"]
     if first is None:
         return ()
     seconds = (last - first) // 1_000_000
     step = next((s for s in _STEPS if seconds // s < 200), _STEPS[-1])
-    slot = f.floor(f.col("published_at") / (step * 1_000_000))
-    rows = bad.groupBy(slot.alias("slot"), "verdict").agg(f.count("*").alias("n")).collect()
+    slot = f"CAST(floor(published_at / {step * 1_000_000}) AS BIGINT)"
+    rows = engine.rows(f"SELECT {slot} AS slot, verdict, count(*) AS n FROM {bad} GROUP BY 1, 2")
     found = {(row["slot"], row["verdict"]): row["n"] for row in rows}
     slots = range(min(slot for slot, _ in found), max(slot for slot, _ in found) + 1)
     if len(slots) < 2:
@@ -137,35 +177,27 @@ def _in_words(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _tell_latency(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_latency(engine: Engine, tables: Tables) -> Told:
     table = tables["percentiles"]
     # A mean of percentiles is no percentile: over hours the worst hour speaks.
     hops = _rows(
-        table.groupBy("hop")
-        .agg(
-            f.sum("messages").alias("messages"),
-            f.max("p50").alias("p50"),
-            f.max("p99").alias("p99"),
-            f.max("worst").alias("worst"),
-            f.sum("negative").alias("negative"),
-        )
-        .orderBy("hop")
+        engine,
+        "SELECT hop, CAST(sum(messages) AS BIGINT) AS messages, max(p50_us) AS p50_us, "
+        f"max(p99_us) AS p99_us, CAST(sum(negative) AS BIGINT) AS negative FROM {table} "
+        "GROUP BY hop ORDER BY hop",
     )
     said = [
         f"{row['hop']}: {row['messages']:,} messages; in the worst hour and pair "
-        f"p50 {row['p50'] / 1000:,.1f} ms, p99 {row['p99'] / 1000:,.1f} ms."
+        f"p50 {row['p50_us'] / 1000:,.1f} ms, p99 {row['p99_us'] / 1000:,.1f} ms."
         for row in hops
     ]
     negative = sum(row["negative"] for row in hops)
     if negative:
         said.append(f"{negative:,} delays are below zero: the nodes' clocks disagree.")
     hours = _rows(
-        table.where(f.col("hop") == "deliver")
-        .groupBy("hour")
-        .agg(f.max("p50").alias("p50"), f.max("p99").alias("p99"))
-        .orderBy("hour"),
+        engine,
+        f"SELECT hour, max(p50_us) AS p50, max(p99_us) AS p99 FROM {table} WHERE hop = 'deliver' "
+        "GROUP BY hour ORDER BY hour",
         limit=500,
     )
     chart = Chart(
@@ -175,17 +207,16 @@ def _tell_latency(tables: Tables) -> Told:
         tuple(f"{row['hour']:%d %H:00}" for row in hours),
         {key: tuple(row[key] / 1000 for row in hours) for key in ("p50", "p99")},
     )
-    worst = _rows(table.orderBy(f.desc("p99"), "hop", "prefix"))
-    return Told({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), worst)
+    worst = _rows(
+        engine, f"SELECT * FROM {table} ORDER BY p99_us DESC, hop, prefix, from_node, to_node, hour"
+    )
+    sheets = (Sheet("The slowest hops, by p99", worst),) if worst else ()
+    return Told({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), sheets)
 
 
-def _tell_routes(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_routes(engine: Engine, tables: Tables) -> Told:
     table = tables["faults"]
-    counted = {
-        row["fault"]: row["n"] for row in table.groupBy("fault").agg(f.sum("messages").alias("n")).collect()
-    }
+    counted = _counted(engine, table, "fault", "sum(messages)")
     numbers = {fault: counted.get(fault, 0) for fault in ("missing", "unneeded", "stale")}
     words = {
         "missing": "{:,} messages were not forwarded to a node that had a subscriber.",
@@ -195,11 +226,12 @@ def _tell_routes(tables: Tables) -> Told:
     said = [words[k].format(n) for k, n in numbers.items() if n] or ["Every forward was right."]
     if counted.get("undecidable"):
         said.append(f"{counted['undecidable']:,} seem wrong, but a recorder was not looking at the time.")
-    return Told(numbers, tuple(said), rows=_rows(table.orderBy(f.desc("messages"), "topic")))
+    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY messages DESC, topic, fault, node, peer")
+    return Told(numbers, tuple(said), sheets=(Sheet("Wrong forwards", rows),) if rows else ())
 
 
-def _tell_partitions(tables: Tables) -> Told:
-    rows = _rows(tables["costs"].orderBy("split", "side"), limit=100)
+def _tell_partitions(engine: Engine, tables: Tables) -> Told:
+    rows = _rows(engine, f"SELECT * FROM {tables['costs']} ORDER BY split, side", limit=100)
     if not rows:
         return Told({"splits": 0}, ("No split.",))
     # What is said of a split is said by each of its sides.
@@ -224,15 +256,14 @@ def _tell_partitions(tables: Tables) -> Told:
     said.append(
         f"Of what was published meanwhile, {_many(lost, 'delivery')} {'was' if lost == 1 else 'were'} lost."
     )
-    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), rows=rows[:20])
+    sheet = Sheet("Each side of each split", rows[:WORST])
+    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=(sheet,))
 
 
-def _tell_hotspots(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_hotspots(engine: Engine, tables: Tables) -> Told:
     said, charts = [], []
     for name in ("topics", "publishers", "subscribers", "filters", "pairs"):
-        top = _rows(tables[name].orderBy(f.desc("messages"), "subject"), limit=10)
+        top = _rows(engine, f"SELECT * FROM {tables[name]} ORDER BY messages DESC, subject", limit=10)
         if top:
             said.append(
                 f"{name}: {top[0]['subject']} leads {top[0]['subjects']:,} with {top[0]['share']:.1%} "
@@ -247,22 +278,18 @@ def _tell_hotspots(tables: Tables) -> Told:
                     {"messages": tuple(float(row["messages"]) for row in top)},
                 )
             )
-    return Told(
-        {}, tuple(said or ["Nothing was published."]), tuple(charts), _rows(tables["fanout"], limit=10)
-    )
+    wide = _rows(engine, f"SELECT * FROM {tables['fanout']} ORDER BY deliveries DESC, topic")
+    sheets = (Sheet("How many deliveries a message became, by topic", wide),) if wide else ()
+    return Told({}, tuple(said or ["Nothing was published."]), tuple(charts), sheets)
 
 
-def _tell_sessions(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_sessions(engine: Engine, tables: Tables) -> Told:
     table = tables["clients"]
-    sums = table.agg(
-        f.count(f.when(f.col("flapping"), 1)).alias("flapping"),
-        f.sum("takeovers").alias("takeovers"),
-        f.sum("dropped").alias("dropped"),
-        f.sum("overflows").alias("overflows"),
-        f.count(f.when(f.col("overflows") > 0, 1)).alias("overflown"),
-    ).collect()[0]
+    (sums,) = engine.rows(
+        "SELECT count(CASE WHEN flapping THEN 1 END) AS flapping, sum(takeovers) AS takeovers, "
+        "sum(dropped) AS dropped, sum(overflows) AS overflows, "
+        f"count(CASE WHEN overflows > 0 THEN 1 END) AS overflown FROM {table}"
+    )
     numbers = {key: int(sums[key] or 0) for key in ("flapping", "takeovers", "dropped", "overflows")}
     others = numbers["dropped"] - numbers["overflows"]
     said = (
@@ -272,22 +299,22 @@ def _tell_sessions(tables: Tables) -> Told:
             f"{sums['overflown'] or 0:,} clients, {others:,} for other reasons."
         ),
     )
-    return Told(numbers, said, rows=_rows(table.orderBy(f.desc("worst_hour"), f.desc("dropped"), "client")))
+    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY worst_hour DESC, dropped DESC, client")
+    return Told(numbers, said, sheets=(Sheet("Clients that flap, move or lose", rows),) if rows else ())
 
 
-def _tell_anomalies(tables: Tables) -> Told:
-    from pyspark.sql import functions as f
-
+def _tell_anomalies(engine: Engine, tables: Tables) -> Told:
     table = tables["windows"]
-    rows = _rows(table.orderBy(f.desc(f.abs("deviations")), "subject", "window"))
-    count = table.count()
+    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY abs(deviations) DESC, subject, kind, window_start")
+    count = engine.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
     said = [f"{count:,} windows in which a topic or publisher left its usual rate."] if count else []
     said += [
-        f"{row['kind']} {row['subject']}: {row['messages']:,} messages at {row['window']:%Y-%m-%d %H:%M}, "
-        f"usually {row['usual']:,.0f}."
+        f"{row['kind']} {row['subject']}: {row['messages']:,} messages at "
+        f"{row['window_start']:%Y-%m-%d %H:%M}, usually {row['usual']:,.0f}."
         for row in rows[:5]
     ]
-    return Told({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), rows=rows)
+    sheets = (Sheet("Windows of a minute that left the usual rate", rows),) if rows else ()
+    return Told({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), sheets=sheets)
 
 
 JOBS = {

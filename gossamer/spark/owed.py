@@ -11,10 +11,10 @@ stand under each.  3. Nothing is multiplied with everything: all joins are on eq
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gossamer.audit.schema as schema
-from gossamer.spark.histories import FOREVER, MESSAGE_KEY, each_message, receiver, stretches, subscriptions
+from gossamer.spark.histories import FOREVER, RECEIVER, each_message, stretches, subscriptions
 from gossamer.spark.topics import match
 
 if TYPE_CHECKING:
@@ -30,93 +30,65 @@ SALTED_FROM = 100_000
 _MOST_SALTS = 1024
 
 
-def published(events: Any) -> Any:
-    """(message, origin, origin_creation, topic, sent_qos, publisher, published_at), a row per message."""
-    from pyspark.sql import functions as f
-
-    rows = events.where(f.col("event") == schema.PUBLISHED).select(
-        "origin",
-        "origin_creation",
-        "message",
-        "count",
-        "topic",
-        f.col("qos").alias("sent_qos"),
-        f.col("client").alias("publisher"),
-        f.col("t").alias("published_at"),
-    )
-    return each_message(rows).drop("count")
+def published(recording: Recording) -> str:
+    """A row per message: its key, (topic, sent_qos, publisher, published_at, slot)."""
+    columns = f"topic, qos AS sent_qos, client AS publisher, t AS published_at, {_slot('t')} AS slot"
+    return each_message(columns, recording.events, f"event = '{schema.PUBLISHED}' AND {recording.within}")
 
 
-def hot_topics(busy: Any, salted_from: int) -> Any:
-    """(topic, slot, salts) of those whose messages (``n``) are more than one task's work."""
-    from pyspark.sql import functions as f
-
-    salts = f.least(f.ceil(f.col("n") / salted_from), f.lit(_MOST_SALTS)).cast("int")
-    return busy.where(f.col("n") > salted_from).select("topic", "slot", salts.alias("salts"))
+def hot_topics(busy: str, salted_from: int) -> str:
+    """(topic, slot, salts) of those of ``busy`` whose messages (``n``) are more than one task's work."""
+    salts = f"CAST(least(ceil(n / {salted_from}), {_MOST_SALTS}) AS BIGINT) AS salts"
+    return f"SELECT topic, slot, {salts} FROM {busy} WHERE n > {salted_from}"
 
 
-def salted(messages: Any, hot: Any) -> Any:
+def salted(messages: str, hot: str) -> str:
     """``messages`` with ``salt``: by its number, which of its topic's salts each is of; 0 if it has none."""
-    from pyspark.sql import functions as f
-
-    # Few by arithmetic: a hundredth of a thousandth of all messages at most.
-    return messages.join(f.broadcast(hot), ["topic", "slot"], "left").withColumn(
-        "salt", f.coalesce(f.pmod("message", "salts"), f.lit(0)).cast("int")
-    )
+    # The hot ones are few by arithmetic: a hundredth of a thousandth of all messages at most.
+    return f"""
+        SELECT /*+ BROADCAST(h) */ m.*, coalesce(pmod(m.message, h.salts), 0) AS salt
+        FROM {messages} m LEFT JOIN {hot} h ON m.topic = h.topic AND m.slot = h.slot"""
 
 
 def owed(
-    messages: Any, few: Any, recording: Recording, terms: Terms, *, salted_from: int = SALTED_FROM
-) -> Any:
-    """A row per message, receiver and filter by which it takes it; see ``completeness`` for the columns."""
-    from pyspark.sql import functions as f
+    messages: str, few: str, recording: Recording, terms: Terms, *, salted_from: int = SALTED_FROM
+) -> str:
+    """A row per message, receiver and filter by which it takes it; see ``completeness`` for the columns.
 
-    messages = messages.withColumn("slot", _slot(f.col("published_at")))
-    busy = messages.groupBy("topic", "slot").agg(f.count("*").alias("n"))
-    hot = hot_topics(busy, salted_from)
-    takers = _takers(few, recording, terms)
-    pairs = match(busy.select("topic").distinct(), takers.select("filter").distinct())
-    met = (
-        busy.select("topic", "slot")
-        .join(pairs, "topic")
-        .join(takers, ["filter", "slot"])
-        .join(f.broadcast(hot), ["topic", "slot"], "left")
-        .withColumn("salt", f.explode(f.sequence(f.lit(0), f.coalesce("salts", f.lit(1)) - 1)))
-        .drop("salts", "filter")
-    )
-    at = f.col("published_at")
-    online = (at >= f.col("sure_from")) & (at < f.col("sure_to"))
+    ``messages`` is what ``published`` asks for.
+    """
+    pairs = match("SELECT DISTINCT topic FROM busy", "SELECT DISTINCT filter FROM takers")
     # QoS 0 is for those who are there; the rest waits in a session that is kept.
-    kept = (at >= f.col("kept_from")) & (at < f.col("kept_to")) & (f.least("sent_qos", "qos") > 0)
-    certain = online | kept
-    return (
-        salted(messages, hot)
-        .join(met, ["topic", "slot", "salt"])
-        .where((at >= f.col("from")) & (at < f.col("to")))
-        .where(~(f.col("no_local") & f.coalesce(f.col("publisher") == f.col("client"), f.lit(False))))
-        .select(
-            *MESSAGE_KEY,
-            "receiver",
-            "topic",
-            "publisher",
-            "published_at",
-            certain.alias("certain"),
-            ((at < f.col("stays_until")) | f.col("later").isNotNull()).alias("chance"),
-            "held",
-            f.when(f.col("online"), at).otherwise(f.col("later")).alias("can"),
-            # Where the client was; of a group, any of its members' nodes.
-            f.when(certain, f.col("node")).alias("node"),
+    certain = """((published_at >= sure_from AND published_at < sure_to)
+        OR (published_at >= kept_from AND published_at < kept_to AND least(sent_qos, qos) > 0))"""
+    return f"""
+        WITH messages AS ({messages}), busy AS (
+            SELECT topic, slot, count(*) AS n FROM messages GROUP BY topic, slot
+        ), hot AS ({hot_topics("busy", salted_from)}), takers AS ({_takers(few, recording, terms)}),
+        pairs AS ({pairs}), salts AS (
+            SELECT /*+ BROADCAST(h) */ b.topic, b.slot,
+                explode(sequence(CAST(0 AS BIGINT), coalesce(h.salts, 1) - 1)) AS salt
+            FROM busy b LEFT JOIN hot h ON b.topic = h.topic AND b.slot = h.slot
+        ), met AS (
+            SELECT s.topic, s.salt, k.* FROM salts s JOIN pairs p ON s.topic = p.topic
+            JOIN takers k ON k.filter = p.filter AND k.slot = s.slot
         )
-    )
+        SELECT message, origin, origin_creation, receiver, m.topic, publisher, published_at,
+            {certain} AS certain, published_at < stays_until OR later IS NOT NULL AS chance, held,
+            CASE WHEN online THEN published_at ELSE later END AS deliverable_at,
+            -- Where the client was; of a group, any of its members' nodes.
+            CASE WHEN {certain} THEN node END AS node
+        FROM ({salted("messages", "hot")}) m
+        JOIN met k ON m.topic = k.topic AND m.slot = k.slot AND m.salt = k.salt
+        WHERE published_at >= `from` AND published_at < `to`
+            AND NOT (no_local AND coalesce(publisher = client, false))"""
 
 
-def _slot(moment: Any) -> Any:
-    from pyspark.sql import functions as f
-
-    return f.floor(moment / SLOT)
+def _slot(moment: str) -> str:
+    return f"CAST(floor(({moment}) / {SLOT}) AS BIGINT)"
 
 
-def _takers(few: Any, recording: Recording, terms: Terms) -> Any:
+def _takers(few: str, recording: Recording, terms: Terms) -> str:
     """Subscriptions, cut by their clients' stretches and by slots.
 
     (filter, slot, client, receiver, qos, no_local, held, online, node, later, from, to, sure_from, sure_to,
@@ -124,32 +96,23 @@ def _takers(few: Any, recording: Recording, terms: Terms) -> Any:
     since the client was connected, one of [kept_from, kept_to) since its session was kept. A connection
     that ends before ``stays_until`` with a session that is not kept takes the message with it.
     """
-    from pyspark.sql import functions as f
-
     settle = terms.settle
-    held = subscriptions(few).withColumn("receiver", receiver()).withColumnRenamed("begin", "held")
-    lives = stretches(few)
-    both = held.withColumnRenamed("end", "left").join(lives, "client", "left_outer")
-    online = f.coalesce("online", f.lit(False))
-    begin, end = f.coalesce("begin", f.lit(0)), f.coalesce("end", f.lit(FOREVER))
-    standing_from, standing_to = f.col("held") + settle, f.col("left") - settle
-    kept = f.coalesce("persistent", f.lit(False))
-    spans = both.select(
-        "filter",
-        "client",
-        "receiver",
-        "qos",
-        "no_local",
-        "held",
-        online.alias("online"),
-        "node",
-        "later",
-        f.greatest(begin, f.col("held") - settle, f.lit(recording.begin)).alias("from"),
-        f.least(end, f.col("left") + settle, f.lit(recording.end)).alias("to"),
-        f.greatest(begin + settle, standing_from).alias("sure_from"),
-        f.when(online, f.least(end - settle, standing_to)).otherwise(0).alias("sure_to"),
-        f.when(kept, standing_from).otherwise(f.lit(FOREVER)).alias("kept_from"),
-        standing_to.alias("kept_to"),
-        f.when(online, end - settle + 1).otherwise(0).alias("stays_until"),
-    ).where(f.col("from") < f.col("to"))
-    return spans.withColumn("slot", f.explode(f.sequence(_slot(f.col("from")), _slot(f.col("to") - 1))))
+    return f"""
+        SELECT *, explode(sequence({_slot("`from`")}, {_slot("`to` - 1")})) AS slot FROM (
+            SELECT filter, client, receiver, qos, no_local, held, online, node, later,
+                greatest(`begin`, held - {settle}, {recording.begin}) AS `from`,
+                least(`end`, gone + {settle}, {recording.end}) AS `to`,
+                greatest(`begin`, held) + {settle} AS sure_from,
+                CASE WHEN online THEN least(`end`, gone) - {settle} ELSE 0 END AS sure_to,
+                CASE WHEN persistent THEN held + {settle} ELSE {FOREVER} END AS kept_from,
+                gone - {settle} AS kept_to,
+                CASE WHEN online THEN `end` - {settle - 1} ELSE 0 END AS stays_until
+            FROM (
+                SELECT h.filter, h.client, h.qos, h.no_local, h.`begin` AS held, h.`end` AS gone,
+                    s.node, s.later,
+                    h.receiver, coalesce(s.online, false) AS online,
+                    coalesce(s.persistent, false) AS persistent,
+                    coalesce(s.`begin`, 0) AS `begin`, coalesce(s.`end`, {FOREVER}) AS `end`
+                FROM (SELECT *, {RECEIVER} AS receiver FROM ({subscriptions(few)})) h
+                LEFT JOIN ({stretches(few)}) s ON h.client = s.client))
+        WHERE `from` < `to`"""

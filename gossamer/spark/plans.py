@@ -14,6 +14,7 @@ from typing import Any
 
 from gossamer.spark.completeness import Terms
 from gossamer.spark.jobs import JOBS
+from gossamer.spark.onspark import SparkEngine
 from gossamer.spark.source import Recording
 
 __all__ = ["FORBIDDEN", "page_of_plans", "plans"]
@@ -61,11 +62,14 @@ class _Node:
 
 
 def plans(recording: Recording, terms: Terms = Terms()) -> Iterator[tuple[str, str, str]]:  # noqa: B008
-    """(job, table, plan) of every table of every job."""
-    made: dict[str, Any] = {}
+    """(job, table, plan) of every table of every job, where Spark is the engine."""
+    engine = recording.engine
+    assert isinstance(engine, SparkEngine)  # noqa: S101 - nothing else has these plans
+    made: dict[str, str] = {}
     for name, job in JOBS.items():
-        for table, frame in job.make(recording, terms, made).items():
-            made[f"{name}/{table}"] = frame
+        for table, question in job.make(recording, terms, made).items():
+            made[f"{name}/{table}"] = engine.view(question)
+            frame: Any = engine.session.sql(question)
             yield name, table, frame._jdf.queryExecution().executedPlan().toString()
 
 

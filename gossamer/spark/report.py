@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gossamer.spark.charts import Chart, draw
-from gossamer.spark.jobs import JOBS
+from gossamer.spark.jobs import JOBS, Sheet
 from gossamer.spark.run import Outcome
+from gossamer.spark.units import heading, shown
 
-__all__ = ["render", "verdict_in_words"]
+__all__ = ["missing_in_words", "render", "verdict_in_words"]
 
 _SHOWN = 200
 """Files and holes that are listed; the summary has all."""
@@ -34,10 +35,12 @@ _PAGE = """\
 }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground);
-       max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+       max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.35rem; margin: 0; }
 h2 { font-size: 1.15rem; margin: 3rem 0 0; border-top: 1px solid var(--line); padding-top: 1rem; }
+h3 { font-size: 0.95rem; margin: 1.6rem 0 0; }
 p { margin: 0.4rem 0; }
+.missing { border-left: 4px solid; padding-left: 0.8rem; margin: 1rem 0; font-weight: 600; }
 .verdict { font-size: 1.25rem; font-weight: 600; border-left: 4px solid; padding-left: 0.8rem;
            margin: 1rem 0; }
 .good { color: var(--good); } .bad { color: var(--bad); } .doubt { color: var(--doubt); }
@@ -48,21 +51,27 @@ p { margin: 0.4rem 0; }
 .card b { display: block; font-size: 1.3rem; font-variant-numeric: tabular-nums; }
 .card span { color: var(--dim); font-size: 0.85rem; }
 nav { margin: 1rem 0; } nav a { margin-right: 1rem; } a { color: var(--series-1); }
-figure { margin: 1.2rem 0; } figcaption { font-weight: 600; font-size: 0.9rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(28rem, 1fr)); gap: 0.5rem 1.5rem; }
+figure { margin: 0.8rem 0; } figcaption { font-weight: 600; font-size: 0.9rem; }
 svg { width: 100%; height: auto; }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: 0.85rem; min-width: 100%; }
-td, th { padding: 0.25rem 0.7rem; text-align: left; border-bottom: 1px solid var(--line);
+td, th { padding: 0.25rem 0.5rem; text-align: left; border-bottom: 1px solid var(--line);
          white-space: nowrap; }
-th { color: var(--dim); font-weight: 600; }
+th { color: var(--dim); font-weight: 600; vertical-align: bottom; }
+th small { display: block; font-weight: 400; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+tr:hover td { background: var(--card); }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: 0.85rem; overflow-wrap: anywhere; }
 </style></head><body>
 <h1>Audit of {{ begin }} to {{ end }}</h1>
+{% for sentence in missing %}<p class="missing doubt">{{ sentence }}</p>{% endfor %}
 <p class="verdict {{ mood }}">{{ words }}</p>
 {% if cards %}<div class="cards">{% for name, number, class in cards %}
 <div class="card"><b class="{{ class }}">{{ shown(number) }}</b><span>{{ name }}</span></div>
-{% endfor %}</div>{% endif %}
+{% endfor %}</div>
+<p class="dim">Numbers are deliveries: one message for one receiver.</p>{% endif %}
 <p class="dim">{{ files }} files of {{ nodes | length }} nodes: {{ nodes | join(', ') }}.
 {% if share < 1 %}The recorders kept {{ '%g' | format(share * 100) }} % of the messages, and all numbers
 are of these.{% endif %}</p>
@@ -72,16 +81,16 @@ are of these.{% endif %}</p>
 <h2 id="{{ name }}">{{ name }}</h2>
 <p class="dim">{{ questions[name] }}</p>
 {% for sentence in told.sentences %}<p>{{ sentence }}</p>{% endfor %}
-{% for title, unit, chart in charts %}
+{% if charts %}<div class="charts">{% for title, unit, chart in charts %}
 <figure><figcaption>{{ title }} <span class="dim">({{ unit }})</span></figcaption>{{ chart }}</figure>
-{% endfor %}
-{% if told.rows %}<div class="wide"><table>
-<tr>{% for key, value in told.rows[0].items() %}
-<th{{ ' class=n' | safe if counts(value) }}>{{ key.replace('_', ' ') }}</th>{% endfor %}</tr>
-{% for row in told.rows %}<tr>{% for value in row.values() %}
-<td{{ ' class=n' | safe if counts(value) }}>{{ shown(value) }}</td>
+{% endfor %}</div>{% endif %}
+{% for sheet in told.sheets %}<h3>{{ sheet.title }}</h3><div class="wide"><table>
+<tr>{% for key in sheet.rows[0] %}{% set title, unit = heading(key) %}
+<th{{ ' class=n' | safe if counted(sheet, key) }}>{{ title }}<small>{{ unit }}</small></th>{% endfor %}</tr>
+{% for row in sheet.rows %}<tr>{% for key, value in row.items() %}
+<td{{ ' class=n' | safe if counted(sheet, key) }}>{{ shown(value, key) }}</td>
 {% endfor %}</tr>{% endfor %}
-</table></div>{% endif %}
+</table></div>{% endfor %}
 {% endfor %}
 <h2 id="missing">what could not be judged</h2>
 {% if not (problems or holes) %}<p>Nothing: the recording is whole.</p>{% endif %}
@@ -96,6 +105,15 @@ are of these.{% endif %}</p>
 {% if problems | length > most %}<p class="dim">and {{ problems | length - most }} more.</p>{% endif %}
 </body></html>
 """
+
+
+def missing_in_words(outcome: Outcome) -> list[str]:
+    """What has to be said before any verdict: nodes whose recordings are not here."""
+    return [
+        f"Missing: no recording of {node} is here, though {' and '.join(seers[:3])} saw it. What only it "
+        "knows cannot be judged: bring its files too."
+        for node, seers in outcome.missing.items()
+    ]
 
 
 def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
@@ -133,6 +151,7 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
     return page.render(
         begin=f"{outcome.begin:%Y-%m-%d %H:%M:%S}",
         end=f"{outcome.end:%Y-%m-%d %H:%M:%S} UTC",
+        missing=missing_in_words(outcome),
         words=verdict_in_words(outcome, broken),
         mood="bad" if broken or lost else "doubt" if outcome.holes else "good",
         cards=cards,
@@ -143,7 +162,7 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
         holes=outcome.holes,
         most=_SHOWN,
         questions={name: job.question for name, job in JOBS.items()},
-        # Ours, and not text of somebody's topics: matplotlib escapes what it is given.
+        # Ours, and not text of somebody's topics: ``charts`` escapes what it is given.
         jobs=[
             (
                 name,
@@ -153,9 +172,16 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
             for name, told in outcome.told.items()
         ],
         moment=lambda micros: f"{datetime.fromtimestamp(micros / 1e6, tz=UTC):%Y-%m-%d %H:%M:%S}",
-        shown=_shown,
-        counts=lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+        heading=heading,
+        shown=shown,
+        counted=_counted,
     )
+
+
+def _counted(sheet: Sheet, column: str) -> bool:
+    """Whether a column has numbers, which stand to the right."""
+    values = [row[column] for row in sheet.rows if row[column] is not None]
+    return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def _worth_it(chart: Chart) -> bool:
@@ -169,19 +195,3 @@ def _cards(outcome: Outcome) -> list[tuple[str, Any, str]]:
     numbers = outcome.told["completeness"].numbers
     moods = {"lost": "bad", "doubled": "bad", "misrouted": "bad", "late": "doubt", "undecidable": "doubt"}
     return [(name, number, moods.get(name, "") if number else "") for name, number in numbers.items()]
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.3g}" if value < 1 else f"{value:,.1f}"
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)

@@ -6,8 +6,8 @@
     OUT/completeness/summary.json
     OUT/report.html
 
-Rules: 1. What a job writes replaces what it wrote before.  2. Paths are Hadoop's, for input and output.  3.
-A summary says what could not be judged and why, beside what was found.
+Rules: 1. What a job writes replaces what it wrote before.  2. Paths are the engine's, for input and output.
+3. A summary says what could not be judged and why, beside what was found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from gossamer.spark.jobs import JOBS, Told
 from gossamer.spark.progress import Progress
 from gossamer.spark.source import Recording
 
-__all__ = ["Outcome", "broken_promises", "read_text", "run_jobs", "write_text"]
+__all__ = ["Outcome", "broken_promises", "run_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class Outcome:
     holes: tuple[Hole, ...]
     problems: tuple[FileProblem, ...]
     told: Mapping[str, Told]
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes of which there is no recording, each with those that saw it."""
+    engine: str = ""
     share: float = 1.0
     """Of all messages, those that were recorded."""
 
@@ -47,9 +50,11 @@ class Outcome:
         return {
             "from": self.begin.isoformat(),
             "to": self.end.isoformat(),
+            "engine": self.engine,
             "share": self.share,
             "files": self.files,
             "nodes": list(self.nodes),
+            "missing": {node: list(seers) for node, seers in self.missing.items()},
             "holes": [
                 {
                     "node": h.node,
@@ -61,14 +66,17 @@ class Outcome:
             ],
             "problems": [{"path": p.path, "kind": p.kind, "message": p.message} for p in self.problems],
             "jobs": {
-                name: {"numbers": dict(told.numbers), "says": list(told.sentences)}
+                name: {
+                    "numbers": dict(told.numbers),
+                    "says": list(told.sentences),
+                    "tables": {sheet.title: list(sheet.rows) for sheet in told.sheets},
+                }
                 for name, told in self.told.items()
             },
         }
 
 
 def run_jobs(
-    session: Any,
     recording: Recording,
     names: Sequence[str],
     *,
@@ -77,21 +85,21 @@ def run_jobs(
     progress: Progress | None = None,
 ) -> Outcome:
     """Run ``names`` and the jobs they need, each once, in an order that serves them."""
+    engine = recording.engine
     order: list[str] = []
     for name in names:
         order += [job for job in (*JOBS[name].needs, name) if job not in order]
-    written: dict[str, Any] = {}
+    written: dict[str, str] = {}
     told: dict[str, Told] = {}
     for name in order:
         job = JOBS[name]
         with progress.of(name) if progress else nullcontext():
             tables = {}
-            for table, frame in job.make(recording, terms, written).items():
+            for table, question in job.make(recording, terms, written).items():
                 path = f"{out.rstrip('/')}/{name}/{table}"
-                frame.write.mode("overwrite").parquet(path)
-                tables[table] = written[f"{name}/{table}"] = session.read.parquet(path)
-            told[name] = job.tell(tables)
-        session.catalog.clearCache()
+                tables[table] = written[f"{name}/{table}"] = engine.save(question, path)
+            told[name] = job.tell(engine, tables)
+        engine.clear()
     outcome = Outcome(
         begin=_moment(recording.begin),
         end=_moment(recording.end),
@@ -100,12 +108,14 @@ def run_jobs(
         holes=recording.holes,
         problems=recording.problems,
         told=told,
+        missing=recording.missing,
+        engine=engine.name,
         share=recording.share,
     )
     summary = outcome.as_json()
     for name in order:
         own = {**summary, "jobs": {name: summary["jobs"][name]}}
-        write_text(session, f"{out.rstrip('/')}/{name}/summary.json", json.dumps(own, indent=2))
+        engine.write_text(f"{out.rstrip('/')}/{name}/summary.json", json.dumps(own, indent=2, default=str))
     return outcome
 
 
@@ -117,32 +127,6 @@ def broken_promises(outcome: Outcome, fail_on: Sequence[str]) -> dict[str, int |
             if told.numbers.get(name):
                 found[name] = told.numbers[name]
     return found
-
-
-def write_text(session: Any, path: str, text: str) -> None:
-    """A small file, wherever Hadoop reaches."""
-    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
-    target = jvm.org.apache.hadoop.fs.Path(path)
-    stream = target.getFileSystem(conf).create(target, True)
-    try:
-        stream.write(bytearray(text.encode()))
-    finally:
-        stream.close()
-
-
-def read_text(session: Any, path: str) -> str | None:
-    """What ``write_text`` wrote; None where there is nothing."""
-    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
-    source = jvm.org.apache.hadoop.fs.Path(path)
-    system = source.getFileSystem(conf)
-    if not system.exists(source):
-        return None
-    stream = system.open(source)
-    try:
-        # As a string: bytes would come over the bridge as signed numbers.
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()
 
 
 def _moment(micros: int) -> datetime:

@@ -21,13 +21,23 @@ from urllib.parse import unquote, urlsplit
 from gossamer.errors import UsageError
 from gossamer.spark.chatter import launch
 from gossamer.spark.errors import (
+    EngineMissingError,
     JavaMissingError,
     NoDataError,
-    SparkMissingError,
     TooLittleMemoryError,
 )
 
-__all__ = ["fit", "is_little", "open_session"]
+__all__ = [
+    "bytes_of",
+    "check_files",
+    "cores_of",
+    "fit",
+    "is_little",
+    "open_session",
+    "path_here",
+    "size_of",
+    "submitted",
+]
 
 JAVA = 17
 _LEAST, _MOST = 2**30, 8 * 2**30
@@ -62,7 +72,7 @@ def open_session(
     ``settings`` are Spark's own, and go before all others.
 
     Raises:
-        SparkMissingError: PySpark is not installed.
+        EngineMissingError: PySpark is not installed.
         JavaMissingError: there is no Java, or it is too old.
         TooLittleMemoryError: ``memory`` does not fit into what is free.
         NoDataError: ``reads`` is a place on this machine where there is nothing to read.
@@ -71,52 +81,63 @@ def open_session(
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise SparkMissingError(missing=error.name or "pyspark") from error
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    if master is None and not submitted:
+        raise EngineMissingError(missing=error.name or "pyspark") from error
+    below_submit = submitted()
+    if master is None and not below_submit:
         master = "local[*]"
     wanted = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
     if master is not None:
         wanted["spark.master"] = master
-    if master is not None and master.startswith("local") and not submitted:
+    if master is not None and master.startswith("local") and not below_submit:
         check_java()
         memory = check_memory(memory)
         if reads is not None and "HADOOP_CONF_DIR" not in os.environ:
             check_files(reads)
         if brief is None:
             brief = reads is not None and is_little(reads)
-        wanted |= _local_settings(memory, cores or _cores(master), brief=brief)
+        wanted |= _local_settings(memory, cores or cores_of(master), brief=brief)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    elif not submitted:
+    elif not below_submit:
         # As below, but before there is a session; how it logs otherwise is the cluster's operator's affair.
         wanted["spark.log.level"] = "ERROR"
     wanted |= settings or {}
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    if not submitted:
+    if not below_submit:
         launch(SparkConf(loadDefaults=False).setAll(list(wanted.items())))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
+def submitted() -> bool:
+    """Whether this is what ``spark-submit`` was given."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def is_little(where: str) -> bool:
     """Whether ``where`` is a directory here with so little in it that a brief JVM is done sooner."""
-    path = _path_here(where)
+    size = size_of(where, most=_LITTLE)
+    return size is not None and size <= _LITTLE
+
+
+def size_of(where: str, *, most: int) -> int | None:
+    """Bytes of Parquet below a directory here, counted until there are more than ``most``; None: not here."""
+    path = path_here(where)
     if path is None:
-        return False
+        return None
     size = 0
     for file in path.rglob("*.parquet"):
         try:
             size += file.stat().st_size
         except OSError:
             continue
-        if size > _LITTLE:
-            return False
-    return True
+        if size > most:
+            break
+    return size
 
 
 def fit(session: Any, events: int) -> None:
@@ -136,7 +157,8 @@ def fit(session: Any, events: int) -> None:
         session.conf.set(key, "false" if small else asked.get(key, "true"))
 
 
-def _cores(master: str) -> int:
+def cores_of(master: str) -> int:
+    """How many processors a local master takes."""
     found = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
     if found:
         return int(found.group(1))
@@ -163,7 +185,7 @@ def _local_settings(memory: str, cores: int, *, brief: bool) -> dict[str, str]:
     }
 
 
-def _path_here(where: str) -> Path | None:
+def path_here(where: str) -> Path | None:
     """``where`` as a path of this machine; None: it is one of another file system."""
     place = urlsplit(where)
     if place.scheme not in ("", "file"):
@@ -177,11 +199,13 @@ def check_files(where: str) -> None:
     Raises:
         NoDataError: there is no such directory, or no file in it.
     """
-    path = _path_here(where)
+    path = path_here(where)
     if path is None:
         return
     if not path.exists():
         raise NoDataError(where=where, found="no such directory")
+    if not path.is_dir() and path.suffix != ".parquet":
+        raise NoDataError(where=where, found="a file that is not Parquet")
     if path.is_dir() and next(path.rglob("*.parquet"), None) is None:
         raise NoDataError(where=where, found="no Parquet files")
 
@@ -206,6 +230,18 @@ def check_java() -> int:
     return major
 
 
+def bytes_of(asked: str) -> int:
+    """A size as Spark writes it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    number = re.fullmatch(r"(\d+)([kmg])b?", asked.lower())
+    if number is None:
+        raise UsageError(f"--memory: got {asked!r}, expected a size as Spark writes it, such as 2g or 800m")
+    return int(number.group(1)) * _UNITS[number.group(2)]
+
+
 def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) -> str:
     """The heap to take: ``asked``, or half of what is free; and that it fits into what is available.
 
@@ -218,10 +254,7 @@ def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) ->
     if asked is None:
         wanted = _LEAST if free is None else max(_LEAST, min(_MOST, free // 2))
         asked = f"{wanted // 2**20}m"
-    number = re.fullmatch(r"(\d+)([kmg])b?", asked.lower())
-    if number is None:
-        raise UsageError(f"--memory: got {asked!r}, expected a size as Spark writes it, such as 2g or 800m")
-    heap = int(number.group(1)) * _UNITS[number.group(2)]
+    heap = bytes_of(asked)
     if heap < _SMALLEST:
         raise UsageError(f"--memory: got {asked!r}, expected 512m or more: Spark starts with no less")
     if free is not None and free < heap + _OVERHEAD:

@@ -14,16 +14,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.clocks import MAX_OFFSET, Life, delays_of_links, offsets_of
+from gossamer.spark.engine import Engine, one_of
 from gossamer.spark.errors import NoDataError
 from gossamer.spark.files import (
     FileProblem,
     Footer,
     judge_file,
-    list_files,
     micros_of,
     partition_of,
     text_of,
@@ -44,21 +43,24 @@ MARGIN = 600_000_000
 class Recording:
     """What a job works on."""
 
-    events: Any
-    """DataFrame: the columns of ``audit.schema`` and ``t``, of files that meet the span."""
+    engine: Engine
+    events: str
+    """A view: the columns of ``audit.schema`` and ``t``, of files that meet the span."""
     begin: int
     end: int
     """The span that is judged, microseconds since 1970, end excluded."""
     last: int
     """When the recording ends."""
-    earlier: Any = None
-    """Of files from before it, or what a stream kept of them: the columns of ``histories``; or None."""
+    earlier: str | None = None
+    """A view of files from before it, or of what a stream kept of them: the columns of ``histories``."""
     earlier_until: int = 0
     """Sessions before this are all in ``earlier``, and in it alone."""
     holes: tuple[Hole, ...] = ()
     problems: tuple[FileProblem, ...] = ()
     files: int = 0
     nodes: tuple[str, ...] = field(default=())
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes of which there is no file, each with those that saw it."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """What share of the messages each node's recorder keeps, where it said so."""
     size: int = 0
@@ -69,9 +71,14 @@ class Recording:
         """Of all messages, those that were kept, where nodes keep different shares at least."""
         return min(self.shares.values(), default=1.0)
 
+    @property
+    def within(self) -> str:
+        """A condition: an event is of the span."""
+        return f"t >= {self.begin} AND t < {self.end}"
+
 
 def load(
-    session: Any,
+    engine: Engine,
     where: str,
     *,
     begin: datetime | None = None,
@@ -82,12 +89,12 @@ def load(
     Raises:
         NoDataError: there is nothing to read.
     """
-    files = [path for path in list_files(session, where) if _near(path, end)]
+    files = [path for path in engine.list_files(where) if _near(path, end)]
     # One after another: the bridge to the JVM mixes up answers to several threads.
-    judged = [judge_file(session, path) for path in files]
+    judged = [judge_file(engine, path) for path in files]
     span = f"from {begin.isoformat() if begin else 'the beginning'} to {end.isoformat() if end else 'now'}"
     return recording_of(
-        session,
+        engine,
         judged,
         where=f"{where} {span}",
         begin=micros_of(begin) if begin else None,
@@ -96,13 +103,13 @@ def load(
 
 
 def recording_of(
-    session: Any,
+    engine: Engine,
     judged: Sequence[Footer | FileProblem],
     *,
     where: str,
     begin: int | None = None,
     end: int | None = None,
-    sessions: tuple[Any, int] | None = None,
+    sessions: tuple[str, int] | None = None,
 ) -> Recording:
     """A recording of files that have been looked at; ``where`` is for the message of an error.
 
@@ -126,7 +133,7 @@ def recording_of(
     near = footers if begin is None else [f for f in footers if f.end >= begin - _DAY]
     near = [footer for footer in near if footer.path]
     size = sum(footer.last - footer.first + 1 for footer in near)
-    wrong = offsets_of(delays_of_links(read(session, near), known=size)) if near else {}
+    wrong = offsets_of(delays_of_links(engine, read(engine, near), known=size)) if near else {}
     problems += _of_clocks(footers, wrong)
     footers = [_righted(footer, wrong) for footer in footers]
     low = begin if begin is not None else min(f.begin for f in footers)
@@ -138,18 +145,19 @@ def recording_of(
         first, last = min(f.begin for f in footers), max(f.end for f in footers)
         found = f"{counted(len(footers))} with events from {text_of(first)} to {text_of(last)}"
         raise NoDataError(where=where, found=found)
-    events = read(session, met, wrong)
-    shares, named = _survey(events)
+    events = read(engine, met, wrong)
+    shares, named = _survey(engine, events)
     nodes = {f.node for f in footers}
+    missing = {name: tuple(sorted(seers)) for name, seers in sorted(named.items()) if name not in nodes}
     holes = holes_between(footers, low, high)
     holes += holes_of_problems(problems, footers)
     holes += [
-        Hole(name, low, high, "no file of this node is here, though others speak of it")
-        for name in sorted(named - nodes)
+        Hole(name, low, high, "no file of this node is here, though others speak of it") for name in missing
     ]
     return Recording(
+        engine=engine,
         events=events,
-        earlier=sessions[0] if sessions else read(session, past, wrong) if past else None,
+        earlier=sessions[0] if sessions else read(engine, past, wrong) if past else None,
         earlier_until=sessions[1] if sessions else 0,
         begin=low,
         end=high,
@@ -158,36 +166,26 @@ def recording_of(
         problems=tuple(problems),
         files=len(footers),
         nodes=tuple(sorted(nodes)),
+        missing=missing,
         shares=shares,
         size=sum(footer.last - footer.first + 1 for footer in met),
     )
 
 
-def read(session: Any, footers: Iterable[Footer], wrong: Mapping[Life, int] | None = None) -> Any:
-    """The rows of files that are known to be good, with ``t``; ``wrong``: by how much clocks were off."""
-    from pyspark.sql import functions as f
-
+def read(engine: Engine, footers: Iterable[Footer], wrong: Mapping[Life, int] | None = None) -> str:
+    """A view of the rows of good files, with ``t``; ``wrong``: by how much clocks were off."""
     footers = list(footers)
-    # Columns that a file of an older minor version lacks come as null.
-    reader = session.read.schema(schema.spark_schema())
+    t = "unix_micros(`at`) - coalesce(offset_us, 0)"
+    for (node, creation), offset in (wrong or {}).items():
+        own = f"recorder = {engine.literal(node)} AND creation = {creation}"
+        t += f" - CASE WHEN {own} THEN {offset} ELSE 0 END"
     whole = [footer.path for footer in footers if not footer.only]
-    frames = [reader.parquet(*whole)] if whole else []
+    parts = [engine.events(whole)] if whole else []
     for footer in footers:
         if footer.only:
-            seq = f.col("seq")
-            kept = [seq.between(first, last) for first, last in footer.only]
-            some = kept[0]
-            for condition in kept[1:]:
-                some = some | condition
-            frames.append(reader.parquet(footer.path).where(some))
-    frame = frames[0]
-    for part in frames[1:]:
-        frame = frame.unionByName(part)
-    t = f.unix_micros("at") - f.coalesce(f.col("offset_us"), f.lit(0))
-    for (node, creation), offset in (wrong or {}).items():
-        own = (f.col("recorder") == node) & (f.col("creation") == creation)
-        t = t - f.when(own, f.lit(offset)).otherwise(f.lit(0))
-    return frame.withColumn("t", t)
+            kept = " OR ".join(f"seq BETWEEN {first} AND {last}" for first, last in footer.only)
+            parts.append(f"SELECT * FROM ({engine.events([footer.path])}) WHERE {kept}")
+    return engine.view(f"SELECT *, {t} AS t FROM ({' UNION ALL '.join(parts)})")
 
 
 def counted(files: int) -> str:
@@ -195,38 +193,30 @@ def counted(files: int) -> str:
     return "1 file" if files == 1 else f"{files:,} files"
 
 
-def spoken_of(events: Any) -> set[str]:
+def spoken_of(engine: Engine, events: str) -> set[str]:
     """The names of nodes that others speak of."""
-    return _survey(events)[1]
+    return set(_survey(engine, events)[1])
 
 
-def _survey(events: Any) -> tuple[dict[str, float], set[str]]:
-    """What share each node keeps, and the names of nodes that are spoken of."""
-    from pyspark.sql import functions as f
-
-    speaks = f.col("event").isin(schema.FORWARDED, schema.RECEIVED, schema.NODE_UP, schema.OPENED)
-    rows = (
-        events.where(speaks)
-        .groupBy("recorder")
-        .agg(
-            f.collect_set("peer").alias("peers"),
-            f.collect_set(f.when(f.col("event") == schema.OPENED, f.col("detail"))).alias("opened"),
-        )
-        .collect()
-    )
+def _survey(engine: Engine, events: str) -> tuple[dict[str, float], dict[str, set[str]]]:
+    """What share each node keeps, and the nodes that are spoken of, each with those that do."""
+    speaks = one_of(schema.FORWARDED, schema.RECEIVED, schema.NODE_UP)
     shares: dict[str, float] = {}
-    named: set[str] = set()
-    for row in rows:
-        named.update(row.peers)
-        told = [share for text in row.opened if (share := _share(text)) is not None]
-        if told:
-            shares[row.recorder] = min(told)
+    named: dict[str, set[str]] = {}
+    for row in engine.rows(
+        f"SELECT DISTINCT recorder, peer, NULL AS detail FROM {events} WHERE {speaks} AND peer IS NOT NULL "
+        f"UNION ALL SELECT DISTINCT recorder, NULL, detail FROM {events} WHERE {one_of(schema.OPENED)}"
+    ):
+        if row["peer"] is not None:
+            named.setdefault(row["peer"], set()).add(row["recorder"])
+        elif (share := _share(row["detail"])) is not None:
+            shares[row["recorder"]] = min(share, shares.get(row["recorder"], share))
     return shares, named
 
 
-def _share(detail: str) -> float | None:
+def _share(detail: str | None) -> float | None:
     try:
-        return float(json.loads(detail)["share"])
+        return float(json.loads(detail or "")["share"])
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -29,8 +29,7 @@ from gossamer.spark.completeness import VERDICTS, Terms, verdicts
 from gossamer.spark.errors import NoDataError
 from gossamer.spark.files import FileProblem, Footer, judge_file, text_of
 from gossamer.spark.histories import of_sessions, standing
-from gossamer.spark.run import read_text, write_text
-from gossamer.spark.session import fit
+from gossamer.spark.onspark import SparkEngine
 from gossamer.spark.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known, dump, parse
 
@@ -81,17 +80,17 @@ class Auditor:
 
     def take(self, files: Any, number: int) -> None:
         """For ``foreachBatch``."""
-        session = files.sparkSession
-        known = self._known(session, number - 1)
+        engine = SparkEngine(files.sparkSession)
+        known = self._known(engine, number - 1)
         seen = {footer.path for footer in known.footers if footer.path}
         paths = [row.path for row in files.select("path").distinct().collect()]
-        judged = [judge_file(session, path) for path in sorted(paths) if path not in seen]
+        judged = [judge_file(engine, path) for path in sorted(paths) if path not in seen]
         fresh = [item for item in judged if isinstance(item, Footer)]
         problems = tuple(item for item in judged if isinstance(item, FileProblem))
-        late = self._late(session, fresh, known.judged_until)
+        late = self._late(engine, fresh, known.judged_until)
         known = known.with_files(fresh, problems)
         if fresh:
-            named = spoken_of(read(session, fresh))
+            named = spoken_of(engine, read(engine, fresh))
             known = replace(known, named=tuple(sorted({*known.named, *named})))
         told_until, silent = known.watermark(patience=self.patience)
         end = told_until - self.terms.late_after - self.terms.settle
@@ -99,28 +98,33 @@ class Auditor:
         if end <= begin or not any(footer.path for footer in known.footers):
             batch = Batch(number, begin, begin, {}, late, problems)
         else:
-            batch, known = self._judge(session, number, known, begin, end, told_until, silent)
+            batch, known = self._judge(engine, number, known, begin, end, told_until, silent)
             batch = replace(batch, late=late, problems=(*problems, *batch.problems))
         known, untold = self._alarms(known, batch)
-        self._keep(session, number, known)
+        self._keep(engine, number, known)
         batch = replace(batch, untold=untold)
-        write_text(session, f"{self.out}/batches/{number}.json", _as_json(batch))
-        session.catalog.clearCache()
+        engine.write_text(f"{self.out}/batches/{number}.json", _as_json(batch))
+        engine.forget()
         if self.on_batch is not None:
             self.on_batch(batch)
 
     def _judge(
-        self, session: Any, number: int, known: Known, begin: int, end: int, told_until: int, silent: Any
+        self,
+        engine: SparkEngine,
+        number: int,
+        known: Known,
+        begin: int,
+        end: int,
+        told_until: int,
+        silent: Any,
     ) -> tuple[Batch, Known]:
-        from pyspark.sql import functions as f
-
         sessions = None
         if known.compacted_until:
-            kept = session.read.parquet(f"{self.checkpoint}/sessions/{known.sessions_at}")
+            kept = engine.saved(f"{self.checkpoint}/sessions/{known.sessions_at}")
             sessions = (kept, known.compacted_until)
         try:
             recording = recording_of(
-                session,
+                engine,
                 [*known.footers, *known.problems],
                 where="the stream",
                 begin=begin,
@@ -130,18 +134,17 @@ class Auditor:
         except NoDataError:
             # A span in which nobody wrote a file: nothing was published.
             return Batch(number, begin, end, {}), replace(known, judged_until=end)
-        fit(session, recording.size)
+        engine.fit(recording.size)
         holes = (*recording.holes, *(hole for hole in silent if hole.end > begin))
         # What is known ends where the slowest node has told to, whatever the others said since.
         recording = replace(recording, holes=holes, last=told_until)
-        path = f"{self.out}/verdicts/batch={number}"
-        verdicts(recording, self.terms).write.mode("overwrite").parquet(path)
-        rows = session.read.parquet(path).groupBy("verdict").agg(f.count("*").alias("n")).collect()
-        counted = {row.verdict: row.n for row in rows}
+        table = engine.save(verdicts(recording, self.terms), f"{self.out}/verdicts/batch={number}")
+        rows = engine.rows(f"SELECT verdict, count(*) AS n FROM {table} GROUP BY verdict")
+        counted = {row["verdict"]: row["n"] for row in rows}
         until = begin - MARGIN
         if until > known.compacted_until:
             few = of_sessions(recording, until=until)
-            standing(few).write.mode("overwrite").parquet(f"{self.checkpoint}/sessions/{number}")
+            engine.save(standing(few), f"{self.checkpoint}/sessions/{number}")
             known = replace(known.folded(until), compacted_until=until, sessions_at=number)
         batch = Batch(
             number,
@@ -153,13 +156,12 @@ class Auditor:
         )
         return batch, replace(known, judged_until=end)
 
-    def _late(self, session: Any, fresh: Sequence[Footer], judged_until: int) -> int:
-        from pyspark.sql import functions as f
-
+    def _late(self, engine: SparkEngine, fresh: Sequence[Footer], judged_until: int) -> int:
         files = [footer for footer in fresh if footer.begin < judged_until]
         if not files:
             return 0
-        return int(read(session, files).where(f.col("t") < judged_until).count())
+        events = read(engine, files)
+        return int(engine.rows(f"SELECT count(*) AS n FROM {events} WHERE t < {judged_until}")[0]["n"])
 
     def _alarms(self, known: Known, batch: Batch) -> tuple[Known, tuple[str, ...]]:
         """Raise what the batch found, clear what it did not; what could not be told stays as it was."""
@@ -183,23 +185,21 @@ class Auditor:
                 untold.append(why)
         return replace(known, alarms=tuple(sorted(raised))), tuple(untold)
 
-    def _known(self, session: Any, number: int) -> Known:
-        text = read_text(session, f"{self.checkpoint}/known/{number}.json") if number >= 0 else None
+    def _known(self, engine: SparkEngine, number: int) -> Known:
+        text = engine.read_text(f"{self.checkpoint}/known/{number}.json") if number >= 0 else None
         return parse(text) if text is not None else Known()
 
-    def _keep(self, session: Any, number: int, known: Known) -> None:
-        write_text(session, f"{self.checkpoint}/known/{number}.json", dump(known))
-        jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
+    def _keep(self, engine: SparkEngine, number: int, known: Known) -> None:
+        engine.write_text(f"{self.checkpoint}/known/{number}.json", dump(known))
         past = number - _KEPT
         # The batch before may have to be done again, and reads what it read.
-        needed = {known.sessions_at, *(self._known(session, n).sessions_at for n in range(past + 1, number))}
+        needed = {known.sessions_at, *(self._known(engine, n).sessions_at for n in range(past + 1, number))}
         names = [f"known/{past}.json"]
-        sessions_at = self._known(session, past).sessions_at
+        sessions_at = self._known(engine, past).sessions_at
         if sessions_at >= 0 and sessions_at not in needed:
             names.append(f"sessions/{sessions_at}")
         for name in names:
-            old = jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{name}")
-            old.getFileSystem(conf).delete(old, True)
+            engine.remove(f"{self.checkpoint}/{name}")
 
 
 def start(session: Any, where: str, auditor: Auditor, *, every: float | None, at_once: int = 500) -> Any:

@@ -12,58 +12,32 @@ that begins with ``$``.
 
 from __future__ import annotations
 
-from typing import Any
-
 __all__ = ["match"]
 
 
-def match(topics: Any, filters: Any) -> Any:
-    """(topic, filter) for every pair that matches, of DataFrames with distinct ``topic`` and ``filter``."""
-    from pyspark.sql import functions as f
-
-    parts = filters.select("filter", f.split("filter", "/").alias("parts"))
-    parts = parts.withColumn("open", f.element_at("parts", -1) == "#")
-    parts = parts.withColumn("levels", f.size("parts") - f.when(f.col("open"), 1).otherwise(0))
-    shaped = parts.select(
-        "filter",
-        "open",
-        "levels",
-        f.expr("filter(sequence(1, size(parts)), i -> parts[i - 1] = '+')").alias("plus"),
-    )
-    shapes = shaped.select("open", "levels", "plus").distinct()
-
-    split = topics.select(
-        "topic", f.split("topic", "/").alias("parts"), f.col("topic").startswith("$").alias("hidden")
-    )
-    size = f.size("parts")
-    # Filters that end in # match topics of as many levels as they have before it, or more.
-    asked = split.select(
-        "topic",
-        "parts",
-        "hidden",
-        f.explode(
-            f.concat(
-                f.array(f.struct(size.alias("levels"), f.lit(False).alias("open"))),
-                f.transform(
-                    f.sequence(f.lit(0), size),
-                    lambda n: f.struct(n.alias("levels"), f.lit(True).alias("open")),
-                ),
-            )
-        ).alias("ask"),
-    )
-    keyed = (
-        asked.select("topic", "parts", "hidden", "ask.levels", "ask.open")
-        .join(f.broadcast(shapes), ["levels", "open"])
-        .where(~(f.col("hidden") & (f.array_contains("plus", 1) | (f.col("open") & (f.col("levels") == 0)))))
-        .select(
-            "topic",
-            f.expr(
-                "concat_ws('/', concat("
-                "transform(slice(parts, 1, levels),"
-                " (part, i) -> CASE WHEN array_contains(plus, i + 1) THEN '+' ELSE part END),"
-                " CASE WHEN open THEN array('#') ELSE CAST(array() AS array<string>) END))"
-            ).alias("filter"),
+def match(topics: str, filters: str) -> str:
+    """(topic, filter) for every pair that matches, of questions for distinct ``topic`` and ``filter``."""
+    # Filters that end in # match topics of as many levels as they have before it, or more. A topic may
+    # contain no wildcard, so a key that equals a filter is a match and not a coincidence.
+    return f"""
+        WITH given AS ({filters}), parted AS (
+            SELECT split(filter, '/') AS parts, filter = '#' OR filter LIKE '%/#' AS open FROM given
+        ), shapes AS (
+            SELECT DISTINCT open, size(parts) - CASE WHEN open THEN 1 ELSE 0 END AS levels,
+                filter(sequence(1, size(parts)), i -> element_at(parts, i) = '+') AS plus
+            FROM parted
+        ), asked AS (
+            SELECT topic, split(topic, '/') AS parts FROM ({topics})
+        ), laid AS (
+            SELECT topic, parts, size(parts) AS levels, false AS open FROM asked
+            UNION ALL
+            SELECT topic, parts, explode(sequence(0, size(parts))), true FROM asked
+        ), keyed AS (
+            SELECT /*+ BROADCAST(s) */ l.topic, CASE WHEN l.levels = 0 THEN '#' ELSE
+                array_join(transform(sequence(1, l.levels),
+                    i -> CASE WHEN array_contains(s.plus, i) THEN '+' ELSE element_at(l.parts, i) END), '/')
+                || CASE WHEN l.open THEN '/#' ELSE '' END END AS filter
+            FROM laid l JOIN shapes s ON l.levels = s.levels AND l.open = s.open
+            WHERE NOT (l.topic LIKE '$%' AND (array_contains(s.plus, 1) OR (l.open AND l.levels = 0)))
         )
-    )
-    # A topic may contain no wildcard, so a key that equals a filter is a match and not a coincidence.
-    return keyed.join(filters.select("filter"), "filter").select("topic", "filter")
+        SELECT k.topic, k.filter FROM keyed k JOIN given g ON k.filter = g.filter"""

@@ -6,232 +6,145 @@ Rules: 1. A delay is the difference of two recorded times, clocks corrected by w
 is below zero tells of a clock, is counted as ``negative`` and kept in the percentiles as it is.  2. Messages
 out of the store, and those that waited for their client, are left out of delays.  3. A usual rate is the
 median of a subject's own windows, and how far it strays the median of the distances from it (MAD), since a
-burst must not hide itself by moving an average.
+burst must not hide itself by moving an average.  4. A run of deliveries may span topics, since it is told by
+messages' numbers: what was delivered is looked up message by message.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.completeness import FROM_STORE
 from gossamer.spark.histories import MESSAGE_KEY, each_message
 from gossamer.spark.source import Recording
 
-__all__ = ["anomalies", "hotspots", "latency", "prefix_of", "within"]
+__all__ = ["anomalies", "hotspots", "latency"]
 
-_PERCENTILES = (0.5, 0.95, 0.99)
+_PERCENTILES = (50, 95, 99)
 _PRECISION = 1000
 """Of approximate percentiles: one part in so many."""
 
 
-def within(recording: Recording) -> Any:
-    """The events of the span."""
-    from pyspark.sql import functions as f
-
-    return recording.events.where(f.col("t").between(recording.begin, recording.end - 1))
+def _same(a: str, b: str) -> str:
+    """The condition that rows ``a`` and ``b`` are of one message."""
+    return " AND ".join(f"{a}.{name} = {b}.{name}" for name in MESSAGE_KEY.split(", "))
 
 
-def prefix_of(topic: Any, levels: int) -> Any:
-    """The first ``levels`` levels of a topic."""
-    from pyspark.sql import functions as f
-
-    return f.substring_index(topic, "/", levels)
-
-
-def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) -> Any:
+def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) -> str:
     """Percentiles of delay, microseconds, by hop, topic prefix, pair of nodes and hour.
 
     Hops: ``deliver`` (published to sent), ``link`` (forwarded to received), ``acknowledge`` (sent to
     acknowledged by the subscriber). Delays over ``waited`` are those of clients that were away.
     """
-    from pyspark.sql import functions as f
 
-    events = within(recording)
+    def of(kind: str, columns: str, where: str = "true") -> str:
+        where = f"event = '{kind}' AND {recording.within} AND {where}"
+        return each_message(f"recorder, t, {columns}", recording.events, where)
 
-    def of(kind: str, *columns: Any) -> Any:
-        rows = events.where(f.col("event") == kind)
-        return each_message(rows).select(*MESSAGE_KEY, f.col("t").alias(f"t_{kind}"), *columns)
-
-    key = list(MESSAGE_KEY)
-    published = of(schema.PUBLISHED, "topic", f.col("recorder").alias("from_node"))
-    stored = f.coalesce(f.col("reason") == FROM_STORE, f.lit(False))
-    delivered = of(schema.DELIVERED, "client", "reason", f.col("recorder").alias("to_node")).where(~stored)
-    named = published.select(
-        *key, prefix_of(f.col("topic"), levels).alias("prefix"), "from_node", "t_published"
+    published = of(schema.PUBLISHED, f"substring_index(topic, '/', {levels}) AS prefix")
+    delivered = of(schema.DELIVERED, "client", f"coalesce(reason, '') <> '{FROM_STORE}'")
+    percentiles = ", ".join(
+        f"percentile_approx(delay, {part / 100}, {_PRECISION}) AS p{part}_us" for part in _PERCENTILES
     )
-    shape = ["hop", "prefix", "from_node", "to_node", "began", "delay"]
-    deliver = named.join(delivered, key).select(
-        f.lit("deliver").alias("hop"),
-        "prefix",
-        "from_node",
-        "to_node",
-        f.col("t_published").alias("began"),
-        (f.col("t_delivered") - f.col("t_published")).alias("delay"),
-    )
-    sent = of(schema.FORWARDED, f.col("recorder").alias("from_node"), f.col("peer").alias("to_node"))
-    got = of(schema.RECEIVED, f.col("recorder").alias("to_node"))
-    link = (
-        sent.join(got, [*key, "to_node"])
-        .join(named.select(*key, "prefix"), key, "left")
-        .withColumn("hop", f.lit("link"))
-        .withColumn("began", f.col("t_forwarded"))
-        .withColumn("delay", f.col("t_received") - f.col("t_forwarded"))
-        .select(*shape)
-    )
-    acknowledged = of(schema.ACKNOWLEDGED, "client", "role").where(f.col("role") == "subscriber")
-    acknowledge = (
-        delivered.join(acknowledged, [*key, "client"])
-        .join(named.select(*key, "prefix", "from_node"), key, "left")
-        .withColumn("hop", f.lit("acknowledge"))
-        .withColumn("began", f.col("t_delivered"))
-        .withColumn("delay", f.col("t_acknowledged") - f.col("t_delivered"))
-        .select(*shape)
-    )
-    delays = deliver.select(*shape).unionByName(link).unionByName(acknowledge)
-    return (
-        delays.where(f.col("delay") <= waited)
-        .withColumn("hour", f.date_trunc("hour", f.timestamp_micros("began")))
-        .groupBy("hop", "prefix", "from_node", "to_node", "hour")
-        .agg(
-            f.count("*").alias("messages"),
-            *(f.percentile_approx("delay", p, _PRECISION).alias(f"p{int(p * 100)}") for p in _PERCENTILES),
-            f.max("delay").alias("worst"),
-            f.count(f.when(f.col("delay") < 0, 1)).alias("negative"),
+    return f"""
+        WITH published AS ({published}), delivered AS ({delivered}),
+        forwarded AS ({of(schema.FORWARDED, "peer")}), received AS ({of(schema.RECEIVED, "peer")}),
+        acknowledged AS ({of(schema.ACKNOWLEDGED, "client", "role = 'subscriber'")}), delays AS (
+            SELECT 'deliver' AS hop, prefix, p.recorder AS from_node, d.recorder AS to_node, p.t AS began,
+                d.t - p.t AS delay
+            FROM published p JOIN delivered d ON {_same("p", "d")}
+            UNION ALL
+            SELECT 'link', prefix, s.recorder, s.peer, s.t, r.t - s.t
+            FROM forwarded s JOIN received r ON {_same("s", "r")} AND s.peer = r.recorder
+            LEFT JOIN published p ON {_same("s", "p")}
+            UNION ALL
+            SELECT 'acknowledge', prefix, p.recorder, d.recorder, d.t, a.t - d.t
+            FROM delivered d JOIN acknowledged a ON {_same("d", "a")} AND d.client = a.client
+            LEFT JOIN published p ON {_same("d", "p")}
         )
-    )
+        SELECT hop, prefix, from_node, to_node, date_trunc('hour', timestamp_micros(began)) AS hour,
+            count(*) AS messages, {percentiles}, max(delay) AS worst_us,
+            count(CASE WHEN delay < 0 THEN 1 END) AS negative
+        FROM delays WHERE delay <= {waited} GROUP BY 1, 2, 3, 4, 5"""
 
 
-def hotspots(recording: Recording, *, top: int = 100) -> dict[str, Any]:
-    """The ``top`` topics, publishers, subscribers, filters and pairs of nodes, each with its share of all."""
-    from pyspark.sql import functions as f
+def hotspots(recording: Recording, *, top: int = 100) -> dict[str, str]:
+    """The ``top`` topics, publishers, subscribers, filters and pairs of nodes, each with its share of all.
 
-    events = within(recording)
-    published = events.where(f.col("event") == schema.PUBLISHED)
-    delivered = events.where(f.col("event") == schema.DELIVERED)
-    tables = {
-        "topics": _ranked(published, "topic", top),
-        "publishers": _ranked(published, "client", top),
-        "subscribers": _ranked(delivered, "client", top),
-        "pairs": _ranked(
-            events.where(f.col("event") == schema.FORWARDED).withColumn(
-                "pair", f.concat_ws(" to ", "recorder", "peer")
-            ),
-            "pair",
-            top,
-        ),
-        "filters": _ranked(
-            events.where(f.col("event") == schema.ROUTED).withColumn("filter", f.explode("filters")),
-            "filter",
-            top,
-        ),
+    And of topics, how many deliveries a message became.
+    """
+
+    def ranked(kind: str, subject: str) -> str:
+        return f"""
+            WITH sums AS (
+                SELECT subject, CAST(sum(count) AS BIGINT) AS messages, CAST(sum(size) AS BIGINT) AS bytes
+                FROM (SELECT {subject} AS subject, count, size FROM {recording.events}
+                    WHERE event = '{kind}' AND {recording.within})
+                WHERE subject IS NOT NULL GROUP BY subject
+            )
+            SELECT subject, messages, bytes, messages / (SELECT sum(messages) FROM sums) AS share,
+                -- How much busier than the average of all: 1 where all are alike.
+                messages / (SELECT sum(messages) FROM sums) * (SELECT count(*) FROM sums) AS skew,
+                (SELECT count(*) FROM sums) AS subjects
+            FROM sums ORDER BY messages DESC, subject LIMIT {top}"""
+
+    where = f"{recording.within} AND event ="
+    published = each_message("topic", recording.events, f"{where} '{schema.PUBLISHED}'")
+    delivered = each_message("client", recording.events, f"{where} '{schema.DELIVERED}'")
+    fanout = f"""
+        SELECT topic, count(*) AS messages, CAST(sum(copies) AS BIGINT) AS deliveries,
+            sum(copies) / count(*) AS per_message, max(copies) AS widest
+        FROM (
+            SELECT p.topic, coalesce(d.copies, 0) AS copies FROM ({published}) p
+            LEFT JOIN (SELECT {MESSAGE_KEY}, count(*) AS copies FROM ({delivered}) GROUP BY {MESSAGE_KEY}) d
+                ON {_same("p", "d")})
+        GROUP BY topic ORDER BY deliveries DESC, topic LIMIT {top}"""
+    return {
+        "topics": ranked(schema.PUBLISHED, "topic"),
+        "publishers": ranked(schema.PUBLISHED, "client"),
+        "subscribers": ranked(schema.DELIVERED, "client"),
+        "pairs": ranked(schema.FORWARDED, "recorder || ' to ' || peer"),
+        "filters": ranked(schema.ROUTED, "explode(filters)"),
+        "fanout": fanout,
     }
-    key = ["origin", "origin_creation", "message"]
-    # Runs stay runs here: a fan-out is a mean over a topic, and both sides count messages.
-    wide = (
-        delivered.groupBy("origin", "origin_creation", "message", "count")
-        .agg(f.count("*").alias("copies"))
-        .join(published.select(*key, "topic"), key)
-        .groupBy("topic")
-        .agg(
-            f.sum("count").alias("messages"),
-            f.sum(f.col("copies") * f.col("count")).alias("deliveries"),
-            f.max("copies").alias("widest"),
-        )
-    )
-    tables["fanout"] = wide.orderBy(f.desc("deliveries"), "topic").limit(top)
-    return tables
-
-
-def _ranked(rows: Any, subject: str, top: int) -> Any:
-    from pyspark.sql import functions as f
-
-    sums = (
-        rows.where(f.col(subject).isNotNull())
-        .groupBy(subject)
-        .agg(f.sum("count").alias("messages"), f.sum("size").alias("bytes"))
-    )
-    # One row, asked by itself: a join with it would be one of everything with everything.
-    total = sums.agg(f.sum("messages")).scalar()
-    subjects = sums.agg(f.count("*")).scalar()
-    share = f.col("messages") / total
-    return (
-        sums.orderBy(f.desc("messages"), subject)
-        .limit(top)
-        .select(
-            f.col(subject).alias("subject"),
-            "messages",
-            "bytes",
-            share.alias("share"),
-            # How much busier than the average of all: 1 where all are alike.
-            (share * subjects).alias("skew"),
-            subjects.alias("subjects"),
-        )
-    )
 
 
 def anomalies(
-    recording: Recording, *, window: str = "1 minute", least: int = 100, distance: float = 8.0
-) -> Any:
-    """Windows in which a topic or a publisher was far from its own usual rate.
+    recording: Recording, *, window: int = 60_000_000, least: int = 100, distance: float = 8.0
+) -> str:
+    """Windows (microseconds) in which a topic or a publisher was far from its own usual rate.
 
     ``least``: messages by which it must differ. ``distance``: in deviations, MAD scaled to sigma. A subject
     that falls silent is found by its windows of nothing between its first and its last.
     """
-    from pyspark.sql import functions as f
 
-    published = within(recording).where(f.col("event") == schema.PUBLISHED)
-    width = f.expr(f"unix_micros(timestamp'1970-01-01 00:00:00' + interval {window})")
+    def counts(kind: str, column: str) -> str:
+        return f"""
+            SELECT '{kind}' AS kind, {column} AS subject, CAST(floor(t / {window}) AS BIGINT) AS slot,
+                CAST(sum(count) AS BIGINT) AS messages
+            FROM {recording.events}
+            WHERE event = '{schema.PUBLISHED}' AND {recording.within} AND {column} IS NOT NULL
+            GROUP BY 1, 2, 3"""
 
-    def counts(kind: str, column: str) -> Any:
-        return (
-            published.where(f.col(column).isNotNull())
-            .groupBy(f.col(column).alias("subject"), f.floor(f.col("t") / width).alias("slot"))
-            .agg(f.sum("count").alias("messages"))
-            .withColumn("kind", f.lit(kind))
-        )
-
-    counted = counts("topic", "topic").unionByName(counts("publisher", "client"))
-    subject = ["kind", "subject"]
-    lives = counted.groupBy(*subject).agg(
-        f.min("slot").alias("first"),
-        f.max("slot").alias("last"),
-        f.collect_list("messages").alias("seen"),
-    )
-    lives = lives.withColumn("windows", f.col("last") - f.col("first") + 1).where(f.col("windows") >= 5)
-    whole = lives.withColumn(
-        "all",
-        f.concat(
-            "seen", f.array_repeat(f.lit(0).cast("bigint"), (f.col("windows") - f.size("seen")).cast("int"))
-        ),
-    )
-    whole = whole.withColumn("usual", _median("all"))
-    whole = whole.withColumn("apart", f.transform("all", lambda n: f.abs(n - f.col("usual"))))
     # One part in a hundred of the usual rate is no anomaly, however steady a subject is.
-    usual = whole.withColumn(
-        "deviation", f.greatest(_median("apart") * 1.4826, f.col("usual") * 0.01, f.lit(1.0))
-    ).select(*subject, "usual", "deviation", "first", "last")
-    every = usual.withColumn("slot", f.explode(f.sequence("first", "last")))
-    rows = (
-        every.join(counted, [*subject, "slot"], "left")
-        .withColumn("messages", f.coalesce("messages", f.lit(0)))
-        .withColumn("away", f.col("messages") - f.col("usual"))
-        .withColumn("deviations", f.col("away") / f.col("deviation"))
-    )
-    return rows.where((f.abs("away") >= least) & (f.abs("deviations") >= distance)).select(
-        *subject,
-        f.timestamp_micros((f.col("slot") * width).cast("bigint")).alias("window"),
-        "messages",
-        "usual",
-        f.round("deviations", 1).alias("deviations"),
-    )
-
-
-def _median(array: str) -> Any:
-    """Of an array of numbers, the mean of the two in the middle where there are two."""
-    from pyspark.sql import functions as f
-
-    return f.expr(
-        f"(array_sort({array})[cast((size({array}) - 1) / 2 as int)]"
-        f" + array_sort({array})[cast(size({array}) / 2 as int)]) / 2.0"
-    )
+    return f"""
+        WITH counted AS ({counts("topic", "topic")} UNION ALL {counts("publisher", "client")}), lives AS (
+            SELECT kind, subject, min(slot) AS first, max(slot) AS last
+            FROM counted GROUP BY kind, subject HAVING max(slot) - min(slot) >= 4
+        ), every_slot AS (
+            SELECT kind, subject, explode(sequence(first, last)) AS slot FROM lives
+        ), filled AS (
+            SELECT e.kind, e.subject, e.slot, coalesce(c.messages, 0) AS messages FROM every_slot e
+            LEFT JOIN counted c ON e.kind = c.kind AND e.subject = c.subject AND e.slot = c.slot
+        ), usual AS (
+            SELECT kind, subject, median(messages) AS usual FROM filled GROUP BY kind, subject
+        ), apart AS (
+            SELECT f.*, u.usual, f.messages - u.usual AS away
+            FROM filled f JOIN usual u ON f.kind = u.kind AND f.subject = u.subject
+        ), strayed AS (
+            SELECT kind, subject, greatest(median(abs(away)) * 1.4826, max(usual) * 0.01, 1.0) AS deviation
+            FROM apart GROUP BY kind, subject
+        )
+        SELECT a.kind, a.subject, timestamp_micros(a.slot * {window}) AS window_start, a.messages, a.usual,
+            round(a.away / s.deviation, 1) AS deviations
+        FROM apart a JOIN strayed s ON a.kind = s.kind AND a.subject = s.subject
+        WHERE abs(a.away) >= {least} AND abs(a.away / s.deviation) >= {distance}"""

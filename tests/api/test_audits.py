@@ -108,15 +108,17 @@ async def test_what_is_missing_is_said_before_anything_starts(client, view):
     assert view.programs.told == []
 
 
-def test_a_machine_without_java_is_found_out(monkeypatch, tmp_path):
+def test_a_machine_without_duckdb_and_java_is_found_out(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert spark_lacks() is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "duckdb" else name)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "Java 17" in str(spark_lacks())
     (tmp_path / "java").touch(mode=0o755)
     assert spark_lacks() is None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "gossamer[spark]" in str(spark_lacks())
+    assert "gossamer[audit]" in str(spark_lacks())
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ PACKAGE = ROOT / "gossamer"
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 SOURCES = ("gossamer/routes/csrc/",)
 """What only building needs."""
-EXTRAS = {"console", "dns", "etcd", "k8s", "otel", "spark", "thespian"}
-HEAVY = ("aetcd", "dns", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark", "thespian")
+EXTRAS = {"audit", "console", "dns", "etcd", "k8s", "otel", "spark", "thespian"}
+HEAVY = ("aetcd", "dns", "duckdb", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark", "thespian")
 
 BUILDING = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 UV = (sys.executable, "-m", "uv", "--quiet")
@@ -199,7 +199,7 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
         assert f"pip install 'gossamer[{extra}]'" in said, said
     code, said = from_wheel.gossamer("audit", "run", "report", "--dir", tmp_path)
     assert code != 0
-    assert "pip install 'gossamer[spark]'" in said
+    assert "pip install 'gossamer[audit]'" in said
     start = "from gossamer.discovery import K8s; from gossamer.config import *; print('k8s')"
     assert ordered(from_wheel.python, "-c", start, cwd=tmp_path).strip() == "k8s"
 

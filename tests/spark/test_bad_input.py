@@ -3,8 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
-
 from gossamer.spark.completeness import verdicts
 from gossamer.spark.files import Footer, without_duplicates
 from gossamer.spark.source import load
@@ -14,17 +12,16 @@ DAY = 86_400 * SECOND
 
 
 def counts(recording):
-    return Counter(row.verdict for row in verdicts(recording).select("verdict").collect())
+    return Counter(row["verdict"] for row in recording.engine.rows(verdicts(recording)))
 
 
-@pytest.mark.spark
-def test_a_clock_that_is_a_day_off_and_does_not_know_is_found_by_its_links(spark, tmp_path):
+def test_a_clock_that_is_a_day_off_and_does_not_know_is_found_by_its_links(engine, tmp_path):
     """Nothing is lost, late or misrouted for it, and every file of the node says so."""
     world = World(11, clients=6)
     world.skew["n2@host"] = DAY
     world.unaware.add("n2@host")
     world.play(120).write(tmp_path)
-    recording = load(spark, str(tmp_path))
+    recording = load(engine, str(tmp_path))
     assert {(p.kind, p.path.rsplit("node=", 1)[1].split("/")[0]) for p in recording.problems} == {
         ("clock", "n2%40host")
     }
@@ -32,7 +29,6 @@ def test_a_clock_that_is_a_day_off_and_does_not_know_is_found_by_its_links(spark
     assert dict(counts(recording)) == world.found
 
 
-@pytest.mark.spark
 def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(judged):
     recording, world = judged.recording, judged.worlds["late"]
     assert {problem.kind for problem in recording.problems} == {"overlap"}
@@ -41,12 +37,12 @@ def test_files_that_overlap_and_rows_out_of_order_by_hours_change_nothing(judged
     assert dict(Counter(row.verdict for row in judged.rows("late"))) == world.found
 
 
-@pytest.mark.spark
 def test_a_node_without_files_is_missed_by_name_and_blamed_for_nothing(holed):
     recording = holed.recording
     (hole,) = (hole for hole in recording.holes if hole.node.endswith("@missing"))
     assert (hole.node, hole.begin, hole.end) == ("n3@missing", recording.begin, recording.end)
     assert "no file of this node" in hole.why
+    assert recording.missing == {"n3@missing": ("n1@missing", "n2@missing")}
     found = Counter(row.verdict for row in holed.rows("missing"))
     assert found["undecidable"]
     assert found["delivered"]

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gossamer.audit import schema
-from gossamer.spark.errors import NoDataError
+from gossamer.spark.chosen import engine_for
+from gossamer.spark.errors import EngineMissingError, NoDataError
 from gossamer.spark.moments import BadMomentError, moment_of, span_of
+from gossamer.spark.onduck import DuckEngine
 from gossamer.spark.session import JAVA_OPTIONS, check_files, check_memory, fit, is_little
 from tests.spark.world import SECOND, World
 
@@ -42,53 +44,98 @@ def refused(done, code, *words):
     return True
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return str(World(2, clients=4).play(60).write(tmp_path_factory.mktemp("recorded")))
+
+
 def test_no_such_job_promise_time_or_setting():
-    assert refused(audit("run", "completness"), 5, "no job 'completness'", "expected report or any of")
-    assert refused(audit("run", "report", "--fail-on", "lots"), 5, "--fail-on: got 'lots'", "lost, doubled")
-    assert refused(audit("run", "report", "--from", "teatime"), 5, "--from: got 'teatime'", "6h")
+    assert refused(audit("run", "completness"), 2, "no job 'completness'", "expected report or any of")
+    assert refused(audit("run", "report", "--fail-on", "lots"), 2, "--fail-on: got 'lots'", "lost, doubled")
+    assert refused(audit("run", "report", "--from", "teatime"), 2, "--from: got 'teatime'", "6h")
 
 
-def test_a_span_that_is_none_and_a_memory_that_is_no_size():
+def test_a_span_a_memory_and_an_engine_that_are_none(recorded):
     done = audit("run", "report", "--from", "now", "--to", "1h ago")
-    assert refused(done, 5, "is not before --to", "turn them round")
-    assert refused(audit("run", "report", "--memory", "lots"), 5, "--memory: got 'lots'", "such as 2g")
+    assert refused(done, 2, "is not before --to", "turn them round")
+    for engine in ("duckdb", "spark"):
+        done = audit("run", "report", "--dir", recorded, "--engine", engine, "--memory", "lots")
+        assert refused(done, 2, "--memory: got 'lots'", "such as 2g")
+    assert refused(audit("run", "report", "--dir", recorded, "--engine", "x"), 2, "auto, duckdb, spark")
 
 
-def test_java_missing():
-    done = audit("run", "report", JAVA_HOME="/nowhere")
+def on_spark(recorded, *arguments, **environment):
+    return audit("run", "report", "--engine", "spark", "--dir", recorded, *arguments, **environment)
+
+
+def test_java_missing(recorded):
+    done = on_spark(recorded, JAVA_HOME="/nowhere")
     assert refused(done, 6, "Spark needs Java 17 or newer", "none at JAVA_HOME=/nowhere", "apt install")
 
 
-def test_java_too_old(tmp_path):
+def test_java_too_old(tmp_path, recorded):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    assert refused(audit("run", "report", JAVA_HOME=str(tmp_path)), 6, "found Java 11", "apt install")
+    assert refused(on_spark(recorded, JAVA_HOME=str(tmp_path)), 6, "found Java 11", "apt install")
 
 
-def test_more_memory_than_there_is():
-    done = audit("run", "report", "--memory", "9000g")
+def test_more_memory_than_there_is(recorded):
+    done = on_spark(recorded, "--memory", "9000g")
     assert refused(done, 6, "--memory 9000g needs", "give a smaller --memory")
 
 
-def test_the_extra_is_not_installed(tmp_path):
+def test_the_extra_is_not_installed(tmp_path, recorded, monkeypatch):
     (tmp_path / "pyspark").mkdir()
     missing = "raise ModuleNotFoundError('No module named pyspark', name='pyspark')"
     (tmp_path / "pyspark" / "__init__.py").write_text(missing)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    assert refused(audit("run", "report", PYTHONPATH=path), 6, "pip install 'gossamer[spark]'")
+    assert refused(on_spark(recorded, PYTHONPATH=path), 6, "pip install 'gossamer[spark]'")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(EngineMissingError, match=r"pip install 'gossamer\[audit\]'"):
+        DuckEngine()
 
 
-def test_a_directory_that_is_not_there_or_empty_is_known_before_spark_is_started(tmp_path):
-    nowhere = audit("run", "report", "--dir", str(tmp_path / "nowhere"), "--quiet")
-    assert refused(nowhere, 5, "found no such directory", "Check the directory")
+def test_a_directory_that_is_not_there_or_empty_is_refused_before_spark_is_started(tmp_path):
+    """Without Java too, since it is not looked for: what was expected is said, and it ends with 2."""
+    nowhere = on_spark(str(tmp_path / "nowhere"), JAVA_HOME="/nowhere")
+    assert refused(
+        nowhere, 2, "found no such directory", "Expected what recorders write: day=", "Check --dir"
+    )
     assert not nowhere.stdout
+    (tmp_path / "notes").touch()
+    with pytest.raises(NoDataError, match="a file that is not Parquet"):
+        check_files(str(tmp_path / "notes"))
     with pytest.raises(NoDataError, match="found no Parquet files"):
         check_files(tmp_path.as_uri())
     (tmp_path / "theirs.parquet").touch()
     check_files(str(tmp_path))
     check_files("hdfs://somewhere/else")
+
+
+def test_who_is_asked_is_decided_by_what_there_is(recorded, monkeypatch):
+    assert engine_for("auto", recorded) == "duckdb"
+    assert engine_for("auto", recorded, settings={"a": "b"}) == "spark"
+    assert engine_for("auto", recorded, master="local[2]") == "duckdb"
+    assert engine_for("auto", recorded, master="spark://host:7077") == "spark"
+    assert engine_for("auto", "s3a://bucket/audit") == "spark"
+    assert engine_for("duckdb", recorded) == "duckdb"
+    monkeypatch.setattr("gossamer.spark.chosen._FOR_DUCKDB", 10)
+    assert engine_for("auto", recorded) == "spark"
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert engine_for("auto", recorded) == "duckdb"
+
+
+def test_a_node_whose_recording_is_not_here_is_named_before_any_verdict(tmp_path):
+    World(2, faults=0).play(60).write(tmp_path / "in", drop={("n3@host", 0), ("n3@host", 1)})
+    done = audit(
+        "run", "completeness", "--dir", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()[:2]
+    assert first.startswith("Missing: no recording of n3@host is here, though n1@host and n2@host saw it.")
+    assert "could not be judged" in second
 
 
 def test_moments_are_read_as_people_write_them():
@@ -196,12 +243,15 @@ def spoil(world, root, spare):
     shutil.copy(first[0], first[0].with_name("copy.parquet"))
     second[1].write_bytes(second[1].read_bytes()[:400])
     (root / "empty.parquet").touch()
+    (root / "junk.parquet").write_text("date;value")
     pq.write_table(pa.table({"a": [1]}), root / "theirs.parquet")
     shutil.copy(spare, root / "newer.parquet")
     (root / "README").write_text("not a recording")
     return {
         "duplicate": {"copy.parquet"},
-        "truncated": {second[1].name, "empty.parquet"},
+        "truncated": {second[1].name},
+        "empty": {"empty.parquet"},
+        "junk": {"junk.parquet"},
         "foreign": {"theirs.parquet"},
         "version": {"newer.parquet"},
         # A day off, without knowing.
@@ -209,9 +259,9 @@ def spoil(world, root, spare):
     }
 
 
-@pytest.mark.spark
-def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_judged(tmp_path):
-    """One start of Spark for three: a range without data, newer schemas alone, and everything bad at once."""
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_judged(tmp_path, engine):
+    """One start for three: a range without data, newer schemas alone, and everything bad at once."""
     world = World(14, nodes=4, clients=9)
     world.skew["n3@host"] = 86_400 * SECOND
     world.unaware.add("n3@host")
@@ -221,7 +271,17 @@ def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_jud
         newer = pq.read_table(path).replace_schema_metadata({schema.METADATA_KEY: b"7.0"})
         pq.write_table(newer, tmp_path / "new" / f"{number}.parquet")
     wrong = spoil(world, tmp_path / "in", tmp_path / "new/0.parquet")
-    run = ("run", "completeness", "--out", str(tmp_path / "out"), "--memory", "1g", "--dir")
+    run = (
+        "run",
+        "completeness",
+        "--out",
+        str(tmp_path / "out"),
+        "--engine",
+        engine,
+        "--memory",
+        "1g",
+        "--dir",
+    )
     done = subprocess.run(
         [
             *(sys.executable, "-c", SCRIPT),
@@ -236,7 +296,7 @@ def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_jud
     )
     # What every JVM says at its start is for nobody.
     told = [line.partition(":")[0] for line in done.stderr.splitlines()]
-    assert set(told) == {"spark", "recording", "completeness", *wrong, "not judged"}, done.stderr
+    assert set(told) == {engine, "recording", "completeness", *wrong, "not judged"}, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     none, newer, judged = (text.strip() for text in done.stdout.split("--\n")[:3])
     assert "files with events from 2026-01-01" in none
@@ -253,7 +313,8 @@ def test_what_is_wrong_with_a_directory_is_told_file_by_file_and_the_rest_is_jud
     unjudged = [line for line in done.stderr.splitlines() if line.startswith("not judged")]
     assert any("n2@host" in line and "are missing" in line for line in unjudged)
     assert any("n4@host" in line and "no file of this node is here" in line for line in unjudged)
-    assert "could not be judged" in judged.splitlines()[0]
+    assert judged.splitlines()[0].startswith("Missing: no recording of n4@host")
+    assert "could not be judged" in judged.splitlines()[1]
     numbers = json.loads((tmp_path / "out/completeness/summary.json").read_text())["jobs"]["completeness"][
         "numbers"
     ]

@@ -7,8 +7,6 @@ import pytest
 from tests.spark import auditor
 from tests.spark.world import SECOND, START
 
-pytestmark = pytest.mark.spark
-
 
 def tell(rows):
     """How many have which verdict, and where what was lost was."""

@@ -6,20 +6,18 @@ from pathlib import Path
 import pytest
 
 import gossamer.audit.schema as schema
-from gossamer.spark.jobs import JOBS
+from gossamer.spark.jobs import JOBS, Sheet
 from gossamer.spark.plans import FORBIDDEN, plans
 from gossamer.spark.report import render, verdict_in_words
 from gossamer.spark.run import broken_promises, run_jobs
 from gossamer.spark.source import load
 from tests.spark.world import World
 
-pytestmark = pytest.mark.spark
-
 A, B, C = "n1@host", "n2@host", "n3@host"
 
 
 @pytest.fixture(scope="module")
-def outcome(spark, tmp_path_factory):
+def recorded(tmp_path_factory):
     """A quiet half hour with a burst; then wrong forwards of each kind, a split, a client that flaps."""
     world = World(7, nodes=3, clients=3, faults=0)
     one, two, three = world.clients
@@ -71,9 +69,14 @@ def outcome(spark, tmp_path_factory):
     world.pass_time(120)
     for node in world.nodes:
         world.emit(node, schema.CLOSED)
-    root = tmp_path_factory.mktemp("audit")
-    recording = load(spark, str(world.write(root / "in")))
-    return run_jobs(spark, recording, list(JOBS), out=str(root / "out")), root / "out", world
+    return world.write(tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="module")
+def outcome(engine, recorded, tmp_path_factory):
+    """What all jobs find, and where."""
+    out = tmp_path_factory.mktemp("out")
+    return run_jobs(load(engine, str(recorded)), list(JOBS), out=str(out)), out
 
 
 def forward(world, topic, peer):
@@ -108,7 +111,7 @@ def test_a_split_is_found_with_its_length_and_its_loss(outcome):
     assert numbers(outcome, "partitions") == {"splits": 1, "lost_in_splits": 1}
     sentence, _ = outcome[0].told["partitions"].sentences
     assert "n1@host and n2@host lost each other for 2.1 minutes" in sentence
-    one, other = outcome[0].told["partitions"].rows
+    one, other = outcome[0].told["partitions"].sheets[0].rows
     assert (one["side"], one["clients"], one["messages"], one["lost"], one["missed"]) == (A, 1, 1, 1, 0)
     assert (other["side"], other["clients"], other["messages"], other["lost"], other["missed"]) == (
         B,
@@ -121,7 +124,7 @@ def test_a_split_is_found_with_its_length_and_its_loss(outcome):
 
 
 def test_the_burst_and_only_the_burst_left_the_usual_rate(outcome):
-    rows = [row for row in outcome[0].told["anomalies"].rows if row["messages"] > row["usual"]]
+    rows = [row for row in outcome[0].told["anomalies"].sheets[0].rows if row["messages"] > row["usual"]]
     assert {(row["kind"], row["subject"], row["messages"]) for row in rows} == {
         ("topic", "site/1/dev", 9000),
         ("publisher", "c0", 9000),
@@ -129,7 +132,7 @@ def test_the_burst_and_only_the_burst_left_the_usual_rate(outcome):
 
 
 def test_clients_that_flap_or_move_are_named(outcome):
-    rows = {row["client"]: row for row in outcome[0].told["sessions"].rows}
+    rows = {row["client"]: row for row in outcome[0].told["sessions"].sheets[0].rows}
     assert rows["c1"]["flapping"]
     assert rows["c2"]["takeovers"] == 1
     assert numbers(outcome, "sessions") == {"flapping": 1, "takeovers": 1, "dropped": 5, "overflows": 5}
@@ -137,21 +140,22 @@ def test_clients_that_flap_or_move_are_named(outcome):
 
 
 def test_delays_are_those_that_were_recorded(outcome):
-    rows = {row["hop"]: row for row in outcome[0].told["latency"].rows}
-    assert rows["deliver"]["p50"] == 1500
-    assert rows["link"]["p50"] in (400, 800)
+    rows = {row["hop"]: row for row in outcome[0].told["latency"].sheets[0].rows}
+    assert rows["deliver"]["p50_us"] == 1500
+    assert rows["link"]["p50_us"] in (400, 800)
     assert numbers(outcome, "latency")["negative"] == 0
 
 
 def test_the_busiest_topic_leads_with_its_share(outcome):
-    rows = outcome[0].told["hotspots"].rows
+    rows = outcome[0].told["hotspots"].sheets[0].rows
     assert rows[0]["topic"] == "site/1/dev"
-    # Those that were delivered, and one that went to a stranger.
     assert rows[0]["messages"] == 30 * 200 - 200 + 9000 + 1
+    # Those that were delivered, and one that went to a stranger.
+    assert rows[0]["deliveries"] == 30 * 200 - 200 + 9000 + 1
 
 
 def test_summaries_are_json_beside_the_tables(outcome):
-    _, out, _ = outcome
+    _, out = outcome
     for name in JOBS:
         summary = json.loads((out / name / "summary.json").read_text())
         assert list(summary["jobs"]) == [name]
@@ -159,9 +163,9 @@ def test_summaries_are_json_beside_the_tables(outcome):
         assert list(out.joinpath(name).rglob("*.parquet"))
 
 
-def test_no_plan_multiplies_tables_or_calls_python(outcome, spark):
-    _, out, _ = outcome
-    recording = load(spark, str(out.parent / "in"))
+@pytest.mark.spark
+def test_no_plan_multiplies_tables_or_calls_python(recorded, spark):
+    recording = load(spark, str(recorded))
     seen = {}
     for job, table, plan in plans(recording):
         seen.setdefault(job, []).append(table)
@@ -198,7 +202,7 @@ def test_a_topic_cannot_inject_anything_into_the_page(outcome):
     told = found.told["hotspots"]
     evil = "<script>alert(1)</script>$\\frac{"
     chart = type(told.charts[0])("bars", "t", "messages", (evil,), {"messages": (1.0,)})
-    hotspots = type(told)({}, (evil,), (chart,), ({"topic": evil},))
+    hotspots = type(told)({}, (evil,), (chart,), (Sheet(evil, ({"topic": evil},)),))
     page = render(type(found)(**{**fields_of(found), "told": {"hotspots": hotspots}}), {})
     assert "<script" not in page
 

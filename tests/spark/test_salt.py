@@ -12,23 +12,21 @@ from gossamer.spark.owed import SALTED_FROM, hot_topics, owed, published, salted
 from gossamer.spark.source import load
 from tests.spark.together import Lopsided
 
-pytestmark = pytest.mark.spark
-
 HOT = Lopsided.HOT
 FEW = 10
 """Messages of a topic in a slot that are called too many here."""
 
 
 @contextmanager
-def adaptive(spark, **settings):
+def adaptive(session, **settings):
     """Plans that follow what is found, as over anything large."""
     wanted = {"spark.sql.adaptive.enabled": "true", **settings}
-    before = {key: spark.conf.get(key) for key in wanted}
+    before = {key: session.conf.get(key) for key in wanted}
     for key, value in wanted.items():
-        spark.conf.set(key, value)
+        session.conf.set(key, value)
     yield
     for key, value in before.items():
-        spark.conf.set(key, value)
+        session.conf.set(key, value)
 
 
 def test_a_hot_topic_is_judged_the_same_and_every_fault_of_it_is_found(judged):
@@ -39,16 +37,22 @@ def test_a_hot_topic_is_judged_the_same_and_every_fault_of_it_is_found(judged):
     assert spread[world.own(HOT)] > 20, "the faults are not where the salt is"
 
 
+@pytest.mark.spark
 def test_no_salt_has_more_than_a_task_may_do_and_every_message_has_one(spark):
     hot, cold = 1000, 9
     rows = [(HOT, 0, n) for n in range(hot)] + [("cold", 0, n) for n in range(cold)] + [(HOT, 1, 1)]
-    messages = spark.createDataFrame(rows, "topic string, slot bigint, message bigint")
-    busy = messages.groupBy("topic", "slot").count().withColumnRenamed("count", "n")
-    counted = salted(messages, hot_topics(busy, FEW)).groupBy("topic", "slot", "salt").count().collect()
-    assert sum(row["count"] for row in counted) == len(rows)
-    assert {(row.topic, row.slot) for row in counted if row.salt} == {(HOT, 0)}
-    assert sorted(row.salt for row in counted if (row.topic, row.slot) == (HOT, 0)) == list(range(100))
-    assert max(row["count"] for row in counted) == FEW
+    messages = spark.table("topic STRING, slot BIGINT, message BIGINT", rows)
+    busy = spark.view(f"SELECT topic, slot, count(*) AS n FROM {messages} GROUP BY topic, slot")
+    spread = salted(messages, spark.view(hot_topics(busy, FEW)))
+    counted = spark.rows(
+        f"SELECT topic, slot, salt, count(*) AS n FROM ({spread}) GROUP BY topic, slot, salt"
+    )
+    assert sum(row["n"] for row in counted) == len(rows)
+    assert {(row["topic"], row["slot"]) for row in counted if row["salt"]} == {(HOT, 0)}
+    assert sorted(row["salt"] for row in counted if (row["topic"], row["slot"]) == (HOT, 0)) == list(
+        range(100)
+    )
+    assert max(row["n"] for row in counted) == FEW
 
 
 def plan_of(frame):
@@ -58,21 +62,23 @@ def plan_of(frame):
     return plan.partition("== Initial Plan ==")[0].splitlines()
 
 
+@pytest.mark.spark
 def test_the_plan_has_the_salt_where_a_topic_is_hot_and_only_there(spark, tmp_path):
     """Messages meet their takers by topic, slot and salt; with nothing hot, nobody is asked for its salt."""
     recording = load(spark, str(Lopsided(22, clients=4, faults=0).play(60).write(tmp_path)))
     few = of_sessions(recording, until=recording.end)
 
     def plan(salted_from):
-        return plan_of(owed(published(recording.events), few, recording, Terms(), salted_from=salted_from))
+        question = owed(published(recording), few, recording, Terms(), salted_from=salted_from)
+        return plan_of(spark.session.sql(question))
 
     # As over a recording that is too large for one side to be known to every task.
-    with adaptive(spark, **{"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+    with adaptive(spark.session, **{"spark.sql.autoBroadcastJoinThreshold": "-1"}):
         hot, cool = plan(FEW), plan(SALTED_FROM)
     for text in (hot, cool):
-        assert any(re.search(r"SortMergeJoin \[topic#\d+, slot#\w+, salt#\d+\]", line) for line in text)
+        assert any(re.search(r"SortMergeJoin \[topic#\d+, slot#\w+, salt#\w+\]", line) for line in text)
     # What salt each message is of, and under how many its takers stand: by a join with the hot topics.
     asked = re.compile(r"Join \[topic#\d+, slot#\w+\], .*LeftOuter")
     assert sum(bool(asked.search(line)) for line in hot) == 2
     assert sum(bool(asked.search(line)) for line in cool) == 0
-    spark.catalog.clearCache()
+    spark.clear()

@@ -130,7 +130,7 @@ def test_a_stream_that_is_killed_and_goes_on_judges_everything_once(spark, tmp_p
             path.rename(target)
 
     def go_on(auditor):
-        start(spark, str(seen), auditor, every=None).awaitTermination()
+        start(spark.session, str(seen), auditor, every=None).awaitTermination()
 
     def batches():
         found = [json.loads(path.read_text()) for path in (out / "batches").glob("*.json")]
@@ -162,11 +162,12 @@ def test_a_stream_that_is_killed_and_goes_on_judges_everything_once(spark, tmp_p
     assert [batch["batch"] for batch in made] == [0, 1, 2]
     assert [problem["kind"] for batch in made for problem in batch["problems"]] == ["truncated"]
 
-    table = spark.read.parquet(str(out / "verdicts"))
+    table = spark.session.read.parquet(str(out / "verdicts"))
     names = [*key, "verdict", "hop", "batch"]
     found = [tuple(row) for row in table.select(*names).collect()]
     names = [*key, "verdict", "hop", "delivered_at"]
-    wanted = [tuple(row) for row in verdicts(load(spark, str(seen)), Terms()).select(*names).collect()]
+    judged = spark.session.sql(verdicts(load(spark, str(seen)), Terms()))
+    wanted = [tuple(row) for row in judged.select(*names).collect()]
     # Nothing twice and nothing lost: message by message, receiver by receiver.
     assert Counter(row[:3] for row in found) == Counter(row[:3] for row in wanted)
     assert Counter(row[3] for row in wanted) == world.found
@@ -194,7 +195,7 @@ def test_a_stream_that_is_killed_and_goes_on_judges_everything_once(spark, tmp_p
     *_, last = batches()
     assert last["batch"] == 3
     assert last["late_events"] > 0 or last["problems"]
-    after = spark.read.parquet(str(out / "verdicts")).count()
+    after = spark.session.read.parquet(str(out / "verdicts")).count()
     assert after == len(found) + sum(last["numbers"].values())
 
 

@@ -5,6 +5,7 @@ what any client did, so those that have one are a recording of their own, in whi
 """
 
 import random
+from types import SimpleNamespace
 
 import gossamer.audit.schema as schema
 from tests.spark.world import FILTERS, SECOND, TOPICS, World, write_rows
@@ -18,7 +19,7 @@ class Together:
     def __init__(self, worlds, recording, verdicts):
         self.worlds = worlds
         self.recording = recording
-        self._verdicts = verdicts
+        self._verdicts = [SimpleNamespace(**row) for row in verdicts]
 
     def rows(self, name):
         """The verdicts on what was published in the world called ``name``."""
