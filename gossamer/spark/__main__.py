@@ -105,7 +105,7 @@ def run(
     # Before Spark starts, which takes seconds; of another file system only Spark knows.
     if "HADOOP_CONF_DIR" not in os.environ:
         check_files(directory)
-    chosen = engine_for(engine, directory, master=master, settings=settings)
+    chosen = engine_for(engine, directory, writes=out, master=master, settings=settings)
     progress = Progress(quiet=quiet)
     with progress.of(chosen):
         asked = open_engine(directory, engine=chosen, master=master, memory=memory, settings=settings)

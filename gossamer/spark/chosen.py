@@ -9,7 +9,7 @@ from gossamer.errors import UsageError
 from gossamer.spark.engine import Engine
 from gossamer.spark.onduck import DuckEngine, has_duckdb
 from gossamer.spark.onspark import SparkEngine
-from gossamer.spark.session import cores_of, open_session, size_of, submitted
+from gossamer.spark.session import cores_of, open_session, path_here, size_of, submitted
 
 __all__ = ["AUTO", "ENGINES", "engine_for", "open_engine"]
 
@@ -20,7 +20,12 @@ _FOR_DUCKDB = 256 * 2**20
 
 
 def engine_for(
-    asked: str, reads: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+    asked: str,
+    reads: str,
+    *,
+    writes: str = "",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> str:
     """The name of the engine for what is ``asked``; what only Spark knows what to do with decides for it.
 
@@ -33,7 +38,7 @@ def engine_for(
         return asked
     size = size_of(reads, most=_FOR_DUCKDB)
     local = (master or "local").startswith("local")
-    if size is None or settings or not local or submitted():
+    if size is None or path_here(writes) is None or settings or not local or submitted():
         return "spark"
     if importlib.util.find_spec("pyspark") is None:
         return "duckdb"

@@ -8,8 +8,10 @@ a temporary table, spilled to the disc where memory ends.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
@@ -74,7 +76,10 @@ class DuckEngine:
         import duckdb
 
         self._errors: type[Exception] = duckdb.Error
-        config: dict[str, Any] = {"threads": threads} if threads else {}
+        # Where memory ends, and not in whatever directory this is started.
+        config: dict[str, Any] = {"temp_directory": f"{tempfile.gettempdir()}/gossamer-audit-{os.getpid()}"}
+        if threads:
+            config["threads"] = threads
         if memory is not None:
             config["memory_limit"] = f"{bytes_of(memory)}B"
         self._connection = duckdb.connect(config=config)

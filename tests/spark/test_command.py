@@ -120,6 +120,7 @@ def test_who_is_asked_is_decided_by_what_there_is(recorded, monkeypatch):
     assert engine_for("auto", recorded, master="local[2]") == "duckdb"
     assert engine_for("auto", recorded, master="spark://host:7077") == "spark"
     assert engine_for("auto", "s3a://bucket/audit") == "spark"
+    assert engine_for("auto", recorded, writes="s3a://bucket/report") == "spark"
     assert engine_for("duckdb", recorded) == "duckdb"
     monkeypatch.setattr("gossamer.spark.chosen._FOR_DUCKDB", 10)
     assert engine_for("auto", recorded) == "spark"
