@@ -17,12 +17,14 @@ from pydantic import Field
 from gossamer.api.model import Flag, Value
 from gossamer.errors import UnavailableError, UsageError
 
-__all__ = ["OWN_ALARMS", "AlarmInfo", "AlarmOrder", "Alarms"]
+__all__ = ["OWN_ALARMS", "AlarmInfo", "AlarmOrder", "Alarms", "NoSuchAlarmError"]
 
 OWN_ALARMS: Mapping[str, str] = {
     "partition": "This node and another one held each other for dead and have met again; until it is healed.",
     "healed": "A split was healed: who survived, who reloaded, what was set back or aside. Over when told.",
     "peer_apart": "A member is online and has no part in the cluster: no link, or tables that do not load.",
+    "node_down": "A member is dead to this node and has not left; until it is back, or removed.",
+    "disc_failing": "The disc takes no writes: nothing that lasts is acknowledged, and it is not ready.",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""
@@ -60,6 +62,15 @@ class NotYourAlarmError(UsageError):
         super().__init__(f"{name} is an alarm that the node raises by itself; expected another name")
 
 
+class NoSuchAlarmError(UsageError):
+    """Nobody has raised an alarm of this name at this node."""
+
+    def __init__(self, *, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        others = f"one that was raised here: {', '.join(known)}" if known else "none: none was raised here"
+        super().__init__(f"alarms: got {name!r}, expected {others}")
+
+
 class TooManyAlarmsError(UnavailableError):
     """As many alarms are active as are kept."""
 
@@ -78,14 +89,17 @@ class Alarms:
 
         Raises:
             NotYourAlarmError: the name is the node's own.
+            NoSuchAlarmError: what is to be cleared was never raised.
             TooManyAlarmsError: there is no place for another one.
         """
         if order.name in OWN_ALARMS:
             raise NotYourAlarmError(name=order.name)
         known = self._known.get(order.name)
+        if known is None and not order.active:
+            raise NoSuchAlarmError(name=order.name, known=sorted(self._known))
         lasts = known is not None and known.active
         since = known.since if known is not None and (lasts or not order.active) else now
-        until = 0.0 if order.active else now if lasts or known is None else known.until
+        until = 0.0 if known is None or order.active else now if lasts else known.until
         text = order.text or (known.text if known is not None else "")
         if known is None and len(self._known) >= MOST:
             self._forget_one()

@@ -10,6 +10,8 @@ Rules: 1. Handlers are ``async``; they wait on peers, within bounds, only for wh
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -17,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from gossamer import __version__
 from gossamer.api.access import Access, Gate, RoleTooLowError, needs
+from gossamer.api.alarms import NoSuchAlarmError
 from gossamer.api.answers import problem
 from gossamer.api.audits import audits_router
 from gossamer.api.clients import clients_router
@@ -60,7 +63,7 @@ from gossamer.api.tokens import Role, Tokens
 from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
-from gossamer.config import ApiConfig, parse_endpoint
+from gossamer.config import ApiConfig, expected_of, parse_endpoint, shown_of
 from gossamer.errors import GossamerError, PeerError, TransportError, UsageError
 
 __all__ = ["make_app"]
@@ -241,10 +244,12 @@ def _orders(view: NodeView) -> APIRouter:
 async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RoleTooLowError):
         return problem(403, "Forbidden", str(error))
-    if isinstance(error, (NoSuchRunError, NoReportError)):
+    if isinstance(error, (NoSuchRunError, NoReportError, NoSuchAlarmError)):
         return problem(404, "Not Found", str(error))
     if isinstance(error, RunBusyError):
         return problem(409, "Conflict", str(error))
+    if isinstance(error, BadEndpointError):
+        return problem(422, "Unprocessable Content", str(error))
     if isinstance(error, UsageError):
         return problem(400, "Bad Request", str(error))
     if isinstance(error, (PeerError, TransportError)):
@@ -255,8 +260,28 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    details = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-    return problem(422, "Unprocessable Content", "; ".join(details))
+    return problem(422, "Unprocessable Content", "; ".join(map(_in_words, error.errors())))
+
+
+_FORMS = {
+    "^[0-9a-f]{12}$": "an id as the list shows it: 12 digits of 0-9 and a-f",
+    r"^[a-z][a-z0-9_.-]{0,63}$": "a name in lower case, such as backup.late",
+    r"^[A-Za-z0-9_.@ -]+$": "letters, digits, spaces and . _ @ -",
+}
+"""Patterns of the API in words."""
+_HIDDEN = {"key", "payload"}
+
+
+def _in_words(item: Any) -> str:
+    # Where it stood (path, query or body) is of no help to who wrote a command.
+    key = ".".join(map(str, item["loc"][1:])) or "the request"
+    if item["type"] == "extra_forbidden":
+        return f"{key}: got a field that this node does not know"
+    if item["type"] == "missing":
+        return f"{key}: got nothing, expected a value"
+    got = "a hidden value" if item["loc"][-1] in _HIDDEN else shown_of(item["input"])
+    pattern = item.get("ctx", {}).get("pattern")
+    return f"{key}: got {got}, expected {_FORMS.get(pattern) or expected_of(item)}"
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
+from gossamer.cli.exits import WrongValueError
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import note
 from gossamer.cli.show import Listing, Missing, show
 from gossamer.config import format_size
-from gossamer.errors import UsageError
 
 __all__ = ["app"]
 
@@ -58,7 +58,7 @@ def change(
 
         body["keep_size"] = parse_size(keep_size)
     if not body:
-        raise UsageError("nothing to set: give --on, --off, --sample, --keep-for or another option")
+        raise WrongValueError("nothing to set: give --on, --off, --sample, --keep-for or another option")
     with ApiClient(api) as client:
         answers = client.post_all("/api/v1/audit", body, node=node)
     show(lambda _: _listing(answers), json=json)

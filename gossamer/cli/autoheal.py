@@ -14,6 +14,7 @@ import typer
 from gossamer.cli import values
 from gossamer.cli.alarms import once
 from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.exits import WrongValueError
 from gossamer.cli.noun import noun
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import clock, emit_json, note, print_table
@@ -59,7 +60,7 @@ def change(
     wanted = {"autoheal": autoheal, "autoclean": autoclean}
     given = {name: value for name, value in wanted.items() if value is not None}
     if not given:
-        raise UsageError("nothing to set: give --autoheal, --autoclean, or both")
+        raise WrongValueError("nothing to set: give --autoheal, --autoclean, or both")
     with ApiClient(api) as client:
         answer = client.post("/api/v1/autoheal", given)
     show(lambda _: _report(answer), json=json)

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.exits import ExitCode, WrongValueError
 from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
 from gossamer.cli.output import emit_json, print_error, print_lines
 from gossamer.cli.refusals import Answer, RefusedError
 from gossamer.cli.show import Listing, Missing, ask
 from gossamer.cli.show import show as show_found
-from gossamer.errors import ConfigError, UsageError
+from gossamer.errors import ConfigError
 
 __all__ = ["app"]
 
@@ -87,7 +87,7 @@ def show(
         _print(to_plain(loaded, changed_only=changed), as_json=json)
         return
     if file or config:
-        raise UsageError("got a file and a running node, expected one of them; leave out FILE, or --running")
+        raise WrongValueError("got a file and a running node, expected one; leave out FILE, or --running")
     with ask(api, node) as client:
         answer = client.document("/api/v1/config")
     _print(answer["changed" if changed else "config"], as_json=json)

@@ -15,13 +15,14 @@ import typer
 
 from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.exits import WrongValueError
 from gossamer.cli.keyboard import Keyboard
 from gossamer.cli.options import Api, Json, Limit, OnNode, Watch
 from gossamer.cli.output import json_text, note
 from gossamer.cli.refusals import Answer
 from gossamer.cli.show import Listing, Missing, show
 from gossamer.cli.table import printable
-from gossamer.errors import TransportError, UnavailableError, UsageError
+from gossamer.errors import TransportError, UnavailableError
 
 __all__ = ["events", "new_events"]
 
@@ -58,7 +59,7 @@ def events(
 ) -> None:
     """List what happened at all nodes lately, or at one, the latest last: members, links, splits, heals."""
     if follow and watch is not None:
-        raise UsageError("--follow and --watch: got both, expected one of them")
+        raise WrongValueError("--follow and --watch: got both, expected one of them")
 
     def wanted(row: Row) -> bool:
         return (not kind or row["kind"] in kind) and peer in (None, row["peer"])

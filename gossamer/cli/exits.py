@@ -22,7 +22,7 @@ from enum import IntEnum
 
 from gossamer.errors import ConfigError, PeerError, TransportError, UnavailableError, UsageError
 
-__all__ = ["ExitCode", "exit_code_of"]
+__all__ = ["ExitCode", "WrongValueError", "exit_code_of"]
 
 
 class ExitCode(IntEnum):
@@ -40,11 +40,17 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class WrongValueError(UsageError):
+    """What stands on the command line cannot be right, whatever the cluster is like."""
+
+
 def exit_code_of(error: BaseException) -> ExitCode:
     """The branch of the error tree decides."""
     match error:
         case ConfigError():
             return ExitCode.CONFIG
+        case WrongValueError():
+            return ExitCode.USAGE
         case UsageError():
             return ExitCode.REFUSED
         case PeerError() | TransportError():

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.exits import WrongValueError
 from gossamer.cli.noun import noun
 from gossamer.cli.options import AllNodes, Api, Json, OnNode, Watch
 from gossamer.cli.show import Listing, Missing, show
-from gossamer.errors import UsageError
 
 __all__ = ["app"]
 
@@ -20,7 +20,7 @@ _PATH = "/api/v1/log-level"
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class BadLevelError(UsageError):
+class BadLevelError(WrongValueError):
     """No such level."""
 
     def __init__(self, *, got: str) -> None:

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
+from gossamer.cli.exits import WrongValueError
 from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class NodeUnreachableError(TransportError):
         )
 
 
-class BadUrlError(UsageError):
+class BadUrlError(WrongValueError):
     """What stands behind --api is no address of an API."""
 
     def __init__(self, *, got: str, problem: str) -> None:
@@ -57,6 +58,10 @@ class BadUrlError(UsageError):
 
 class RefusedError(UsageError):
     """The node says that the request is wrong."""
+
+
+class BadValueError(RefusedError, WrongValueError):
+    """The node says that a value is none."""
 
 
 class NotNowError(UnavailableError):
@@ -109,7 +114,11 @@ class UnknownNameError(UsageError):
         self.name = name
         self.known = tuple(known)
         close = did_you_mean(name, known)
-        others = f", expected one of {', '.join(known)}" if 0 < len(known) <= 16 else f"; see `{see}`"
+        others = (
+            f", expected one of {', '.join(known)}"
+            if 0 < len(known) <= 16
+            else f", expected one that is there; see `{see}`"
+        )
         super().__init__(f"{kind}: got {name!r}{others}{close}")
 
 
@@ -164,8 +173,10 @@ def error_of(answer: httpx.Response, body: object, url: str) -> GossamerError:
     request = answer.request
     if answer.status_code == HTTPStatus.NOT_FOUND and detail == f"{request.method} {request.url.path}":
         return OtherVersionError(problem=f"the node at {url} does not know {detail}")
-    if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and "extra" in detail.lower():
-        return OtherVersionError(problem=f"the node at {url} does not take this: {detail}")
+    if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY:
+        if detail.endswith("a field that this node does not know"):
+            return OtherVersionError(problem=f"the node at {url} does not take this: {detail}")
+        return BadValueError(detail)
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
         return RefusedError(f"{detail}; this command sends what GOSSAMER_TOKEN or GOSSAMER_TOKEN_FILE holds")
     if answer.status_code == HTTPStatus.FORBIDDEN and "role" in detail:

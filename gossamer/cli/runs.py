@@ -19,7 +19,7 @@ import typer
 
 from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.exits import ExitCode, WrongValueError
 from gossamer.cli.noun import noun
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import ago, clock, emit_json, json_text, note, print_lines
@@ -112,7 +112,7 @@ def start_drill(
     try:
         seconds = parse_duration(hold)
     except ValueError:
-        raise UsageError(f"--for: got {hold!r}, expected a duration such as 500ms, 15s, 5m") from None
+        raise WrongValueError(f"--for: got {hold!r}, expected a duration such as 500ms, 15s, 5m") from None
     order = {"kind": kind, "seconds": seconds, "split": split, "nodes": nodes, "load": load, "node": number}
     body = {name: what for name, what in order.items() if what is not None}
     _start(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         TlsConfig,
         TlsHostConfig,
     )
+    from gossamer.config.problems import expected_of, shown_of
     from gossamer.config.schema import json_schema, to_plain, to_yaml
     from gossamer.config.tracing import TracingConfig
     from gossamer.config.units import (
@@ -100,6 +101,7 @@ __all__ = [
     "config_from",
     "cookie_of",
     "etcd_name",
+    "expected_of",
     "format_duration",
     "format_size",
     "json_schema",
@@ -107,6 +109,7 @@ __all__ = [
     "parse_duration",
     "parse_endpoint",
     "parse_size",
+    "shown_of",
     "to_plain",
     "to_yaml",
     "write_cookie",
@@ -152,6 +155,7 @@ __getattr__, __dir__ = lazy(
             "TlsConfig",
             "TlsHostConfig",
         ),
+        "problems": ("expected_of", "shown_of"),
         "schema": ("json_schema", "to_plain", "to_yaml"),
         "tracing": ("TracingConfig",),
         "units": ("OptionalDuration", "PositiveDuration", "parse_duration", "parse_size"),

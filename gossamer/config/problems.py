@@ -18,7 +18,7 @@ from gossamer.config.model import Config
 from gossamer.config.values import Endpoint
 from gossamer.errors import ConfigProblem
 
-__all__ = ["conflicts", "key_path", "problems_of"]
+__all__ = ["conflicts", "expected_of", "key_path", "problems_of", "shown_of"]
 
 Location = tuple[int | str, ...]
 
@@ -53,8 +53,8 @@ def _problem(details: ErrorDetails, origins: Mapping[Location, str]) -> ConfigPr
     if details["type"] == "missing":
         # pydantic shows the section around it, which may hold anything.
         return ConfigProblem(key, "nothing", "a value")
-    got = "a hidden value" if _is_secret(location) else _shown(details["input"])
-    return ConfigProblem(key, got, _expected(details))
+    got = "a hidden value" if _is_secret(location) else shown_of(details["input"])
+    return ConfigProblem(key, got, expected_of(details))
 
 
 def _untagged(location: Location) -> Location:
@@ -90,11 +90,16 @@ _PHRASES = {
     "string_too_long": "text of {max_length} characters or less",
     "string_pattern_mismatch": "text that matches {pattern}",
     "literal_error": "{expected}",
+    "enum": "{expected}",
+    "json_invalid": "JSON",
+    "too_short": "{min_length} or more",
+    "too_long": "{max_length} or fewer",
 }
 """What a value must be, by pydantic's name for what is wrong with it."""
 
 
-def _expected(details: ErrorDetails) -> str:
+def expected_of(details: ErrorDetails) -> str:
+    """What a value must be, for people, from what pydantic says is wrong with it."""
     if details["type"] == "union_tag_invalid":
         return f"one of {', '.join(STRATEGIES)}"
     phrase = _PHRASES.get(details["type"])
@@ -113,7 +118,8 @@ def _known_keys(location: Location) -> str:
     return f"'{close[0]}', perhaps" if close else f"one of {', '.join(known)}"
 
 
-def _shown(value: object) -> str:
+def shown_of(value: object) -> str:
+    """A value as a message quotes it; what may hold more than one is not shown."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):

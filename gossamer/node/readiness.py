@@ -8,7 +8,9 @@ is apart from it, :data:`NEWCOMER` seconds at most.  3. After that it is ready a
 itself included, are more than those that are apart from it; of two halves, the one with the node that started
 first. So a release that does not fit makes the node that runs it unready, and no other, and a rollout stops
 there with everybody else in service.  4. Who is apart for :data:`ALARM_AFTER` seconds is an alarm.  5. A
-member that is suspected or down is not apart: a side of a split serves its clients.
+member that is suspected or down is not apart: a side of a split serves its clients. One that is down is an
+alarm of its own, until it is back or removed.  6. While the disc takes no writes nothing that should last is
+acknowledged, so the node is not ready, and that is an alarm.
 
 Rejected: not ready as long as anybody is apart. One stranger takes every node out of service.
 """
@@ -86,6 +88,8 @@ class Fitness:
         self._node = node
         self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()
+        self._since: dict[str, float] = {}
+        """When what is wrong now was first seen, by wall clock."""
 
     def readiness(self) -> Readiness:
         """As ``/ready`` tells it."""
@@ -103,12 +107,12 @@ class Fitness:
         )
 
     def alarms(self) -> list[AlarmInfo]:
-        """Who is apart, and for so long that nobody is just starting."""
+        """Who is apart, and for so long that nobody is just starting; who is down; and a disc that fails."""
         node = self._node
         now = node.clock.monotonic()
         verdict = self._verdict(list(self._peers()))
         self._tell(verdict)
-        return [
+        return self._wrong() + [
             AlarmInfo(
                 name="peer_apart",
                 active=True,
@@ -121,6 +125,24 @@ class Fitness:
             if now - since >= ALARM_AFTER
         ]
 
+    def _wrong(self) -> list[AlarmInfo]:
+        """What lasts while it is so, each under its text."""
+        node = self._node
+        texts = {
+            f"{member.name} is down, and sessions that only it has wait for it; start it, or "
+            f"`gossamer cluster force-leave {member.name}`": "node_down"
+            for member in node.members.members()
+            if member.status is Status.OFFLINE and not member.left and member.name != node.name
+        }
+        failed = node.store.queue.failed
+        if failed is not None:
+            texts[f"the disc of {node.name} takes no writes: {failed}"] = "disc_failing"
+        self._since = {text: self._since.get(text, node.clock.wall()) for text in texts}
+        return [
+            AlarmInfo(name=name, active=True, since=self._since[text], until=0.0, text=text)
+            for text, name in texts.items()
+        ]
+
     def _verdict(self, peers: Sequence[Peer]) -> Verdict:
         node = self._node
         return self._judge.judge(
@@ -131,7 +153,11 @@ class Fitness:
         node = self._node
         if node.state != "running":
             return [f"the node is {node.state}"]
-        return ["the node is drained"] if node.broker.references is not None else []
+        failed = node.store.queue.failed
+        return [
+            *(["the node is drained"] if node.broker.references is not None else []),
+            *([f"the disc takes no writes: {failed}"] if failed is not None else []),
+        ]
 
     def _peers(self) -> Iterable[Peer]:
         node = self._node

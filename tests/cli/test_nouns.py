@@ -113,7 +113,7 @@ def test_the_log_level_of_one_node_or_all_is_set(ask, whole):
     assert whole.view.level == "debug"
     assert len(ask("log-level", "set", "warning", "--all", "--json").json["items"]) == 3
     loud = ask("log-level", "set", "loud")
-    assert loud.code == ExitCode.REFUSED
+    assert loud.code == ExitCode.USAGE
     assert "expected one of debug, info" in loud.err
 
 
@@ -121,7 +121,7 @@ def test_the_configuration_of_a_running_node_is_shown_and_read_again(ask, run, w
     assert ask("config", "show", "--running", "--changed").out == "node:\n  cookie: '**********'\n"
     found = ask("config", "show", "--node", "node2@127.0.0.1", "--json").json
     assert found == {"node": {"name": "node2@127.0.0.1"}}
-    assert ask("config", "show", "node.yaml", "--running").code == ExitCode.REFUSED
+    assert ask("config", "show", "node.yaml", "--running").code == ExitCode.USAGE
     assert "/etc/gossamer/acl" in ask("config", "reload").out
     assert whole.view.orders == [("reload", None)]
     assert len(ask("config", "reload", "--all", "--json").json["items"]) == 3
@@ -148,6 +148,35 @@ def test_alarms_are_raised_and_cleared(ask, whole):
     assert "no backup since Monday" in ask("alarms").out
     assert json.loads(ask("alarms", "clear", "backup.late", "--json").out)["active"] is False
     assert ask("alarms", "raise", "partition").code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("tokens", "create", "x", "--role", "wrong"), "role: got 'wrong', expected 'viewer', 'operator' or"),
+        (("tokens", "revoke", "zz!"), "id: got 'zz!', expected an id as the list shows it: 12 digits"),
+        (("alarms", "clear", "Typo!"), "name: got 'Typo!', expected a name in lower case, such as"),
+        (("log-level", "set", "loud"), "LEVEL: got 'loud', expected one of debug, info"),
+        (("cluster", "join", "bad"), "endpoints: got 'bad', expected a gossip endpoint such as"),
+        (("config", "show", "x.yaml", "--running"), "got a file and a running node, expected one"),
+    ],
+)
+def test_a_wrong_value_is_said_in_words_and_ends_in_2(ask, whole, words, says):
+    outcome = ask(*words)
+    assert outcome.code == ExitCode.USAGE, outcome.err
+    assert says in " ".join(outcome.err.split())
+    for leak in ("String should", "Input should", "path.", "body.", "query."):
+        assert leak not in outcome.err
+
+
+def test_an_alarm_that_nobody_raised_cannot_be_cleared(ask, whole):
+    assert ask("alarms", "raise", "backup.late", "no backup").code == 0
+    typo = ask("alarms", "clear", "backup.lat")
+    assert typo.code == ExitCode.REFUSED
+    assert "got 'backup.lat', expected one that was raised here: backup.late" in typo.err
+    assert "backup.lat " not in ask("alarms").out
+    assert ask("alarms", "clear", "backup.late").code == 0
+    assert ask("alarms", "clear", "backup.late").code == 0
 
 
 def test_a_retained_message_is_removed(ask, whole):

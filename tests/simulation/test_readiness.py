@@ -118,3 +118,59 @@ async def test_one_that_was_drained_or_has_left_is_not_ready_and_the_rest_is(sim
     assert "the node is left" in node.view.readiness().waiting
     await asyncio.sleep(10)
     assert ready(cluster) == {1: True, 2: True, 3: False}
+
+
+@seeds(1)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_member_that_is_down_is_an_alarm_until_it_is_back_or_removed(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    name = cluster.nodes[3].name
+    seers = [cluster.nodes[number].view for number in (1, 2)]
+
+    def alarms():
+        return [[a for a in view.healing.alarms() if a.name == "node_down"] for view in seers]
+
+    assert alarms() == [[], []]
+    cluster.crash(3)
+    await asyncio.sleep(30)
+    for (alarm,) in alarms():
+        assert alarm.active
+        assert alarm.text.startswith(f"{name} is down")
+    before = alarms()
+    await asyncio.sleep(30)
+    # It says since when, and not when it was asked.
+    assert alarms() == before
+    assert all(view.readiness().ready for view in seers)
+    await cluster.restart(3)
+    await cluster.settled()
+    assert alarms() == [[], []]
+    cluster.crash(3)
+    await asyncio.sleep(30)
+    await seers[0].force_leave(name)
+    await asyncio.sleep(5)
+    assert alarms() == [[], []]
+
+
+@seeds(1)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_full_disc_is_an_alarm_and_the_node_not_ready_until_it_takes_writes(sim, cluster, tmp_path):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    node = cluster.nodes[1]
+    disc = node.store._disc.file
+    disc.limit_pages(disc.pages())
+    publisher = await cluster.client(1)
+    while node.store.queue.failed is None:
+        await publisher.publish("fill", b"x" * 60_000, retain=True)
+        await asyncio.sleep(1)
+    readiness = node.view.readiness()
+    assert not readiness.ready
+    assert any("the disc takes no writes" in line and "free some space" in line for line in readiness.waiting)
+    [alarm] = [a for a in node.view.healing.alarms() if a.name == "disc_failing"]
+    assert node.name in alarm.text
+    disc.limit_pages(0)
+    await asyncio.sleep(5)
+    assert node.view.readiness().ready
+    assert not [a for a in node.view.healing.alarms() if a.name == "disc_failing"]

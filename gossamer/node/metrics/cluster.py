@@ -141,6 +141,8 @@ def healing(node: Node) -> Iterator[Metric]:
         {
             "partition": len(found.open),
             "kept_overflow": 0 if away is None else len(away.keeping.since),
+            "node_down": sum(m.status is Status.OFFLINE and not m.left for m in node.members.members()),
+            "disc_failing": int(node.store.queue.failed is not None),
             # One that is over is 0 as long as it is known: nobody has to guess why it is no longer told.
             **{alarm.name: int(alarm.active) for alarm in node.view.healing.of_others},
         },
