@@ -19,6 +19,7 @@ from rich.live import Live
 
 from gossamer.cli.drill_view import Rates, frame
 from gossamer.cli.output import print_table
+from gossamer.cli.table import PipedConsole
 
 if TYPE_CHECKING:
     from gossamer.drill import Progress, StepName
@@ -43,7 +44,7 @@ class Screen(Protocol):
 @contextlib.asynccontextmanager
 async def open_screen(*, quiet: bool) -> AsyncIterator[Screen]:
     """The screen for where the output goes; ``quiet``: standard output is taken."""
-    console = Console(stderr=quiet, highlight=False)
+    console = PipedConsole(stderr=quiet, highlight=False)
     if console.is_terminal:
         with _LiveScreen(console) as screen:
             drawing = asyncio.create_task(screen.draw(), name="screen")

@@ -173,6 +173,17 @@ def _between(record: DrillRecord) -> _Found:
     return _lost(rows, "no acknowledged message for a persistent session on another side")
 
 
+def promised(record: DrillRecord) -> Callable[[Tally], bool]:
+    """Whether what a row lost is against a promise: not QoS 0, and not a clean session across the fault."""
+    torn = _torn(record)
+
+    def judged(row: Tally) -> bool:
+        apart = row.parted or (row.phase in ("split", "heal") and _way(row) in torn)
+        return bool(row.qos) and (row.persistent or not apart)
+
+    return judged
+
+
 def _torn(record: DrillRecord) -> set[tuple[str, str]]:
     """Ways from side to side that the fault stood in. Not those that a node was killed on while it healed:
     of the messages of such a way, those that it had to do with are parted, and others are not."""

@@ -6,7 +6,7 @@ by a screen reader, and stays small: long lists are cut, and say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from gossamer import __version__
 from gossamer.drill.chart import legend, timeline
-from gossamer.drill.promises import short
+from gossamer.drill.promises import promised, short
 from gossamer.drill.record import DrillRecord, Tally
 from gossamer.drill.summary import PromiseRow, summarise
 from gossamer.drill.words import figures, happened, name_of, names, outcome, phase_name, verdict_in_words
@@ -113,8 +113,10 @@ class _Row:
     late: int
     lost: int
     doubled: int
-    blamed: bool
-    """What was lost or doubled is against a promise."""
+    owed: int
+    """Of those lost: against a promise."""
+    twice: int
+    """Of those doubled: against a promise."""
 
 
 class _Shown:
@@ -166,20 +168,16 @@ def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[s
         return way, f"QoS {row.qos}, {'persistent' if row.persistent else 'clean'} session"
 
     found = []
+    judged = promised(record)
     for phase in dict.fromkeys(phase.name for phase in record.phases):
         ordered = sorted((row for row in record.traffic if row.phase == phase), key=key)
-        rows = [_sum(kinds, list(group)) for kinds, group in groupby(ordered, key=key)]
+        rows = [_sum(kinds, list(group), judged) for kinds, group in groupby(ordered, key=key)]
         if rows:
             found.append((phase_name(record.plan, phase), rows))
     return found
 
 
-def _sum(kinds: Sequence[str], rows: Sequence[Tally]) -> _Row:
-    # What was not acknowledged was promised to nobody, so QoS 0 is not among what was lost.
-    owed = [row for row in rows if row.qos]
-    lost = sum(row.lost for row in owed)
-    doubled = sum(row.doubled for row in rows if row.qos == 2)
-    together = [row for row in owed if not row.parted]
+def _sum(kinds: Sequence[str], rows: Sequence[Tally], judged: Callable[[Tally], bool]) -> _Row:
     return _Row(
         way=kinds[0],
         what=kinds[-1],
@@ -189,7 +187,8 @@ def _sum(kinds: Sequence[str], rows: Sequence[Tally]) -> _Row:
         late=sum(row.late for row in rows),
         lost=sum(row.lost for row in rows),
         doubled=sum(row.doubled for row in rows),
-        blamed=bool((lost and any(row.lost for row in together)) or doubled),
+        owed=sum(row.lost for row in rows if judged(row)),
+        twice=sum(row.doubled for row in rows if row.qos == 2),
     )
 
 

@@ -137,7 +137,7 @@ async def test_errors_of_the_tree_become_problems(client):
     ("body", "status"),
     [
         ({"endpoints": []}, 422),
-        ({"endpoints": ["nowhere"]}, 400),
+        ({"endpoints": ["nowhere"]}, 422),
         ({"endpoints": "10.0.0.1:1"}, 422),
         ({"endpoints": ["10.0.0.1:1"], "force": True}, 422),
         (["x"], 422),

@@ -29,7 +29,7 @@ def test_set_changes_what_is_named(ask, served):
 def test_set_without_anything_or_with_nonsense_says_so(ask):
     assert "nothing to set" in ask("autoheal", "set").err
     refused = ask("autoheal", "set", "--autoheal", "soon")
-    assert refused.code == ExitCode.REFUSED
+    assert refused.code == ExitCode.USAGE
     assert "15s" in refused.err
 
 

@@ -90,7 +90,7 @@ def test_events_of_all_nodes_are_one_list(ask, whole):
     assert ask("events", "--kind", "healed").err == "nothing happened lately\n"
     (line,) = ask("events", "--node", "node2@127.0.0.1", "--peer", "node2@127.0.0.1").out.splitlines()[1:]
     assert line.split()[2:] == ["node2@127.0.0.1", "down", "node2@127.0.0.1"]
-    assert ask("events", "--follow", "--watch").code == ExitCode.REFUSED
+    assert ask("events", "--follow", "--watch").code == ExitCode.USAGE
 
 
 def test_followed_events_are_told_once_and_a_new_life_from_its_begin():

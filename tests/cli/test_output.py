@@ -166,3 +166,15 @@ def test_ctrl_c_has_a_code_of_its_own_and_no_traceback():
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=60)
         assert (child.returncode, said) == (130, b"")
+
+
+def test_a_reader_who_has_enough_ends_a_command_with_0():
+    """``gossamer top | head``: also what rich has drawn."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "gossamer.cli", "config", "check"]
+        found = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(write)
+    assert (found.returncode, found.stderr) == (0, b"")

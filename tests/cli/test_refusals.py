@@ -163,7 +163,7 @@ def test_a_path_before_the_api_is_kept():
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "http://[::", "http://127.0.0.1:x"])
 def test_what_is_no_address_is_said_to_be_none(run, url):
     outcome = run("nodes", "--api", url)
-    assert outcome.code == ExitCode.REFUSED
+    assert outcome.code == ExitCode.USAGE
     assert f"--api: got {url!r}" in outcome.err
 
 

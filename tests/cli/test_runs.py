@@ -150,7 +150,7 @@ def test_an_audit_is_ordered_and_shown(ask):
     assert "completeness" in ask("audits").out
     assert "running" in ask("audits", "show", found["id"]).out
     assert ask("audits", "stop", found["id"]).code == 0
-    assert ask("audits", "start", "no-such-job").code == 5
+    assert ask("audits", "start", "no-such-job").code == 2
 
 
 def test_jobs_that_are_offered_are_those_there_are():

@@ -222,3 +222,24 @@ def test_the_page_of_a_suite_leads_to_every_drill():
     reader = read(suite_html({**drills, "bad": judged(heals=())}, {"slow": "no netem"}, began_at=0.0))
     assert len([anchor for anchor in reader.anchors if anchor.startswith("drill")]) >= 17
     assert "not run: no netem" in reader.text
+
+
+def test_what_was_promised_to_nobody_is_not_shown_as_broken():
+    """Losses of QoS 0, and of clean sessions across the fault, say what they are; others are red."""
+    made = record()
+    across = next(
+        row
+        for row in made.traffic
+        if row.source != row.target and row.phase == "heal" and row.qos and not row.persistent
+    )
+    fast = next(row for row in made.traffic if not row.qos)
+    excused = {across: replace(across, lost=125), fast: replace(fast, lost=7)}
+    kept = judged(traffic=tuple(excused.get(row, row) for row in made.traffic))
+    assert all(verdict.kept is not False for verdict in kept.verdicts)
+    assert 'class="n bad"' not in html(kept)
+    assert "not promised: QoS 0, or no session that lasts" in html(kept)
+    owed = next(row for row in made.traffic if row.qos and row.persistent)
+    lost = {**excused, owed: replace(owed, lost=3)}
+    broken = judged(traffic=tuple(lost.get(row, row) for row in made.traffic))
+    assert any(verdict.kept is False for verdict in broken.verdicts)
+    assert 'class="n bad"' in html(broken)
