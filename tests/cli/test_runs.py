@@ -76,8 +76,8 @@ def test_a_drill_is_ordered_with_what_was_given_and_listed(ask):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["partition", "--for", "soon"], 5, "--for: got 'soon', expected a duration"),
-        (["no-such"], 5, "kind"),
+        (["partition", "--for", "soon"], 2, "--for: got 'soon', expected a duration"),
+        (["no-such"], 2, "kind"),
         (["kill", "--here"], 5, "this-cluster"),
     ],
 )
