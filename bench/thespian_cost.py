@@ -4,7 +4,7 @@
     $ python bench/thespian_cost.py --actors 30
 
 Resident memory counts pages that the forked processes share once for each; what an actor adds to the machine
-is its own part ("unique"), and its share of what is shared ("proportional"). Needs ``gossamer[thespian]``.
+is its own part ("unique"), and its share of what is shared ("proportional"). Needs the extra ``thespian``.
 """
 
 from __future__ import annotations

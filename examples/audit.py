@@ -8,8 +8,8 @@ busiest topics: site/1/dev 6, site/2/dev 6
 messages a publisher sent, and how many copies of them were delivered: sensor 12 12
 
 Takes a directory that recorders wrote as its argument; without one it makes a small recording of its own, in
-which one delivery is missing and one came twice. It needs ``pip install 'gossamer[audit]'``; where much was
-recorded, Java 17 and ``pip install 'gossamer[spark]'``.
+which one delivery is missing and one came twice. It needs the extra ``audit``; where much was
+recorded, Java 17 and the extra ``spark``.
 """
 
 import sys

@@ -8,7 +8,7 @@
     house/cellar/heater off
     done
 
-Needs ``gossamer[thespian]``. A thermostat takes readings from the broker and publishes orders to a heater; a
+Needs the extra ``thespian``. A thermostat takes readings from the broker and publishes orders to a heater; a
 nonsense reading kills it, the supervisor starts it again, and the program ends with no process left.
 """
 

@@ -27,7 +27,13 @@ __all__ = [
     "TransportError",
     "UnavailableError",
     "UsageError",
+    "how_to_install",
 ]
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that adds an extra; no index has gossamer, so it names the wheel or the sources."""
+    return f"pip install 'PATH[{extra}]', where PATH is gossamer's wheel or source directory"
 
 
 class GossamerError(Exception):

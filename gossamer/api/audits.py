@@ -31,7 +31,7 @@ from gossamer.api.model import Value
 from gossamer.api.programs import Program
 from gossamer.api.runs import ID, Run, State
 from gossamer.api.view import NodeView
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, how_to_install
 
 __all__ = ["AuditInfo", "AuditOrder", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
 
@@ -198,7 +198,7 @@ def spark_lacks() -> SparkAbsentError | None:
     if importlib.util.find_spec("duckdb") is not None:
         return None
     if importlib.util.find_spec("pyspark") is None:
-        return SparkAbsentError(lacks="duckdb", remedy="pip install 'gossamer[audit]'")
+        return SparkAbsentError(lacks="duckdb", remedy=how_to_install("audit"))
     home = os.environ.get("JAVA_HOME")
     java = FilePath(home, "bin", "java").exists() if home else shutil.which("java") is not None
     if not java:

@@ -37,7 +37,7 @@ from gossamer.audit.writer import Limits
 from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.config import AuditConfig
 from gossamer.distribution import Distribution
-from gossamer.errors import UnavailableError
+from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, StartFailed, Supervisor, describe
 
 __all__ = ["AUDIT", "AuditUnavailableError", "Auditor", "key_of"]
@@ -122,7 +122,7 @@ class Auditor:
         if importlib.util.find_spec("pyarrow") is None:
             raise AuditUnavailableError(
                 reason="pyarrow is not installed, and writes the files",
-                advice="pip install 'gossamer[audit]'",
+                advice=how_to_install("audit"),
             )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -451,7 +451,7 @@ class ApiConfig(Section):
 
 class AuditConfig(Section):
     """The flow recorder: what happened to each message, as Parquet for ``gossamer audit run``. It needs
-    pyarrow (``pip install 'gossamer[audit]'``). Switch it on when all nodes have this version."""
+    pyarrow (extra ``audit``). Switch it on when all nodes have this version."""
 
     enable: bool = False
     """Record; ``gossamer audit set`` switches it while the node runs."""

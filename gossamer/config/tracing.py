@@ -13,8 +13,8 @@ __all__ = ["TracingConfig"]
 
 
 class TracingConfig(Section):
-    """OpenTelemetry traces of messages, from publisher to subscribers and across nodes. It needs
-    ``pip install 'gossamer[otel]'``. Set it alike on all nodes."""
+    """OpenTelemetry traces of messages, from publisher to subscribers and across nodes. It needs the
+    extra ``otel``. Set it alike on all nodes."""
 
     enable: bool = False
     """Make spans of messages and send them."""

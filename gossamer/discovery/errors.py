@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossamer.errors import UsageError
+from gossamer.errors import UsageError, how_to_install
 
 __all__ = ["MissingExtraError"]
 
@@ -14,4 +14,4 @@ class MissingExtraError(UsageError):
         self.what = what
         self.needs = needs
         self.extra = extra
-        super().__init__(f"{what} needs {needs}, which is not installed; pip install 'gossamer[{extra}]'")
+        super().__init__(f"{what} needs {needs}, which is not installed; {how_to_install(extra)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, how_to_install
 
 __all__ = [
     "EngineMissingError",
@@ -20,7 +20,7 @@ class EngineMissingError(UnavailableError):
     def __init__(self, *, missing: str, extra: str = "spark") -> None:
         self.missing = missing
         super().__init__(
-            f"audit jobs need {missing}, which is not installed; pip install 'gossamer[{extra}]'"
+            f"audit jobs need {missing}, which is not installed; {how_to_install(extra)}"
         )
 
 

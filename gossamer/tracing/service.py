@@ -18,7 +18,7 @@ import structlog
 from gossamer.audit import Auditor
 from gossamer.clock import HybridLogicalClock
 from gossamer.config import Config, TracingConfig
-from gossamer.errors import UnavailableError
+from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Supervisor, describe
 from gossamer.tracing.shipper import FAREWELL, Send, Shipper
 from gossamer.tracing.spans import Span, Weaver
@@ -37,7 +37,7 @@ class TracingUnavailableError(UnavailableError):
     def __init__(self) -> None:
         super().__init__(
             "tracing.enable: got true, but the OpenTelemetry SDK is not installed; "
-            "pip install 'gossamer[otel]', or switch it off"
+            f"switch it off, or {how_to_install('otel')}"
         )
 
 

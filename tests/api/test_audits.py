@@ -118,7 +118,7 @@ def test_a_machine_without_duckdb_and_java_is_found_out(monkeypatch, tmp_path):
     (tmp_path / "java").touch(mode=0o755)
     assert spark_lacks() is None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "gossamer[audit]" in str(spark_lacks())
+    assert "PATH[audit]" in str(spark_lacks())
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,26 @@ def test_benches_that_figures_name_are_there():
     named = set(re.findall(r"python (bench/\w+\.py)", COMPARISON))
     assert len(named) > 2
     assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
+
+
+def test_no_install_line_asks_an_index_for_gossamer():
+    """No index has it, and another project may take the name: a wheel or a directory is named instead."""
+    places = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    for folder, kind in (
+        ("docs", "md"),
+        ("gossamer", "py"),
+        ("examples", "py"),
+        ("bench", "py"),
+        ("deploy", "*"),
+    ):
+        places += [path for path in (ROOT / folder).rglob(f"*.{kind}") if path.is_file()]
+    asks = re.compile(
+        r"(?:pip3?|pipx|uv)\s+(?:\w+\s+)*(?:install|add)\s+(?:--?\S+\s+)*['\"]?gossamer\b(?![/-])"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in places
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if asks.search(line)
+    ]
+    assert found == []

@@ -196,10 +196,10 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
         config.write_text(f"cluster: {{discovery: {{strategy: {extra}, {strategy}}}}}\n")
         code, said = from_wheel.gossamer("start", "-c", config)
         assert code != 0
-        assert f"pip install 'gossamer[{extra}]'" in said, said
+        assert f"pip install 'PATH[{extra}]'" in said, said
     code, said = from_wheel.gossamer("audit", "run", "report", "--dir", tmp_path)
     assert code != 0
-    assert "pip install 'gossamer[audit]'" in said
+    assert "pip install 'PATH[audit]'" in said
     start = "from gossamer.discovery import K8s; from gossamer.config import *; print('k8s')"
     assert ordered(from_wheel.python, "-c", start, cwd=tmp_path).strip() == "k8s"
 

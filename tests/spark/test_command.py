@@ -91,9 +91,9 @@ def test_the_extra_is_not_installed(tmp_path, recorded, monkeypatch):
     missing = "raise ModuleNotFoundError('No module named pyspark', name='pyspark')"
     (tmp_path / "pyspark" / "__init__.py").write_text(missing)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    assert refused(on_spark(recorded, PYTHONPATH=path), 6, "pip install 'gossamer[spark]'")
+    assert refused(on_spark(recorded, PYTHONPATH=path), 6, "pip install 'PATH[spark]'")
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(EngineMissingError, match=r"pip install 'gossamer\[audit\]'"):
+    with pytest.raises(EngineMissingError, match=r"pip install 'PATH\[audit\]'"):
         DuckEngine()
 
 

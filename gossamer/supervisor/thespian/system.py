@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
+from gossamer.errors import how_to_install
 from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.errors import StopInit
 from gossamer.supervisor.functions import exit as send_exit
@@ -130,7 +131,7 @@ class ThespianSystem(GenServer):
         """
         trap_exit(True)
         if importlib.util.find_spec("thespian") is None:
-            raise StopInit(("no_thespian", "install gossamer[thespian]"))
+            raise StopInit(("no_thespian", how_to_install("thespian")))
         self._broker, self._grace = broker, grace
         self.dropped = 0
         self._actors: dict[int, _Actor] = {}
