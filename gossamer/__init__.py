@@ -9,28 +9,42 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gossamer.client import BlockingClient, Client
+    from gossamer.gateway import Delivered, Mqtt
     from gossamer.node import Node
     from gossamer.supervisor import (
+        Backoff,
         ChildSpec,
         DynamicSupervisor,
         GenServer,
+        NoReply,
+        Reply,
+        Runtime,
+        Stop,
         Supervisor,
         call,
         cast,
         link,
         monitor,
         receive,
+        reply,
         send,
         spawn,
     )
 
 __all__ = [
+    "Backoff",
     "BlockingClient",
     "ChildSpec",
     "Client",
+    "Delivered",
     "DynamicSupervisor",
     "GenServer",
+    "Mqtt",
+    "NoReply",
     "Node",
+    "Reply",
+    "Runtime",
+    "Stop",
     "Supervisor",
     "__version__",
     "call",
@@ -38,13 +52,20 @@ __all__ = [
     "link",
     "monitor",
     "receive",
+    "reply",
     "send",
     "spawn",
 ]
 
 __version__ = "0.1.0"
 
-_HOMES = {"BlockingClient": "gossamer.client", "Client": "gossamer.client", "Node": "gossamer.node"}
+_HOMES = {
+    "BlockingClient": "gossamer.client",
+    "Client": "gossamer.client",
+    "Delivered": "gossamer.gateway",
+    "Mqtt": "gossamer.gateway",
+    "Node": "gossamer.node",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,6 @@
-"""The way in for Python clients: what a node offers to hidden nodes, and the messages between them."""
+"""The way in for Python: what a node offers to its actors and to hidden nodes."""
 
+from gossamer.gateway.actors import Mqtt, PublishUnsafeError
 from gossamer.gateway.messages import (
     GATEWAY,
     WINDOW,
@@ -17,18 +18,22 @@ from gossamer.gateway.messages import (
 )
 from gossamer.gateway.port import BrokerPort
 from gossamer.gateway.server import Gateway, gateway_spec
+from gossamer.supervisor.thespian.messages import Delivered
 
 __all__ = [
     "GATEWAY",
     "WINDOW",
     "Attach",
     "BrokerPort",
+    "Delivered",
     "Deliveries",
     "Find",
     "Gateway",
     "Gone",
+    "Mqtt",
     "Ping",
     "Publish",
+    "PublishUnsafeError",
     "Refused",
     "Subscribe",
     "Taken",

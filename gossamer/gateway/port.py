@@ -30,21 +30,32 @@ ENDLESS = 1 << 62
 class BrokerPort:
     """``ThespianSystem.start_link(broker=BrokerPort(node.broker))``."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, name: str = "thespian") -> None:
         self._broker = broker
         self._numbers = count(1)
-        self._name = f"{broker.runtime.node}/thespian"
+        self._name = f"{broker.runtime.node}/{name}"
         self._guest: Guest | None = None
 
-    def publish(self, message: Publish) -> None:
+    def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
         """Publish to all nodes. Raises UsageError where the topic is none."""
         qos = min(max(message.qos, 0), 2)
         if self._guest is None:
             self._guest = Guest(self._broker.hub, self._name)
-        publish(self._broker, self._guest, message.topic, message.payload, qos=qos, retain=message.retain)
+        publish(
+            *(self._broker, self._guest, message.topic, message.payload),
+            qos=qos,
+            retain=message.retain,
+            on_safe=on_safe,
+        )
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
         """Call ``deliver`` for what arrives, from all nodes. Raises UsageError where the filter is none."""
+        return self.begin(request, deliver)[0]
+
+    def begin(
+        self, request: Subscribe, deliver: Callable[[Delivered], object]
+    ) -> tuple[Callable[[], None], int | None]:
+        """As ``subscribe``; returns the function that ends it, and what ``Router.confirmed`` takes."""
         broker = self._broker
 
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
@@ -67,19 +78,19 @@ class BrokerPort:
         qos = min(max(request.qos, 0), 2)
         options = SubscriptionOptions(qos=qos, retain_as_published=True)
         try:
-            broker.router.subscribe(request.filter, outlet, options)
+            done = broker.router.subscribe(request.filter, outlet, options)
         except GossamerError:
             guest.close("refused")
             raise
         guest.subscribed(request.filter, qos)
         if wants_retained(request.filter, 0, again=False):
-            broker.runtime.spawn(
-                send_retained, broker, request.filter, qos, outlet, label="thespian_retained"
-            )
+            broker.runtime.spawn(send_retained, broker, request.filter, qos, outlet, label="port_retained")
 
         def cancel() -> None:
+            if outlet.closed:
+                return
             outlet.close()
             broker.router.unsubscribe_all(outlet)
             guest.close("unsubscribed")
 
-        return cancel
+        return cancel, done.seq

@@ -102,7 +102,7 @@ class Applications(GenServer):
     kind = "supervisor"
 
     async def init(self, applications: Iterable[Application] = ()) -> None:
-        """Start all; when one fails, stop those before it and fail.
+        """Start all applications; when one fails, stop those before it and fail.
 
         Raises:
             BadChildSpec: the dependencies make no sense; nothing was started.
@@ -121,7 +121,7 @@ class Applications(GenServer):
     async def start_application(
         controller: Destination, application: Application, timeout: float | None = None
     ) -> None:
-        """Start one more, whose dependencies must run.
+        """Start one more application; its dependencies must run.
 
         Raises:
             AlreadyStarted, BadChildSpec, StartFailed: it runs, lacks a dependency, or failed.
@@ -130,7 +130,7 @@ class Applications(GenServer):
 
     @staticmethod
     async def stop_application(controller: Destination, name: str, timeout: float | None = None) -> None:
-        """Stop one, whatever its type.
+        """Stop an application, of any type.
 
         Raises:
             ChildNotFound: it does not run.
@@ -141,7 +141,7 @@ class Applications(GenServer):
     async def which_applications(
         controller: Destination, timeout: float | None = None
     ) -> list[tuple[str, Pid]]:
-        """Names and topmost processes, in start order."""
+        """Return names and topmost processes, in start order."""
         answer: list[tuple[str, Pid]] = await ask(controller, _Which(), timeout)
         return answer
 

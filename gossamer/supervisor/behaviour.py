@@ -92,7 +92,7 @@ class Behaviour:
 
     @property
     def process(self) -> Process:
-        """The process that runs this instance; there from ``init`` on."""
+        """The process that runs this instance, available from ``init`` on."""
         return self._otp_process
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -28,7 +28,7 @@ __all__ = ["Caller", "Lane", "RemoteCaller", "waiting_chain"]
 
 
 class Caller:
-    """Who called, what they want, and where the answer goes."""
+    """A call in flight: the calling process, its request, and the way back for the answer."""
 
     __slots__ = ("_future", "_target", "pid", "request")
 
@@ -47,24 +47,24 @@ class Caller:
             future.set_result(value)
 
     def fail(self, reason: Reason) -> None:
-        """Tell the caller that there will be no answer."""
+        """Fail the call: there will be no answer."""
         future = self._future
         if not future.done():
             future.set_exception(CallFailed(self._destination(), reason))
 
     def expire(self, timeout: float) -> None:
-        """The time limit is reached."""
+        """Fail the call because its time limit is reached."""
         future = self._future
         if not future.done():
             hint = f" after {timeout:g} s" + waiting_chain(self._target)
             future.set_exception(CallTimeout(self._destination(), TIMEOUT, hint))
 
     def follow(self, tracer: Tracer) -> None:
-        """Tell ``tracer`` of the answer when it is given."""
+        """Report the answer to ``tracer`` when it is given."""
         self._future = _Followed(self._future, self.pid, tracer)  # type: ignore[assignment]
 
     def node(self) -> str | None:
-        """The node that the answer must come from, None when it is this one."""
+        """Return the node that the answer must come from, None for this one."""
         target = self._target
         if isinstance(target, Pid):
             return target.node

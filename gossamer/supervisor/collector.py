@@ -21,11 +21,11 @@ __all__ = ["PAUSES", "tune_collector"]
 THRESHOLDS = (50_000, 20, 50)
 
 PAUSES = tuple(Histogram() for _ in THRESHOLDS)
-"""Seconds that collections of each generation took, while nothing else of this process ran."""
+"""Histograms of the seconds that garbage collections took, one for each generation."""
 
 
 def tune_collector() -> None:
-    """Collect more seldom, and never look again at what is loaded by now; for a node, at its start."""
+    """Collect garbage less often, and exempt what is loaded by now; to be called when a node starts."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -118,7 +118,7 @@ class DynamicSupervisor(GenServer):
         self._next = 0
 
     def restarts_of(self, pid: Pid) -> int:
-        """How often the child that runs as ``pid`` was restarted."""
+        """Return how often the child that runs as ``pid`` was restarted."""
         past = self._restarted.get(pid)
         return 0 if past is None else past.restarts
 
@@ -131,7 +131,7 @@ class DynamicSupervisor(GenServer):
         """Start one more child; None when it ignores.
 
         Raises:
-            MaxChildren: there are as many as there may be.
+            MaxChildren: the supervisor holds as many as it may.
             StartFailed: it did not start.
         """
         answer: Pid | None = await ask(supervisor, _StartChild(spec), timeout)
@@ -147,7 +147,7 @@ class DynamicSupervisor(GenServer):
 
     @staticmethod
     async def terminate_child(supervisor: Destination, pid: Pid, timeout: float | None = None) -> None:
-        """Stop a child for good.
+        """Stop a child and forget it.
 
         Raises:
             ChildNotFound: no child runs as ``pid``.
@@ -156,13 +156,13 @@ class DynamicSupervisor(GenServer):
 
     @staticmethod
     async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
-        """Every child, oldest first; those between attempts to restart come last."""
+        """Return every child, oldest first; those between attempts to restart come last."""
         answer: list[ChildInfo] = await ask(supervisor, _About("which"), timeout)
         return answer
 
     @staticmethod
     async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
-        """How many children there are of what."""
+        """Return how many children there are of each kind."""
         answer: ChildCounts = await ask(supervisor, _About("count"), timeout)
         return answer
 

@@ -50,7 +50,7 @@ current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
 
 
 class Sent(Struct, frozen=True):
-    """What a tracer is told of something that went to, or came from, somebody."""
+    """A message as a tracer sees it, with the process that it went to or came from."""
 
     to: object
     message: object

@@ -6,7 +6,7 @@
     ├── NotInProcess        a function of the running process was called outside of one
     ├── BadDestination      something that is no pid, name or (name, node)
     ├── NameTaken           the name belongs to another live process
-    ├── NoSuchProcess       who is to be traced is not there
+    ├── NoSuchProcess       no live process is meant
     ├── CallingSelf         a process called itself and would wait for ever
     ├── BadReturn           a callback returned a shape that its behaviour does not know
     ├── NotAsync            a callback or body cannot be awaited: `async` is missing, or it is a class
@@ -96,7 +96,7 @@ class NotInProcess(UsageError):
 
 
 class BadDestination(UsageError):
-    """Something that is no pid, name or (name, node)."""
+    """A destination is neither a pid, nor a name, nor (name, node)."""
 
     def __init__(self, destination: object) -> None:
         self.destination = destination
@@ -116,7 +116,7 @@ class NameTaken(UsageError):
 
 
 class NoSuchProcess(UsageError):
-    """Who is to be looked at is not there."""
+    """No live process is meant by a pid or a name."""
 
     def __init__(self, destination: object, node: str, *, elsewhere: str | None = None) -> None:
         self.destination = destination
@@ -133,7 +133,7 @@ class NoSuchProcess(UsageError):
 
 
 class CallingSelf(UsageError):
-    """A process called itself and would wait for ever."""
+    """A process called itself, which would never return."""
 
     def __init__(self, pid: Pid, label: str) -> None:
         self.pid = pid
@@ -143,7 +143,7 @@ class CallingSelf(UsageError):
 
 
 class BadReturn(UsageError):
-    """A callback returned a shape that its behaviour does not know."""
+    """A callback returned something that its behaviour does not accept."""
 
     def __init__(self, where: str, got: object, expected: str) -> None:
         self.where = where
@@ -174,7 +174,7 @@ class NotAsync(UsageError):
 
 
 class NoSuchCallback(UsageError):
-    """A server was asked something it has no callback for."""
+    """A server got a request for which it has no callback."""
 
     def __init__(self, server: str, callback: str, message: object) -> None:
         self.server = server
@@ -186,7 +186,7 @@ class NoSuchCallback(UsageError):
 
 
 class BadChildSpec(UsageError):
-    """A child specification or a supervisor flag that makes no sense."""
+    """A child specification or a supervisor flag is invalid; nothing was started."""
 
     def __init__(self, where: str, key: str, got: object, expected: str) -> None:
         self.where = where
@@ -196,7 +196,7 @@ class BadChildSpec(UsageError):
 
 
 class AlreadyStarted(UsageError):
-    """The child with that id runs already."""
+    """The child with that id is already running."""
 
     def __init__(self, child: str, pid: Pid | str) -> None:
         self.child = child
@@ -207,7 +207,7 @@ class AlreadyStarted(UsageError):
 
 
 class AlreadyPresent(UsageError):
-    """The child's specification is there, the child is not running."""
+    """A child with that id is specified, but is not running."""
 
     def __init__(self, child: str) -> None:
         self.child = child
@@ -269,7 +269,7 @@ class CallTimeout(CallFailed):
 
 
 class StartFailed(UnavailableError):
-    """A process ended before its ``init`` was done."""
+    """A process ended before its ``init`` returned."""
 
     def __init__(self, label: str, reason: Reason) -> None:
         self.label = label
@@ -278,7 +278,7 @@ class StartFailed(UnavailableError):
 
 
 class MailboxFull(UnavailableError):
-    """The receiver's mailbox is at its bound."""
+    """The mailbox of the receiver is full."""
 
     def __init__(self, pid: Pid, label: str, limit: int) -> None:
         self.pid = pid

@@ -49,7 +49,7 @@ def _me(function: str) -> Entry:
 
 
 def self_pid() -> Pid:
-    """The running process."""
+    """Return the pid of the running process."""
     return _me("self_pid").pid
 
 
@@ -100,12 +100,12 @@ async def send_wait(destination: Destination, message: object) -> bool:
 
 
 def cast(destination: Destination, request: object) -> None:
-    """Send a request that wants no answer; it always succeeds, whoever is there."""
+    """Send a request that wants no answer; it succeeds even if nobody is there."""
     send(destination, Cast(request))
 
 
 def call(destination: Destination, request: object, timeout: float | None = 5.0) -> Coroutine[Any, Any, Any]:
-    """Send a request and await its answer; ``timeout`` None waits for ever.
+    """Send a request and await its answer; ``timeout`` None waits without limit.
 
     Raises:
         CallTimeout: no answer in time; a late one is dropped.
@@ -156,7 +156,7 @@ def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erla
 
     Raises:
         ExitProcess: the running process was meant; let it through.
-        BadDestination: it is no destination at all.
+        BadDestination: it is no destination.
     """
     me = _me("exit")
     if me.runtime.find(destination) is me and isinstance(me, Process) and asyncio.current_task() is me.task:
@@ -168,7 +168,7 @@ def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erla
 
 
 def trap_exit(flag: bool = True) -> bool:
-    """Get exit signals as messages from now on; gives back the old flag. Ports decide in ``handle_exit``."""
+    """Receive exit signals as messages from now on; return the old flag. Ports decide in ``handle_exit``."""
     me = _me("trap_exit")
     if not isinstance(me, Process):
         return True
@@ -179,7 +179,7 @@ def trap_exit(flag: bool = True) -> bool:
 def receive(
     timeout: float | None = None, match: Callable[[Any], bool] | None = None
 ) -> Coroutine[Any, Any, Any]:
-    """The next message of the running process, or the first that ``match`` wants.
+    """Return the next message of the running process, or the first for which ``match`` is true.
 
     Raises:
         TimeoutError: none came within ``timeout`` seconds.
@@ -197,12 +197,12 @@ def register(name: str) -> None:
 
 
 def whereis(name: str) -> Pid | None:
-    """The process registered under ``name`` on this node."""
+    """Return the process registered under ``name`` on this node, None if there is none."""
     return _me("whereis").runtime.whereis(name)
 
 
 class TimerRef:
-    """A message that will be sent."""
+    """A message that will be sent; made by ``send_after``."""
 
     __slots__ = ("_handle", "_loop", "_when")
 
@@ -213,7 +213,7 @@ class TimerRef:
         self._when = when
 
     def cancel(self) -> float | None:
-        """Seconds that were left, None when it was sent or cancelled before."""
+        """Cancel it; return the seconds that were left, None if it was sent or cancelled before."""
         if self._handle.cancelled():
             return None
         left = self._when - self._loop.time()
@@ -222,7 +222,7 @@ class TimerRef:
 
 
 def send_after(seconds: float, destination: Destination, message: object) -> TimerRef:
-    """Send ``message`` in ``seconds``; to whoever has the name then, to nobody once the process is gone."""
+    """Send ``message`` in ``seconds`` seconds, to the process that has the name then; dropped if none has."""
     runtime = _me("send_after").runtime
     loop = runtime.loop
     when = loop.time() + seconds
@@ -230,5 +230,5 @@ def send_after(seconds: float, destination: Destination, message: object) -> Tim
 
 
 def cancel_timer(timer: TimerRef) -> float | None:
-    """Seconds that were left, None when the message was sent or cancelled before."""
+    """Cancel a timer; return the seconds that were left, None if it was sent or cancelled before."""
     return timer.cancel()

@@ -42,7 +42,7 @@ class Continue(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """Answer the caller, then go on; ``timeout`` seconds without a message bring a ``Timeout()``."""
+    """Answer the caller and continue; after ``timeout`` seconds without a message comes a ``Timeout()``."""
 
     value: object
     timeout: float | None = None
@@ -50,7 +50,7 @@ class Reply(Struct, frozen=True):
 
 
 class NoReply(Struct, frozen=True):
-    """Go on without an answer."""
+    """Continue without an answer; ``reply(caller, value)`` may give it later."""
 
     timeout: float | None = None
     then: Continue | None = None
@@ -69,10 +69,14 @@ def reply(caller: Caller, value: object) -> None:
 
 
 class GenServer(Behaviour):
-    """Subclass it and define the callbacks you need."""
+    """A process that serves requests one after another; subclass it and define the callbacks that you need.
+
+    State is the instance's own attributes. A callback returns what happens next: ``Reply(value)``,
+    ``NoReply()`` or ``Stop(reason)``; None stands for ``NoReply()`` where nobody waits for an answer.
+    """
 
     async def init(self, *args: Any, **options: Any) -> Continue | None:
-        """Prepare; the starter waits until this is done. Raise ``Ignore()`` or ``StopInit(reason)``."""
+        """Prepare; the starter waits for it. Raise ``Ignore()`` or ``StopInit(reason)`` to not start."""
         return None
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
@@ -80,11 +84,11 @@ class GenServer(Behaviour):
         raise NoSuchCallback(type(self).__name__, "handle_call", request)
 
     async def handle_cast(self, request: Any) -> NoReply | Stop | None:
-        """Serve a request that wants none."""
+        """Serve a request that wants no answer."""
         raise NoSuchCallback(type(self).__name__, "handle_cast", request)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        """Take any other message: what was sent, EXIT, DOWN, timers."""
+        """Handle any other message: one that was sent, ``Exit``, ``Down``, timers."""
         log.warning(
             "unexpected_message",
             pid=str(self._otp_process.pid),
@@ -94,7 +98,7 @@ class GenServer(Behaviour):
         return None
 
     async def handle_continue(self, token: Any) -> NoReply | Stop | None:
-        """Do what ``Continue(token)`` put off."""
+        """Do the work that ``Continue(token)`` put off."""
         raise NoSuchCallback(type(self).__name__, "handle_continue", token)
 
     # The shell.

@@ -14,7 +14,7 @@ __all__ = ["log_process"]
 
 
 def log_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """A processor for structlog: adds the fields, where a process is running."""
+    """Add the pid and the name of the running process to a log event; a processor for structlog."""
     entry = current.get(None)
     if entry is not None:
         event["process"] = str(entry.pid)

@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 
 class Port(Entry):
-    """Subclass it, define the callbacks you need, ``open`` an instance."""
+    """A process without a task, for connections; subclass it, define callbacks, and ``open`` an instance."""
 
     __slots__ = ("_backlog", "_busy")
 
@@ -77,7 +77,7 @@ class Port(Entry):
     # Callbacks.
 
     def handle_message(self, message: Any) -> None:
-        """Take a message; for a cast, what is inside it."""
+        """Handle a message; of a cast, its content."""
         log.warning("unexpected_message", pid=str(self.pid), label=self.label, message=type(message).__name__)
 
     def handle_call(self, request: Any, caller: Caller) -> None:
@@ -85,12 +85,12 @@ class Port(Entry):
         raise NoSuchCallback(self.label, "handle_call", request)
 
     def handle_exit(self, source: Pid, reason: Reason) -> None:
-        """Take an exit signal; the default is what a process does that does not trap exits."""
+        """Handle an exit signal; the default is that of a process that does not trap exits."""
         if reason != NORMAL:
             self.close(reason)
 
     def on_close(self, reason: Reason) -> None:
-        """The port is ending: let go of what it holds."""
+        """Release what the port holds; it is ending."""
 
     # What it may do.
 

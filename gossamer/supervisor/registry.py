@@ -17,7 +17,7 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """Keys to processes of one runtime; read and written directly, from anywhere."""
+    """A map of keys to processes of one runtime, read and written directly, without a message."""
 
     def __init__(self, keys: Literal["unique", "duplicate"] = "duplicate") -> None:
         if keys not in ("unique", "duplicate"):
@@ -56,20 +56,20 @@ class Registry:
         return True
 
     def lookup(self, key: Hashable) -> list[tuple[Pid, object]]:
-        """The processes under ``key`` with their values, in order of registration."""
+        """Return the processes under ``key`` with their values, in order of registration."""
         return [(entry.pid, value) for entry, value in self._rows.get(key, {}).items()]
 
     def whereis(self, key: Hashable) -> Pid | None:
-        """The first process under ``key``."""
+        """Return the first process under ``key``, None if there is none."""
         row = self._rows.get(key)
         return next(iter(row)).pid if row else None
 
     def keys(self, pid: Pid) -> list[Hashable]:
-        """The keys that a process holds."""
+        """Return the keys that a process holds."""
         return list(self._keys.get(pid, ()))
 
     def dispatch(self, key: Hashable, message: object) -> int:
-        """Send ``message`` to every process under ``key``, in order of registration; how many got it."""
+        """Send ``message`` to every process under ``key``, in order; return how many got it."""
         me = current.get(None)
         if me is not None and me.tracer is not None:
             me.tracer("send", Sent(f"registry {key}", message))

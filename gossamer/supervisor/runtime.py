@@ -61,7 +61,7 @@ LANES = 64
 
 
 class Runtime(ProcessTable):
-    """The processes of one node."""
+    """The processes of one node: makes them, carries their messages, and ends them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         super().__init__(node, creation)
@@ -76,7 +76,7 @@ class Runtime(ProcessTable):
 
     @staticmethod
     def current() -> Runtime:
-        """The runtime of the running process.
+        """Return the runtime of the running process.
 
         Raises:
             NotInProcess: no process runs here.
@@ -125,7 +125,7 @@ class Runtime(ProcessTable):
         parent: Pid | None,
         max_mailbox: int = MAX_MAILBOX,
     ) -> Process:
-        """Start a process and give back its entry; behaviours start through this."""
+        """Start a process and return its entry; behaviours start through this."""
         loop = self._loop or self.loop
         process = Process(loop, max_mailbox)
         process.enter(self, label=label, name=name, parent=parent)
@@ -165,7 +165,7 @@ class Runtime(ProcessTable):
         return launched
 
     async def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
-        """Run an async function in a process of its own and give back what it returns or raises."""
+        """Run an async function in a process of its own and return its result, or raise its exception."""
         outcome: asyncio.Future[T] = self.loop.create_future()
 
         async def body() -> None:
@@ -193,7 +193,7 @@ class Runtime(ProcessTable):
             self.exit(pid, KILL)
 
     async def tree(self, *, fold: int = 20, root: Pid | None = None) -> list[ProcessNode]:
-        """The processes as trees, oldest root first, or that of ``root``: what ``gossamer ps`` draws.
+        """Return the processes as trees, oldest root first, or that of ``root``, as for ``gossamer ps``.
 
         Of the children with one label the first ``fold`` are listed, the others summed up.
         """
@@ -207,7 +207,7 @@ class Runtime(ProcessTable):
         """Put a message into a mailbox; False when it is known not to arrive.
 
         Raises:
-            BadDestination: it is no destination at all.
+            BadDestination: it is no destination.
         """
         target = self.reach.get(destination)  # type: ignore[arg-type]
         if target is None:
@@ -220,13 +220,13 @@ class Runtime(ProcessTable):
         return bool(target.deliver(message))
 
     def cast(self, destination: Destination, request: object) -> None:
-        """Send a request that wants no answer; it always succeeds, whoever is there."""
+        """Send a request that wants no answer; it succeeds even if nobody is there."""
         self.send(destination, Cast(request))
 
     def call(
         self, destination: Destination, request: object, timeout: float | None = 5.0
     ) -> Coroutine[Any, Any, Any]:
-        """Send a request and await its answer; ``timeout`` None waits for ever.
+        """Send a request and await its answer; ``timeout`` None waits without limit.
 
         Raises:
             CallTimeout: no answer in time; a late one is dropped.
@@ -332,7 +332,7 @@ class Runtime(ProcessTable):
         """Send an exit signal, from the running process or from the runtime itself.
 
         Raises:
-            BadDestination: it is no destination at all.
+            BadDestination: it is no destination.
         """
         entry = self.find(destination)
         me = current.get(None)
@@ -348,17 +348,17 @@ class Runtime(ProcessTable):
     # Other nodes.
 
     def route(self, signal: Signal) -> bool:
-        """Hand a signal to the router; False when there is none or the node is not connected."""
+        """Hand a signal to the router; return False if there is none or the node is not connected."""
         return self.remote is not None and self.remote.route(signal)
 
     def deliver_remote(self, signal: Signal) -> None:
-        """Take in a signal of another node."""
+        """Deliver a signal of another node."""
         from gossamer.supervisor.remote import deliver
 
         deliver(self, signal)
 
     def node_lost(self, node: str) -> None:
-        """The connection to ``node`` is gone: ties and calls across it end with noconnection."""
+        """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
         from gossamer.supervisor.remote import lose
 
         lose(self, node)
@@ -390,7 +390,7 @@ class Runtime(ProcessTable):
             lane.close()
 
     def halt(self) -> None:
-        """End everything at once and tell nobody, as ``kill -9`` does; no callback of a process runs."""
+        """End everything at once without notice, as ``kill -9`` does; no callback of a process runs."""
         self.remote = None
         entries, self.table = list(self.table.values()), {}
         self.reach = self.table

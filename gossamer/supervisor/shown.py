@@ -56,19 +56,19 @@ DEPTH = 4
 
 
 class Told(str):
-    """A text made to be shown, by who took care that no secret is in it; it stands without quotes."""
+    """A text that holds no secret, as its maker has made sure; it is shown without quotes."""
 
     __slots__ = ()
 
 
 def shown(value: object) -> str:
-    """``value`` on one line of at most 200 characters, without secrets."""
+    """Return ``value`` on one line of at most 200 characters, without secrets."""
     line = _shown(value, DEPTH)
     return line if len(line) <= LINE else line[: LINE - 1] + "…"
 
 
 def is_secret(name: str) -> bool:
-    """True for a name that speaks of a secret: ``password``, ``api_token``, ``cluster-key``."""
+    """Return True for a name that speaks of a secret: ``password``, ``api_token``, ``cluster-key``."""
     return not SECRETS.isdisjoint(name.lower().replace("-", "_").split("_"))
 
 

@@ -48,7 +48,7 @@ __all__ = [
 
 
 class CallEvent(Struct, frozen=True):
-    """Somebody called; answer with ``reply(caller, value)`` or ``Next(…, reply=value)``."""
+    """A call; answer it with ``reply(caller, value)`` or ``Next(…, reply=value)``."""
 
     request: Any
     caller: Caller
@@ -61,7 +61,7 @@ class Info(Struct, frozen=True):
 
 
 class Internal(Struct, frozen=True):
-    """An event that a callback put in front of all others."""
+    """An event that a callback inserted before all others."""
 
     content: Any
 
@@ -73,15 +73,15 @@ class Enter(Struct, frozen=True):
 
 
 class EventTimeout(Struct, frozen=True):
-    """No other event came in time."""
+    """The event timeout: no other event came in time."""
 
 
 class StateTimeout(Struct, frozen=True):
-    """The state lasted as long as it may."""
+    """The state timeout: the state lasted as long as it may."""
 
 
 class NamedTimeout(Struct, frozen=True):
-    """A named timeout."""
+    """A timeout that was set by name."""
 
     name: str
 
@@ -98,7 +98,7 @@ class Keep(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True):
-    """Go to ``state``, which may be the same: then nothing postponed comes back."""
+    """Go to ``state``; if that is the state already, postponed events stay postponed."""
 
     state: Hashable
     reply: Any = UNSET
@@ -158,7 +158,7 @@ _EVENT, _STATE, _NAMED = "event", "state", "named:"
 
 
 class StateMachine(Behaviour):
-    """Subclass it; define ``init`` and ``handle_event``."""
+    """A server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``."""
 
     state_enter = False
     """Whether every change of state, and the start, brings an ``Enter`` event first."""
@@ -166,11 +166,11 @@ class StateMachine(Behaviour):
     state: Hashable
 
     async def init(self, *args: Any, **options: Any) -> Next:
-        """Prepare and say the first state. Raise ``Ignore()`` or ``StopInit(reason)``."""
+        """Prepare and return the first state. Raise ``Ignore()`` or ``StopInit(reason)`` to not start."""
         raise NotImplementedError
 
     async def handle_event(self, event: Any, state: Any) -> Next | Keep | Stop | None:
-        """Take one event in one state."""
+        """Handle one event in one state."""
         raise NotImplementedError
 
     # The shell.

@@ -104,7 +104,7 @@ class Supervisor(GenServer):
         return self.policy.restarts
 
     def restarts_of(self, pid: Pid) -> int:
-        """How often the child that runs as ``pid`` was restarted."""
+        """Return how often the child that runs as ``pid`` was restarted."""
         child = self.policy.find(pid)
         return 0 if child is None else child.restarts
 
@@ -159,7 +159,7 @@ class Supervisor(GenServer):
 
     @staticmethod
     async def terminate_child(supervisor: Destination, child_id: str, timeout: float | None = None) -> None:
-        """Stop a child, or its attempts to restart; done twice it is done. A temporary one is forgotten.
+        """Stop a child, or its attempts to restart; a second time does nothing. A temporary one is forgotten.
 
         Raises:
             ChildNotFound: no such id.
@@ -192,7 +192,7 @@ class Supervisor(GenServer):
     async def get_childspec(
         supervisor: Destination, child_id: str, timeout: float | None = None
     ) -> ChildSpec:
-        """The specification of a child.
+        """Return the specification of a child.
 
         Raises:
             ChildNotFound: no such id.
@@ -202,13 +202,13 @@ class Supervisor(GenServer):
 
     @staticmethod
     async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
-        """Every child, in start order."""
+        """Return every child, in start order."""
         answer: list[ChildInfo] = await ask(supervisor, _About("which"), timeout)
         return answer
 
     @staticmethod
     async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
-        """How many children there are of what."""
+        """Return how many children there are of each kind."""
         answer: ChildCounts = await ask(supervisor, _About("count"), timeout)
         return answer
 

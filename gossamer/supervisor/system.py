@@ -48,7 +48,7 @@ class SystemRequest:
 
 
 class Statistics(Struct, frozen=True):
-    """Counts since the process started."""
+    """Counts of a process since it started."""
 
     reductions: int
     mailbox: int
@@ -57,7 +57,7 @@ class Statistics(Struct, frozen=True):
 
 
 async def get_state(destination: Destination, timeout: float = 5.0) -> dict[str, Any]:
-    """The attributes of a server, copied one level deep."""
+    """Return the attributes of a server, copied one level deep."""
     state: dict[str, Any] = await _request(destination, "get_state", None, timeout)
     return state
 
@@ -65,23 +65,23 @@ async def get_state(destination: Destination, timeout: float = 5.0) -> dict[str,
 async def replace_state(
     destination: Destination, change: Callable[[dict[str, Any]], dict[str, Any]], timeout: float = 5.0
 ) -> dict[str, Any]:
-    """Replace a server's attributes by ``change(state)``; if that raises, the state stays and you get it."""
+    """Replace a server's attributes by ``change(state)``; if that raises, the state stays."""
     state: dict[str, Any] = await _request(destination, "replace_state", change, timeout)
     return state
 
 
 async def suspend(destination: Destination, timeout: float = 5.0) -> None:
-    """Let it take system requests only, until ``resume``."""
+    """Make a server take system requests only, until ``resume``."""
     await _request(destination, "suspend", None, timeout)
 
 
 async def resume(destination: Destination, timeout: float = 5.0) -> None:
-    """Let it go on with what has arrived meanwhile."""
+    """Make a suspended server continue with the messages that arrived meanwhile."""
     await _request(destination, "resume", None, timeout)
 
 
 def trace(destination: Destination, tracer: Tracer | None) -> None:
-    """Call ``tracer(event, about)`` for what a process or a port takes in and sends out; None ends that.
+    """Call ``tracer(event, about)`` for what a process or a port takes in and sends out; None ends the trace.
 
     ``tracing`` lists the events. The tracer runs in the turn of whoever acts: quick; one that raises is taken
     off and reported.
@@ -96,7 +96,7 @@ def trace(destination: Destination, tracer: Tracer | None) -> None:
 
 
 def statistics(destination: Destination) -> Statistics:
-    """Counts of a process, read at once."""
+    """Return the counts of a process."""
     process = _find(destination)
     return Statistics(process.reductions, len(process.mailbox), process.dropped, process.state())
 

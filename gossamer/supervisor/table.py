@@ -34,21 +34,21 @@ class ProcessTable:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of this runtime: the one that was running when it was first used."""
+        """The event loop of this runtime, the one that ran when it was first used."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
     def new_pid(self) -> Pid:
-        """A pid never used before."""
+        """Return a pid that was never used before."""
         return Pid(self.node, self.creation, next(self._numbers))
 
     def new_ref(self) -> Ref:
-        """A reference never used before."""
+        """Return a reference that was never used before."""
         return Ref(self.node, self.creation, next(self._refs))
 
     def find(self, destination: Destination) -> Entry | None:
-        """The live local process at a destination, None where there is none.
+        """Return the live local process at a destination, None if there is none.
 
         Raises:
             BadDestination: it is no destination at all.
@@ -64,7 +64,7 @@ class ProcessTable:
         raise BadDestination(destination)
 
     def remote_address(self, destination: Destination) -> tuple[str, Pid | str] | None:
-        """The node and the address on it when the destination is on another node, else None."""
+        """Return node and address of a destination on another node, None for a local one."""
         if isinstance(destination, Pid):
             return None if destination.node == self.node else (destination.node, destination)
         if isinstance(destination, tuple) and len(destination) == 2:
@@ -73,7 +73,7 @@ class ProcessTable:
         return None
 
     def whereis(self, name: str) -> Pid | None:
-        """The process registered under ``name``."""
+        """Return the process registered under ``name``, None if there is none."""
         entry = self.names.get(name)
         return None if entry is None else entry.pid
 
@@ -96,23 +96,23 @@ class ProcessTable:
         self.names[name] = entry
 
     def unregister(self, name: str) -> bool:
-        """Free a name; False when nobody had it."""
+        """Free a name; return False if it was not taken."""
         entry = self.names.pop(name, None)
         if entry is not None:
             entry.name = None
         return entry is not None
 
     def alive(self, pid: Pid) -> bool:
-        """True until a local process ends; one that was told to end is no longer alive."""
+        """Return True until a local process ends, or has an exit signal on its way."""
         entry = self.table.get(pid)
         return entry is not None and entry.reason is None
 
     def processes(self) -> list[Pid]:
-        """All local processes, oldest first."""
+        """Return all local processes, oldest first."""
         return list(self.table)
 
     def join(self, pid: Pid) -> asyncio.Future[Reason]:
-        """A future of the reason with which a local process ends; noproc when it is not there."""
+        """Return a future of the reason with which a local process ends, noproc if it is not there."""
         future: asyncio.Future[Reason] = self.loop.create_future()
         entry = self.table.get(pid)
         if entry is None:
@@ -127,5 +127,5 @@ class ProcessTable:
         return future
 
     def note_remote(self, node: str, pid: Pid) -> None:
-        """``pid`` is tied to something on ``node`` and must hear when that node is lost."""
+        """Note that ``pid`` is linked to, or watches, something on ``node``."""
         self.remote_ties.setdefault(node, {})[pid] = None

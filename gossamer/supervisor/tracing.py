@@ -115,7 +115,7 @@ def clear(entry: Entry) -> None:
 
 
 class TraceLine(Struct, frozen=True):
-    """One event for people; ``at`` is what the reader's clock said, ``way`` is in, out or empty."""
+    """One traced event, for people; ``at`` is the reader's clock, ``way`` is in, out or empty."""
 
     at: float
     event: str
@@ -133,7 +133,7 @@ async def follow(
     limit: int | None = None,
     pulse: float | None = None,
 ) -> AsyncGenerator[TraceLine | None, None]:
-    """Lines of what a local process does, until it ends, ``seconds`` are over or ``limit`` lines came.
+    """Yield lines of what a local process does, until it ends, ``seconds`` are over or ``limit`` lines came.
 
     The first line, ``tracing``, comes at once, the last is ``end`` or ``over``. None comes where nothing
     happened for ``pulse`` seconds. Closing the iterator takes the tap off.

@@ -175,10 +175,10 @@ def memory_of(entry: Entry) -> int:
 
 
 def locate(runtime: Runtime, text: str) -> Pid:
-    """The live process that somebody means by ``<node.31>``, ``node.31``, ``31`` or a registered name.
+    """Return the live process that ``<node.31>``, ``node.31``, ``31`` or a registered name stands for.
 
     Raises:
-        NoSuchProcess: nobody, or it lives on another node, which the message names.
+        NoSuchProcess: there is none, or it lives on another node, which the message names.
     """
     entry = runtime.names.get(text)
     if entry is not None:

@@ -46,7 +46,7 @@ NOCONNECTION = "noconnection"
 TIMEOUT = "timeout"
 
 Reason = object
-"""Why a process ended: a string, a tuple or a :class:`Crash`."""
+"""The reason for which a process ended: a string such as ``"normal"``, a tuple, or a ``Crash``."""
 
 
 class Pid(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="pid"):
@@ -72,7 +72,7 @@ class Ref(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="ref")
 
 
 Destination = Pid | str | tuple[str, str]
-"""Who gets a message: a pid, a name registered here, or ``(name, node)``."""
+"""The receiver of a message: a pid, a name registered on this node, or ``(name, node)``."""
 
 
 class Crash(Struct, frozen=True, tag="crash"):
@@ -84,7 +84,7 @@ class Crash(Struct, frozen=True, tag="crash"):
 
     @classmethod
     def of(cls, exception: BaseException) -> Crash:
-        """The exception's class, message and formatted traceback."""
+        """Build from an exception: its class, message and formatted traceback."""
         # SystemExit(2) and friends format as their argument; a bare class gives an empty message.
         return cls(
             error=type(exception).__qualname__,
@@ -97,14 +97,14 @@ class Crash(Struct, frozen=True, tag="crash"):
 
 
 class Exit(Struct, frozen=True, tag="exit"):
-    """An exit signal received by a process that traps exits."""
+    """An exit signal as a message, to a process that traps exits."""
 
     source: Pid
     reason: Reason
 
 
 class Down(Struct, frozen=True, tag="down"):
-    """A monitored process ended, or was not there."""
+    """The message of a monitor: the process ended, or was not there."""
 
     ref: Ref
     pid: Pid | None
@@ -112,7 +112,7 @@ class Down(Struct, frozen=True, tag="down"):
 
 
 class Cast(Struct, frozen=True, tag="cast"):
-    """A request that wants no answer; ``handle_cast`` gets what is inside."""
+    """A request that wants no answer; ``handle_cast`` gets its content."""
 
     request: object
 
@@ -133,14 +133,14 @@ def reason_from_plain(value: object) -> Reason:
 
 
 def is_clean(reason: Reason) -> bool:
-    """True for the reasons of an orderly end: normal, shutdown and (shutdown, detail)."""
+    """Return True for the reasons of an orderly end: normal, shutdown and (shutdown, detail)."""
     if isinstance(reason, str):
         return reason in (NORMAL, SHUTDOWN)
     return isinstance(reason, tuple) and len(reason) == 2 and reason[0] == SHUTDOWN
 
 
 def describe(reason: Reason) -> str:
-    """A reason on one line, for people."""
+    """Return a reason on one line, for people."""
     if isinstance(reason, tuple):
         return "(" + ", ".join(describe(part) for part in reason) + ")"
     return str(reason)

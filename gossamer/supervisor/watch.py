@@ -42,7 +42,7 @@ class _Tick:
 
 
 class LoopWatch(GenServer):
-    """``await LoopWatch.start_link(stall=0.1)``; one a node."""
+    """A server that measures how late the event loop runs and reports what blocks it; one for each node."""
 
     kind = "worker"
 

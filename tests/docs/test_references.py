@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from gossamer import supervisor
 from gossamer.testing.references import stale, write
 from gossamer.testing.references.cli import commands
 from gossamer.testing.references.config import keys_of
 from gossamer.testing.references.markdown import cell, prose, table
 from gossamer.testing.references.node import a_node
+from gossamer.testing.references.supervisor import GROUPS, described, supervisor_page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -23,7 +25,7 @@ def test_the_pages_are_what_the_code_says():
 
 
 def test_what_was_written_is_not_stale(tmp_path):
-    assert len(write(tmp_path)) == 6
+    assert len(write(tmp_path)) == 7
     assert write(tmp_path) == []
     (tmp_path / "cli.md").write_text("by hand")
     assert stale(tmp_path) == ["cli.md"]
@@ -100,3 +102,19 @@ def test_docstrings_become_markdown():
 def test_a_cell_cannot_break_its_table():
     assert cell("a | b\n  c") == "a \\| b c"
     assert table(("x",), [("1",)]) == "| x |\n| --- |\n| 1 |\n"
+
+
+def test_every_public_name_of_the_supervisor_is_on_its_page_once_and_says_what_it_is():
+    named = [name for _, names in GROUPS.values() for name in names.split()]
+    assert sorted(named) == sorted(supervisor.__all__)
+    page = supervisor_page()
+    for name in named:
+        assert page.count(f"\n### {name}\n") == 1
+        said = described(name)
+        # A dataclass or a Struct without a docstring has its signature for one.
+        assert not said.startswith(f"{name}("), name
+
+
+def test_no_docstring_of_the_supervisor_begins_as_a_relative_clause():
+    words = ("Who ", "Whoever ", "What ", "That ", "Those ", "Somebody ")
+    assert [line for line in supervisor_page().splitlines() if line.startswith(words)] == []

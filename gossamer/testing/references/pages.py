@@ -12,6 +12,7 @@ from gossamer.testing.references.http import http_page
 from gossamer.testing.references.metrics import metrics_page
 from gossamer.testing.references.node import a_node
 from gossamer.testing.references.python import python_page
+from gossamer.testing.references.supervisor import supervisor_page
 
 __all__ = ["pages", "stale", "write"]
 
@@ -28,6 +29,7 @@ def pages() -> Mapping[str, str]:
         "metrics.md": lambda: metrics_page(node.metrics),
         "events.md": events_page,
         "python.md": python_page,
+        "supervisor.md": supervisor_page,
     }
     return {name: f"{_NOTE}\n\n{page().strip()}\n" for name, page in made.items()}
 

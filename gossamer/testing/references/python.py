@@ -10,11 +10,12 @@ from typing import Any
 
 from gossamer.testing.references.markdown import prose
 
-__all__ = ["python_page"]
+__all__ = ["function_text", "members_of", "python_page", "signature_text"]
 
 _HEAD = """# Python
 
-What `import gossamer` gives. How to use it: [Supervised actors in Python](../guide/actors.md).
+What `import gossamer` gives. How to use it: [Supervised actors in Python](../guide/actors.md). All names of
+the actors: [gossamer.supervisor](supervisor.md).
 """
 
 
@@ -28,18 +29,18 @@ def python_page() -> str:
             parts.append("## Version\n\n`gossamer.__version__`, as `gossamer --version` says it.\n")
             continue
         thing = getattr(gossamer, name)
-        parts.append(_class(name, thing) if inspect.isclass(thing) else _function(name, thing, "##"))
+        parts.append(_class(name, thing) if inspect.isclass(thing) else function_text(name, thing, "##"))
     return "\n".join(parts)
 
 
 def _class(name: str, thing: type) -> str:
-    parts = [f"## {name}\n", _signature("class", name, thing), f"{prose(thing.__doc__)}\n"]
-    parts += [_function(f"{name}.{member}", value, "###") for member, value in _members(thing)]
+    parts = [f"## {name}\n", signature_text("class", name, thing), f"{prose(thing.__doc__)}\n"]
+    parts += [function_text(f"{name}.{member}", value, "###") for member, value in members_of(thing)]
     return "\n".join(parts)
 
 
-def _members(thing: type) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties, in the order of the source, a base's behind its own."""
+def members_of(thing: type) -> Iterator[tuple[str, Any]]:
+    """Yield public methods and properties, in the order of the source, a base's behind its own."""
     seen: set[str] = set()
     for base in thing.__mro__:
         if not base.__module__.startswith("gossamer."):
@@ -53,20 +54,23 @@ def _members(thing: type) -> Iterator[tuple[str, Any]]:
                 yield name, raw
 
 
-def _function(name: str, thing: Any, level: str) -> str:
+def function_text(name: str, thing: Any, level: str) -> str:
+    """Return the entry of a function or property."""
     if isinstance(thing, property):
         return f"{level} {name}\n\n{prose(thing.__doc__)}\n"
     word = "async def" if inspect.iscoroutinefunction(thing) else "def"
-    return f"{level} {name}\n\n{_signature(word, name, thing)}\n{prose(thing.__doc__)}\n"
+    return f"{level} {name}\n\n{signature_text(word, name, thing)}\n{prose(thing.__doc__)}\n"
 
 
-def _signature(word: str, name: str, thing: Any) -> str:
+def signature_text(word: str, name: str, thing: Any) -> str:
+    """Return a signature as a block of code."""
     signature = inspect.signature(thing)
     hidden = ("self", "cls")
     given = [parameter for parameter in signature.parameters.values() if parameter.name not in hidden]
     text = str(signature.replace(parameters=given))
     # A function as a default shows where in memory it was.
     text = re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
+    text = re.sub(r"<object object at 0x\w+>", "…", text)
     # Written annotations come as text in quotes, and some with the modules that they are from.
     text = re.sub(r"""(?<=: |> )(['"])(.*?)\1(?=[,)]| = |$)""", r"\2", text)
     text = re.sub(r"\b(?:gossamer|collections|typing|pathlib)\.(?:\w+\.)*(?=[A-Z])", "", text)

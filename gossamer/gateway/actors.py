@@ -1,0 +1,106 @@
+"""MQTT for the actors that run on a node: publish and subscribe from a ``GenServer``, without a connection.
+
+``node.applications`` names a function that is given the node; it hands ``Mqtt(node)`` to the actors that need
+it. What an actor subscribes to arrives in its mailbox as :class:`Delivered`, in ``handle_info``.
+
+Rules: 1. A subscription belongs to the process that made it and ends with it, so an actor subscribes in its
+``init`` and a restarted one subscribes again.  2. ``publish`` with QoS 1 or 2 returns once every node that
+must deliver the message has it, and waits while a receiver is behind.  3. A mailbox is bounded; a message
+that finds it full is dropped and logged, since an actor cannot slow a publisher down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from gossamer.errors import UnavailableError
+from gossamer.gateway.port import BrokerPort
+from gossamer.gateway.publisher import Publisher
+from gossamer.mqtt import Broker
+from gossamer.routes import parse_name
+from gossamer.supervisor import NotInProcess, Runtime, self_pid
+from gossamer.supervisor.thespian.messages import Publish, Subscribe
+
+__all__ = ["Mqtt", "PublishUnsafeError"]
+
+
+TURNS = 10
+"""Turns of the loop in which a lone node logs a row."""
+
+
+class HasBroker(Protocol):
+    """A node."""
+
+    @property
+    def broker(self) -> Broker:
+        """Its broker."""
+
+
+class PublishUnsafeError(UnavailableError):
+    """A node that must deliver a message may not have it."""
+
+    def __init__(self, *, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"publish to {topic!r}: the link to a node that needs it overflowed; publish again, "
+            "it may then come twice"
+        )
+
+
+class Mqtt:
+    """The broker of a node, for the actors that run on it: ``Mqtt(node)``; see the module.
+
+    One object serves any number of actors.
+    """
+
+    def __init__(self, node: HasBroker) -> None:
+        self._broker = node.broker
+        self._port = BrokerPort(node.broker, name="actors")
+        self._publisher = Publisher(node.broker)
+
+    async def publish(self, topic: str, payload: bytes | str, qos: int = 0, *, retain: bool = False) -> None:
+        """Publish to all nodes; with QoS 1 or 2, return once every node that must deliver it has it.
+
+        Raises:
+            InvalidTopicName: ``topic`` is no topic name.
+            PublishUnsafeError: a node that must deliver it may not have it.
+        """
+        parse_name(topic)
+        data = payload.encode() if isinstance(payload, str) else bytes(payload)
+        done: asyncio.Future[bool] = self._broker.runtime.loop.create_future()
+
+        def settle(safe: bool) -> None:
+            self._publisher.published(topic, lambda: None if done.done() else done.set_result(safe))
+
+        self._port.publish(Publish(topic, data, qos, retain), on_safe=settle if qos else None)
+        if qos and not await done:
+            raise PublishUnsafeError(topic=topic)
+
+    async def subscribe(self, topic_filter: str, qos: int = 0) -> Callable[[], None]:
+        """Send what matches to the running process as ``Delivered``; return a function that ends that.
+
+        Returns once every live node knows, at the latest after ``mqtt.limits.subscribe_wait``. Retained
+        messages come first. Of ``$share/…`` each message goes to one member of the group, MQTT clients among
+        them.
+
+        Raises:
+            InvalidTopicFilter: it is no topic filter.
+            NotInProcess: no process runs here.
+        """
+        runtime, pid = Runtime.current(), self_pid()
+        entry = runtime.table.get(pid)
+        if entry is None:
+            raise NotInProcess("Mqtt.subscribe")
+        cancel, number = self._port.begin(
+            Subscribe(topic_filter, qos), lambda message: runtime.send(pid, message)
+        )
+        entry.on_release(lambda _entry: cancel())
+        # The row is logged in one of the next turns; on a node alone nothing tells when.
+        for _ in range(TURNS):
+            if self._broker.router.is_visible(number):
+                return cancel
+            await asyncio.sleep(0)
+        await self._broker.router.visible(number)
+        return cancel
