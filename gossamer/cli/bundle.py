@@ -1,7 +1,8 @@
 """``gossamer support-bundle``: what somebody who helps wants to see, in one file.
 
-Rules: 1. It holds what the API tells of each node, as it tells it: no secret, no payload.  2. What a node
-does not answer stands there as its error, and does not stop the rest.  3. Names of clients and topics are in
+Rules: 1. It holds what the API tells of each node, as it tells it: no secret, no payload. Logs are redacted
+when they are written, and once more here: a field called as a secret shows as ``***``.  2. What a node does
+not answer stands there as its error, and does not stop the rest.  3. Names of clients and topics are in
 it only with ``--clients``, since they may tell of people.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json as jsonlib
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note
 from gossamer.cli.version import version_lines
 from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+from gossamer.supervisor import is_secret
 
 __all__ = ["support_bundle"]
 
@@ -40,6 +43,13 @@ EACH = {
 CLIENTS = {"clients": "clients?scope=node&limit=10000", "topics": "topics?limit=10000"}
 LOG_END = 4 * 1024 * 1024
 """Bytes of the end of each log file that are taken."""
+
+
+_NAME = re.compile(rb"""["']?([A-Za-z][\w-]*)["']?\s*[=:]\s*""")
+_VALUE = re.compile(rb"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])'"]+)""")
+"""Of a field in a log line, as JSON or as people read it."""
+_CRASH = re.compile(rb'"event": ?"crash"|\] crash\b')
+_INDENTED = re.compile(rb"^\s+\S")
 
 
 class BundleError(UsageError):
@@ -68,7 +78,10 @@ def support_bundle(
         found = _gather(client, {**EACH, **(CLIENTS if clients else {})})
     found["version.txt"] = "\n".join(version_lines()).encode()
     for file in log or []:
-        found[f"logs/{file.name}"] = _end_of(file)
+        text = redacted(_end_of(file))
+        found[f"logs/{file.name}"] = text
+        if crashes := crash_reports(text):
+            found[f"crashes/{file.name}"] = crashes
     try:
         with tarfile.open(path, "w:gz") as archive:
             for name, content in sorted(found.items()):
@@ -105,7 +118,42 @@ def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
                     silent = str(error)
             else:
                 found[f"{name}/{what}.json"] = jsonlib.dumps(answer, indent=1).encode()
+        if not silent:
+            found.update(_metrics(client, name))
     return found
+
+
+def _metrics(client: ApiClient, name: str) -> dict[str, bytes]:
+    """What Prometheus would read of a node, from its own API."""
+    try:
+        here = client.document("/api/v1/status")["name"] == name
+        return {f"{name}/metrics.txt": (client if here else client.direct(name)).page("/metrics")}
+    except GossamerError as error:
+        return {f"{name}/metrics.error": str(error).encode()}
+
+
+def redacted(text: bytes) -> bytes:
+    """Replace the values of fields whose names speak of a secret by ``***``."""
+
+    parts: list[bytes] = []
+    done = 0
+    for name in _NAME.finditer(text):
+        value = _VALUE.match(text, name.end()) if is_secret(name[1].decode()) else None
+        if value is not None and name.start() >= done:
+            parts += [text[done : name.end()], b"***"]
+            done = value.end()
+    return b"".join([*parts, text[done:]])
+
+
+def crash_reports(text: bytes) -> bytes:
+    """Return the crash reports of a log, each with the lines that are indented below it."""
+    kept: list[bytes] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        inside = bool(_CRASH.search(line)) or (inside and bool(_INDENTED.match(line)))
+        if inside:
+            kept.append(line)
+    return b"".join(kept)
 
 
 def _end_of(file: Path) -> bytes:

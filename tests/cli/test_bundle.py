@@ -61,3 +61,51 @@ def test_where_it_cannot_be_written_is_said(served, run, tmp_path):
     refused = run("support-bundle", tmp_path / "none" / "x.tar.gz", "--api", served.url)
     assert refused.code == 5
     assert "name another file" in refused.err
+
+
+def test_it_holds_the_metrics_of_the_nodes_that_answer(served, bundle):
+    found = bundle()
+    mine = [name for name in found if name.endswith(("metrics.txt", "metrics.error"))]
+    assert f"{served.view.name}/metrics.txt" in mine
+    assert "# HELP" in found[f"{served.view.name}/metrics.txt"]
+
+
+def test_crash_reports_stand_beside_the_log_that_they_are_from(bundle, tmp_path):
+    log = tmp_path / "node.log"
+    log.write_text(
+        '{"event": "node_running", "level": "info"}\n'
+        '{"event": "crash", "label": "Meter", "reason": "ValueError: 3", "traceback": "Traceback …"}\n'
+        "2026-01-01 [error    ] crash   label=Other reason=KeyError\n"
+        "    Traceback (most recent call last):\n"
+        "2026-01-01 [info     ] node_stopping\n"
+    )
+    crashes = bundle("--log", log)["crashes/node.log"].splitlines()
+    assert len(crashes) == 3
+    assert "Meter" in crashes[0]
+    assert "Other" in crashes[1]
+    assert "Traceback" in crashes[2]
+
+
+def test_a_log_without_crashes_has_no_file_of_them(bundle, tmp_path):
+    log = tmp_path / "node.log"
+    log.write_text('{"event": "node_running"}\n')
+    assert not [name for name in bundle("--log", log) if name.startswith("crashes/")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "x", "password": "hunter2 \\"quoted\\"", "topic": "a/b"}',
+        '{"event": "x", "config": {"api_token": "hunter2", "topic": "a/b"}}',
+        "2026-01-01 [info] x   password=hunter2 topic=a/b",
+        "2026-01-01 [info] x   state='cookie=hunter2, topic=a/b'",
+        "2026-01-01 [info] x   {'secret': 'hunter2', 'topic': 'a/b'}",
+    ],
+)
+def test_a_field_that_is_called_as_a_secret_is_hidden(bundle, tmp_path, line):
+    log = tmp_path / "node.log"
+    log.write_text(f"{line}\n")
+    taken = bundle("--log", log)["logs/node.log"]
+    assert "hunter2" not in taken
+    assert "***" in taken
+    assert "a/b" in taken

@@ -32,7 +32,8 @@ from gossamer.api import make_app
 from gossamer.cli import app
 from gossamer.config import Config, config_from, etcd_name, load_config
 
-FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
+# The chart has tests of its own, and is too long for a page.
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and DEPLOY / "helm" not in path.parents)
 COMPOSED = sorted(path.parent.name for path in DEPLOY.glob("compose/*/compose.yaml"))
 INCLUDED = re.compile(r"^\[`(deploy/[^`]+)`\]\(\.\./\.\./([^)]+)\):\n\n```\w+\n(.*?)^```$", re.M | re.S)
 PORTS = {"mqtt": 1883, "api": 8091, "gossip": 7946, "gossip-tcp": 7946, "distribution": 4370}
@@ -368,6 +369,31 @@ def test_pods_keep_their_data_and_have_no_rights_to_spare(manifests: Manifests) 
     # A node that stops may take 15 s.
     assert pod["terminationGracePeriodSeconds"] >= 20
     assert set(manifests.of("ConfigMap")["data"]) == {"node.yaml"}
+
+
+def test_nodes_are_spread_over_machines(manifests: Manifests) -> None:
+    template = manifests.of("StatefulSet")["spec"]["template"]
+    (term,) = template["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    selector = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert selector.items() <= template["metadata"]["labels"].items()
+    assert manifests.of("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_prometheus_scrapes_every_pod_with_a_token() -> None:
+    service, monitor = documents(DEPLOY / "kubernetes" / "servicemonitor.yaml")
+    spec = monitor["spec"]
+    assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = spec["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["path"] in paths()
+    assert endpoint["authorization"]["credentials"]["key"] == "token"
+    # The alerts name the job.
+    assert service["metadata"]["labels"][spec["jobLabel"]] == "gossamer"
+    labels = Manifests("k8s").of("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
 
 
 def test_strategy_k8s_may_list_endpoint_slices_and_nothing_else() -> None:

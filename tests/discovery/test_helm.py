@@ -1,0 +1,147 @@
+"""The Helm chart, rendered here: by default it is deploy/kubernetes/k8s.yaml, and each value has its effect.
+
+There is no helm in the tests, so the chart keeps to what a page of code can render: values, the release's
+name, ``if``, ``if eq``, ``else`` and ``end``. Anything else fails here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from discovery.deployments import DEPLOY, documents
+
+CHART = DEPLOY / "helm"
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+TAG = re.compile(r"(\s*)\{\{(-?) *(.*?) *(-?)\}\}")
+WORDS = re.compile(r'"[^"]*"|\S+')
+
+
+def value(word: str, scope: dict[str, Any]) -> Any:
+    if word.startswith('"'):
+        return word.strip('"')
+    found: Any = scope
+    assert word.startswith("."), f"{word} is more than this renders"
+    for part in word[1:].split("."):
+        found = found[part]
+    return found
+
+
+def render(text: str, scope: dict[str, Any]) -> str:
+    """What ``helm template`` makes of ``text``."""
+    out: list[str] = []
+    # Of each open ``if`` whether its part is taken.
+    open_ifs: list[bool] = []
+    at = 0
+    for tag in TAG.finditer(text):
+        space, trims, order = tag[1], tag[2], tag[3]
+        if all(open_ifs):
+            out.append(text[at : tag.start()] + ("" if trims else space))
+        at = tag.end()
+        match WORDS.findall(order):
+            case ["if", "eq", one, other]:
+                open_ifs.append(value(one, scope) == value(other, scope))
+            case ["if", one]:
+                open_ifs.append(bool(value(one, scope)))
+            case ["else"]:
+                open_ifs[-1] = not open_ifs[-1]
+            case ["end"]:
+                open_ifs.pop()
+            case [one]:
+                if all(open_ifs):
+                    given = value(one, scope)
+                    out.append(str(given).lower() if isinstance(given, bool) else str(given))
+            case _:
+                raise AssertionError(f"{order} is more than this renders")
+    assert not open_ifs
+    return "".join(out) + text[at:]
+
+
+def chart(name: str = "gossamer", **values: Any) -> list[dict[str, Any]]:
+    scope = {"Release": {"Name": name}, "Values": {**DEFAULTS, **values}}
+    found: list[dict[str, Any]] = []
+    for path in sorted((CHART / "templates").glob("*.yaml")):
+        found += [one for one in yaml.safe_load_all(render(path.read_text(), scope)) if one]
+    return found
+
+
+def of(found: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    (one,) = [d for d in found if d["kind"] == kind and name in ("", d["metadata"]["name"])]
+    return one
+
+
+def test_with_its_defaults_the_chart_is_the_example() -> None:
+    made = chart()
+    assert of(made, "Service", "gossamer-mqtt")["spec"].pop("type") == "ClusterIP"
+    example = documents(DEPLOY / "kubernetes" / "k8s.yaml")
+    for found in (made, example):
+        data = of(found, "ConfigMap")["data"]
+        data["node.yaml"] = yaml.safe_load(data["node.yaml"])
+    assert made == example
+
+
+def test_another_name_leaves_nothing_of_the_first() -> None:
+    text = yaml.safe_dump_all(chart("mqtt-eu", serviceMonitor=DEFAULTS["serviceMonitor"] | {"enabled": True}))
+    kept = {"/etc/gossamer", "/var/lib/gossamer", "gossamer-cookie", "gossamer:latest", "gossamer-metrics"}
+    rest = text
+    for word in kept:
+        rest = rest.replace(word, "")
+    assert re.findall(r".*gossamer.*", rest) == ["        name: gossamer"], "the container alone"
+    assert 'service_name: "mqtt-eu"' in of(chart("mqtt-eu"), "ConfigMap")["data"]["node.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "expected"),
+    [
+        ({"replicas": 5}, "spec.replicas", 5),
+        ({"image": "registry/gossamer:1"}, "spec.template.spec.containers.0.image", "registry/gossamer:1"),
+        ({"storage": "8Gi"}, "spec.volumeClaimTemplates.0.spec.resources.requests.storage", "8Gi"),
+        ({"memory": "2Gi"}, "spec.template.spec.containers.0.resources.limits.memory", "2Gi"),
+    ],
+)
+def test_a_value_has_its_effect(values: dict[str, Any], path: str, expected: object) -> None:
+    found: Any = of(chart(**values), "StatefulSet")
+    for part in path.split("."):
+        found = found[int(part)] if part.isdigit() else found[part]
+    assert found == expected
+
+
+def test_nodes_are_spread_over_machines() -> None:
+    def affinity(**values: Any) -> dict[str, Any]:
+        spec = of(chart(**values), "StatefulSet")["spec"]["template"]["spec"]
+        found: dict[str, Any] = spec["affinity"]["podAntiAffinity"]
+        return found
+
+    (preferred,) = affinity()["preferredDuringSchedulingIgnoredDuringExecution"]
+    (required,) = affinity(antiAffinity="required")["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"] == required
+    assert required["topologyKey"] == "kubernetes.io/hostname"
+    assert required["labelSelector"]["matchLabels"] == {"app": "gossamer"}
+
+
+def test_prometheus_scrapes_every_pod_where_that_is_wanted() -> None:
+    assert "ServiceMonitor" not in {one["kind"] for one in chart()}
+    made = chart(serviceMonitor=DEFAULTS["serviceMonitor"] | {"enabled": True, "interval": "10s"})
+    monitor, service = of(made, "ServiceMonitor")["spec"], of(made, "Service", "gossamer-metrics")
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {one["metadata"]["name"] for one in made if one["kind"] == "Service" and "part" in
+            one["metadata"].get("labels", {})} == {"gossamer-metrics"}  # fmt: skip
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "10s")
+    # The alerts name the job.
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == "gossamer"
+    assert of(made, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_every_value_is_used_and_no_other() -> None:
+    text = "".join(path.read_text() for path in (CHART / "templates").glob("*.yaml"))
+    used = set(re.findall(r"\.Values\.([\w.]+)", text))
+    named = {key for key, given in DEFAULTS.items() if not isinstance(given, dict)}
+    named |= {
+        f"{key}.{inner}" for key, given in DEFAULTS.items() if isinstance(given, dict) for inner in given
+    }
+    assert used == named
