@@ -19,9 +19,7 @@ class EngineMissingError(UnavailableError):
 
     def __init__(self, *, missing: str, extra: str = "spark") -> None:
         self.missing = missing
-        super().__init__(
-            f"audit jobs need {missing}, which is not installed; {how_to_install(extra)}"
-        )
+        super().__init__(f"audit jobs need {missing}, which is not installed; {how_to_install(extra)}")
 
 
 class UnreadableError(UnavailableError):
