@@ -173,6 +173,16 @@ def test_a_delayed_will_is_void_once_its_client_is_back() -> None:
     assert tale.broken("wills") == ["will for nothing"]
 
 
+def test_a_connect_that_is_answered_late_may_void_a_delayed_will() -> None:
+    tale = Tale()
+    client = mortal(tale, delay=5)
+    client.note("aborted")
+    client.asks(2)
+    tale.wait(6)
+    client.note("connected")
+    assert tale.broken("wills") == []
+
+
 def test_a_client_that_comes_back_too_late_does_not_void_its_will() -> None:
     tale = Tale()
     client = mortal(tale, delay=5)

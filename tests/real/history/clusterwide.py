@@ -167,12 +167,12 @@ def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int
     if over.kind == "closed" and over.code:
         # The server said why, and whether that is an end without DISCONNECT is not for us to say.
         return 0, 1, over.at
-    back = next(
-        (e for e in story.clients[client] if e.kind == "connected" and e.connection > will.connection), None
-    )
-    if will.code and back is not None and back.at < over.at + will.code + 2 * EARLY:
-        certain = back.at < over.at + will.code - EARLY and not broken
-        return 0, 0 if certain else 1, over.at
+    later = [e for e in story.clients[client] if e.connection > will.connection]
+    asked = next((e for e in later if e.kind == "connecting"), None)
+    if will.code and asked is not None and asked.at < over.at + will.code + 2 * EARLY:
+        # A CONNECT that is answered late, or not, may have been taken in time.
+        in_time = any(e.kind == "connected" and e.at < over.at + will.code - EARLY for e in later)
+        return 0, 0 if in_time and not broken else 1, over.at
     return 1, 1, over.at
 
 
