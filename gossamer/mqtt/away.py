@@ -15,7 +15,7 @@ import structlog
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
-from gossamer.mnesia_like import OwnedTable, Store
+from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.arrivals import Arrivals
 from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.keeping import Keeping
@@ -34,6 +34,8 @@ PING = "mqtt.ping"
 PING_WITHIN = 0.5
 ANSWER_WITHIN = 5.0
 AGAIN = 0.25
+SUBSCRIBE_TIMEOUT = 2.0
+"""Seconds after its first SUBACK in which a client of a new session says all that it wants."""
 _TABLES = ("routes", "sessions")
 """What must be here of a node before it can be told what is kept for it."""
 
@@ -48,6 +50,8 @@ class Away:
         self._node = distribution.runtime.node
         self._sessions: OwnedTable | None = None
         self._greeting: set[str] = set()
+        self._settling: set[str] = set()
+        """Clients that are given time to subscribe."""
         self.known: Callable[[str], bool] = _nobody_is_gone
         """Whether a node that is not up may come back, as far as anybody can tell."""
         creation = distribution.runtime.creation
@@ -83,6 +87,7 @@ class Away:
         """From now on nodes may ask, and whose session is where is known; again after a restart."""
         functions[PING] = _pong
         self._sessions = sessions
+        sessions.subscribe_batches(self._claims)
         functions[GREET] = self.arrivals.asked
         functions[SETTLED] = self._settled
 
@@ -99,7 +104,18 @@ class Away:
         """A node is gone."""
         self.arrivals.node_down(peer)
 
-    def settle(self, client_id: str, *, resumed: bool) -> None:
+    def subscribed(self, client_id: str) -> None:
+        """A client of a session that began here has subscribed to something; there may be more to come."""
+        if self.keeping.anybody_away and client_id not in self._settling:
+            self._settling.add(client_id)
+            self._broker.runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
+
+    def _has_subscribed(self, client_id: str) -> None:
+        self._settling.discard(client_id)
+        if client_id in self._broker.sessions:
+            self.settle(client_id, resumed=False)
+
+    def settle(self, client_id: str, *, resumed: bool = True) -> None:
         """Every node knows what a client of this one is subscribed to; ``resumed``: by a session of before.
 
         Said to all while somebody is away, for whom they may keep something of the same client; not before,
@@ -162,6 +178,11 @@ class Away:
 
     def _elsewhere(self, client_id: str, peer: str) -> bool:
         return self._sessions is not None and rightful(self._sessions.read(client_id)) != peer
+
+    def _claims(self, change: Change) -> None:
+        if self.keeping.anybody_away:
+            for client_id in change.written:
+                self.keeping.claimed(client_id)
 
     def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
         """What other nodes call; see :meth:`settle`."""

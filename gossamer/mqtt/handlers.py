@@ -258,7 +258,7 @@ def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
         granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
         channel.hub.trail.subscribed(channel.session, granted, None)
     if channel.session.expiry and channel.broker.away is not None:
-        channel.broker.away.settle(channel.session.client_id, resumed=False)
+        channel.broker.away.subscribed(channel.session.client_id)
     if outcome.retained:
         RetainedDelivery(channel, channel.broker.retained, outcome.retained).step()
 

@@ -29,7 +29,7 @@ import structlog
 from gossamer.mqtt.ingest import MOVE_MARK
 from gossamer.mqtt.records import acknowledged, fresh, walk
 from gossamer.mqtt.sessionstore import JournalLike
-from gossamer.mqtt.spool import Action, Ask, Drop, Keep, Kept, Live, Lost, Over, Send, Spool
+from gossamer.mqtt.spool import MOVED_LIMIT, Action, Ask, Drop, Keep, Kept, Live, Lost, Over, Send, Spool
 
 __all__ = ["Keeping", "encode_kept"]
 
@@ -44,6 +44,13 @@ _ID, _NODE, _FILTER, _KEPT, _MOVED = range(5)
 """The kinds of rows."""
 FILTERS = 5000
 """Filters written to disc in a tick."""
+
+
+class _Anybody(frozenset[str]):
+    """The clients that a node may have had of which nobody remembers which they were."""
+
+    def __contains__(self, _client_id: object) -> bool:
+        return True
 
 
 class AwayRoutes(Protocol):
@@ -111,6 +118,10 @@ class Keeping:
         self._waiting: deque[tuple[int, list[OnSafe]]] = deque()
         self._sessions: dict[str, int] = {}
         self._had: dict[str, frozenset[str]] = {}
+        self._guessed: dict[str, set[str]] = {}
+        """By node that is away, clients that seemed to have left it before."""
+        self._claimed: set[str] = set()
+        """Clients that came to this side while somebody was away."""
         self._lives: dict[str, int] = {}
         """In which life nodes were that are away."""
         self._up: set[str] = set()
@@ -209,9 +220,14 @@ class Keeping:
         if not spool.waiting:
             return self.identity, 0, {}
         moved = dict(spool.moved)
+        for client_id in self._guessed.get(peer, ()):
+            if not self._elsewhere(client_id, peer):
+                # Back there by now, and where it was meanwhile was as far away: it takes what is new to it.
+                del moved[client_id]
         had = self._had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
-            if client_id not in moved and client_id not in had and self._elsewhere(client_id, peer):
+            stayed = client_id not in had and client_id not in self._claimed
+            if stayed and client_id not in moved and self._elsewhere(client_id, peer):
                 moved[client_id] = 0
             if count % STEP == 0:
                 await asyncio.sleep(0)
@@ -244,15 +260,21 @@ class Keeping:
         """Whether a node is away, or has not been given everything yet."""
         return bool(self._had)
 
+    def claimed(self, client_id: str) -> None:
+        """A node on this side has a client's session that it had not before."""
+        if self._had and len(self._claimed) < MOVED_LIMIT:
+            self._claimed.add(client_id)
+
     def settled(self, client_id: str, owner: str, *, resumed: bool) -> None:
         """A client's subscriptions are known at ``owner`` from now on: a node that is away gets nothing more
         for it, whether it had its session or came by one while it was cut off.
 
         ``resumed``: the session was on this side before, and nothing that is kept is for another one.
         """
+        stayed = resumed and client_id not in self._claimed
         for peer, had in self._had.items():
             if peer != owner:
-                self._move(peer, client_id, always=resumed and client_id not in had)
+                self._move(peer, client_id, always=stayed and client_id not in had)
 
     def asking(self, peer: str) -> int:
         """The number of the return for which a node has still to answer; 0: for none."""
@@ -286,6 +308,7 @@ class Keeping:
             generation, life = rows.get((peer, _NODE, 0), ("", 0))
             if life:
                 self._lives[peer] = life
+            self._had[peer] = _Anybody()
             spool.restore(entries.get(peer, []), generation, moved.get(peer, {}))
             self._routes.expect(peer, filters.get(peer, ()))
             if peer in self._up:
@@ -337,12 +360,14 @@ class Keeping:
     def _note_moved(self, peer: str) -> None:
         """Clients may have left a node before anybody noticed that it is away."""
         for client_id in self._had.get(peer, ()):
-            if self._elsewhere(client_id, peer):
-                self._move(peer, client_id)
+            if self._elsewhere(client_id, peer) and self._move(peer, client_id):
+                self._guessed.setdefault(peer, set()).add(client_id)
 
-    def _move(self, peer: str, client_id: str, *, always: bool = False) -> None:
-        if self._spool(peer).moves(client_id, always=always):
+    def _move(self, peer: str, client_id: str, *, always: bool = False) -> bool:
+        new = self._spool(peer).moves(client_id, always=always)
+        if new:
             self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
+        return new
 
     def _spool(self, peer: str) -> Spool:
         spool = self.spools.get(peer)
@@ -411,6 +436,9 @@ class Keeping:
 
     def _forget(self, peer: str, moved: Iterable[str]) -> None:
         self._had.pop(peer, None)
+        self._guessed.pop(peer, None)
+        if not self._had:
+            self._claimed.clear()
         self._lives.pop(peer, None)
         self.since.pop(peer, None)
         for client_id in moved:

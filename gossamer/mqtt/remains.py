@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -28,8 +28,9 @@ from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.idents import is_recorded
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.session import Session
-from gossamer.mqtt.transfer import messages_in, queue_left
+from gossamer.mqtt.transfer import distinct, forget, left_of, messages_in, queue_left
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -65,11 +66,21 @@ class Remains:
         broker.router.unsubscribe_all(session)
         if self._offering.get(session.client_id) is session:
             return
-        if not (session.inflight or session.queue or self._awaits_more):
+        told = session.given is not None or session.once is None
+        if told and not (session.inflight or session.queue or self._awaits_more):
             broker.table.end(session, None)
         else:
             self._offering[session.client_id] = session
             broker.runtime.spawn(self._offer, session, label="mqtt_remains")
+
+    def has(self, client_id: str) -> bool:
+        """Whether something of a client's is still here."""
+        return client_id in self._offering
+
+    def reclaim(self, client_id: str) -> Session | None:
+        """What is left here of a client's session, which is offered to nobody any more."""
+        session = self._offering.pop(client_id, None)
+        return session if self._broker.sessions.get(client_id) is session else None
 
     @property
     def _awaits_more(self) -> bool:
@@ -98,7 +109,7 @@ class Remains:
         taken, lost = 0, 0
         ready = False
         try:
-            while broker.sessions.get(client_id) is session:
+            while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(home.claims(client_id))
                 if owner == home.node or owner is None:
                     # Whoever claimed it is gone for good.
@@ -122,20 +133,35 @@ class Remains:
                 del self._offering[client_id]
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
-        """Whether a node has what was given in the session's last move from here; None: not known yet."""
-        if session.given is None:
-            return False
+        """Whether a node has what was given in the session's last move from here; None: not known yet.
+
+        It is told what the client has had from this session, and gives nothing of that once more.
+        """
+        had: list[tuple[str, int, bytes]] = []
+        if session.once is not None:
+            delivered = Once()
+            delivered.load(session.once.dump())
+            delivered.release(message.ident for message in left_of(session, given=False))
+            had = delivered.dump()
         answer = await remote.call(
-            node, "mqtt.has_move", session.client_id, session.move, timeout=CALL_WITHIN
+            node, "mqtt.superseded", session.client_id, session.move, had, timeout=CALL_WITHIN
         )
         value = answer.value if isinstance(answer, remote.Returned) else None
-        return value if isinstance(value, bool) else None
+        return value and session.given is not None if isinstance(value, bool) else None
 
-    async def has_move(self, client_id: str, move: str) -> bool | None:
-        """What other nodes call: whether the session here has come by that move. None: not known yet."""
+    async def superseded(self, client_id: str, move: str, had: list[Any]) -> bool | None:
+        """What other nodes call whose session of a client is over: what the client has had from it.
+
+        Whether the session here has come by ``move``; None: not known yet.
+        """
         session = self._broker.sessions.get(client_id)
         if session is None or self._home.is_moving(client_id):
             return None
+        if had and session.expiry:
+            known = Once()
+            known.load(had)
+            session.refill(list(distinct(session.queue, known)))
+            forget(session, known)
         return move in session.moves
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:

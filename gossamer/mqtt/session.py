@@ -303,14 +303,21 @@ class Session:
 
     def admits(self, message: Message) -> bool:
         """Whether a message is new to this session, as far as that matters: see ``once``."""
-        if message.qos != 2 or message.ident == NO_IDENT or not self.expiry:
-            return True
-        if self.once is None:
-            self.once = Once()
-        if self.once.admit(message.ident):
+        if message.qos != 2 or self._admit(message.ident):
             return True
         self.hub.dropped("duplicate")
         return False
+
+    def admits_item(self, item: Item) -> bool:
+        """The same of a message that was queued elsewhere."""
+        return item[0][0] >> 1 & 3 != 2 or self._admit(ident_in(item[1]))
+
+    def _admit(self, ident: int) -> bool:
+        if ident == NO_IDENT or not self.expiry:
+            return True
+        if self.once is None:
+            self.once = Once()
+        return self.once.admit(ident)
 
     def take(
         self,
@@ -408,6 +415,9 @@ class Session:
         """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
         gate = self.gate
         if gate is not None and not gate((head, tail, message)):
+            if self.once is not None:
+                # It is another node's to queue, so this session has not taken it.
+                self.once.release((ident_in(tail),))
             return
         queue = self.queue
         if queue is _EMPTY:

@@ -31,7 +31,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Action", "Ask", "Drop", "Keep", "Kept", "Live", "Lost", "Over", "Send", "Spool"]
+__all__ = ["MOVED_LIMIT", "Action", "Ask", "Drop", "Keep", "Kept", "Live", "Lost", "Over", "Send", "Spool"]
 
 State = Literal["live", "away", "asking", "sending"]
 
@@ -40,6 +40,7 @@ WINDOW_BYTES = 1024 * 1024
 OVERHEAD = 64
 """Bytes that an entry counts for besides its records."""
 MOVED_LIMIT = 100_000
+"""Clients whose comings and goings are known while a node is away; of others everything is given back."""
 
 
 class Kept(msgspec.Struct, frozen=True):

