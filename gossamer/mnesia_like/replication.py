@@ -200,6 +200,9 @@ class Replication(Standing):
         for state in self.tables.values():
             if state.log.seal():
                 self._x.pump(state)
+                if not state.feeds:
+                    # Nobody will acknowledge it.
+                    self._x.actions.append(Confirmed(state.definition.name))
         return self._x.done(now)
 
     def tick(self, now: float) -> list[Action]:

@@ -67,3 +67,14 @@ async def test_an_unconfirmed_subscription_is_refused_and_leaves_no_route(sim, t
     await published_at(trio, 3, "t")
     await asyncio.sleep(2)
     assert listener.payloads() == []
+
+
+@seeds(1)
+async def test_a_node_that_is_alone_waits_for_nobody(sim):
+    cluster = SimCluster(sim, 1)
+    await cluster.start()
+    begun = sim.loop.time()
+    client = await cluster.client(1, "c", clean_start=False, session_expiry=300)
+    await client.subscribe("t/#", qos=1)
+    assert sim.loop.time() - begun < 0.2
+    await cluster.stop_all()
