@@ -3,7 +3,7 @@ import { computed, signal } from "@preact/signals";
 import { events, get, locked, who } from "./api";
 
 export interface Seen {
-  status: "online" | "suspect" | "offline" | "left";
+  status: "online" | "suspect" | "offline" | "stopped" | "left";
   link: "self" | "up" | "connecting" | "down";
 }
 export interface Alarm {

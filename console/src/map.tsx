@@ -56,7 +56,13 @@ function places(size: Size): Map<string, Place> {
 }
 
 const kindOf = (seen: Pulse["sees"][string]) =>
-  seen.status === "online" ? (seen.link === "up" ? "good" : "warn") : seen.status === "suspect" ? "warn" : "bad";
+  seen.status === "online"
+    ? seen.link === "up"
+      ? "good"
+      : "warn"
+    : seen.status === "suspect" || seen.status === "stopped"
+      ? "warn"
+      : "bad";
 
 export function ClusterMap(props: { onPick: (node: string) => void; picked: string }) {
   const over = useSignal("");

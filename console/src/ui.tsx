@@ -32,7 +32,7 @@ export function Badge(props: { kind: "good" | "warn" | "bad" | "dim"; children: 
 export const statusKind = (status: string) =>
   status === "online" || status === "up" || status === "self" || status === "running"
     ? "good"
-    : status === "suspect" || status === "connecting" || status === "starting"
+    : status === "suspect" || status === "stopped" || status === "connecting" || status === "starting"
       ? "warn"
       : status === "left"
         ? "dim"
