@@ -102,7 +102,7 @@ def test_every_command_of_a_page_is_there_with_its_options(words: list[str]) -> 
         command, words = below[words[0]], words[1:]
         below = getattr(command, "commands", {})
     assert not getattr(command, "commands", None), f"no command {words}"
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
     assert [word for word in words if word.startswith("-") and word not in known] == []
 
 
