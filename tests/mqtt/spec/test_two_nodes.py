@@ -118,7 +118,7 @@ async def test_a_publisher_hears_that_nobody_in_the_cluster_has_subscribed(clust
     pub = await cluster.client(1, version=V5)
 
     async def reason():
-        return (await pub._ask(Publish(topic=b"t", payload=b"1", qos=1, packet_id=9), Puback, 9)).reason
+        return (await pub.ask(Publish(topic=b"t", payload=b"1", qos=1, packet_id=9), Puback, 9)).reason
 
     assert await reason() == 0x10
     sub = await cluster.client(2, version=V5)
