@@ -62,6 +62,11 @@ class OwnedTable(ReplicatedTable):
         """One owner's rows, as they are held."""
         return self._by_owner().get(owner, {})
 
+    def seen_of(self, owner: str) -> int:
+        """How many of an owner's changes are here, in its life that is known here."""
+        replica = self._state.replicas.get(owner)
+        return 0 if replica is None else replica.position
+
     def select(
         self, predicate: Callable[[str, Key, Value], bool], *, limit: int | None = None
     ) -> list[tuple[str, Key, Value]]:

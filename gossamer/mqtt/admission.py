@@ -325,7 +325,7 @@ class Admission:
         channel.will = will
         channel.since = self._broker.clock.wall()
         session.save()
-        self._broker.table.leave_will(session.client_id, will, session.expiry)
+        number = self._broker.table.leave_will(session.client_id, will, session.expiry)
         self._broker.on_return(session.client_id)
         keep_alive = channel.keep_alive
         if channel.deadline is not None:
@@ -335,7 +335,7 @@ class Admission:
             channel.deadline = self._broker.wheel.at(
                 self._broker.hub.now() + keep_alive * 1.5, partial(self.check, channel)
             )
-        channel.admitted(session, connack)
+        channel.admitted(session, connack, known=self._broker.when_known(number, channel.welcome))
 
     def _check_again(self, session: Session, gate: Gate) -> None:
         """What was allowed when the client subscribed may not be any more, or it has another name now."""

@@ -133,7 +133,15 @@ class Broker:
         """What is kept for sessions of nodes that are away."""
         self.on_return: Callable[[str], object] = _nobody
         """Told of every client that has connected."""
-        self.wills = Wills(node=runtime.node, grace=WILL_GRACE, connected=self._is_connected)
+        self.wills = Wills(
+            node=runtime.node,
+            creation=runtime.creation,
+            grace=WILL_GRACE,
+            connected=self._is_connected,
+            wall=clock.wall,
+        )
+        self.when_known: Callable[[int, Callable[[], object]], bool] = _at_once
+        """Whether a will is safe, by the number of its write; where not, calls back once it is."""
         self.table = SessionTable(
             hub=self.hub,
             wheel=self.wheel,
@@ -441,3 +449,7 @@ class Broker:
 
 def _nobody(_client_id: str) -> None:
     pass
+
+
+def _at_once(_number: int, _callback: Callable[[], object]) -> bool:
+    return True

@@ -90,6 +90,7 @@ class Channel(Port, asyncio.Protocol):
         "since",
         "stamp",
         "transport",
+        "unwelcome",
         "version",
         "will",
         "write_full",
@@ -103,6 +104,8 @@ class Channel(Port, asyncio.Protocol):
         self.session: Session = cast("Any", None)
         self.version = V4
         self.will: Will | None = None
+        self.unwelcome = False
+        """Its will is not safe yet; until then nothing is written, and what it sends is held."""
         self.keep_alive = 0
         self.gate: Gate | None = None
         self.cache_get = broker.cache_get
@@ -193,7 +196,7 @@ class Channel(Port, asyncio.Protocol):
             # The first packet is partial; join only once it is whole, however many reads it takes.
             parts.append(data)
             self._parts_size += len(data)
-            if self._state == WAITING:
+            if self._state == WAITING or self.unwelcome:
                 self._bound_early()
                 return
             if self._parts_size < self._need:
@@ -262,7 +265,7 @@ class Channel(Port, asyncio.Protocol):
             self.broker.connect(self, cast("Connect", packet))
         else:
             self.broker.admission.answered(self, packet)
-        if self._state == WAITING:
+        if self._state == WAITING or self.unwelcome:
             self._bound_early()
         return len(data)
 
@@ -364,6 +367,8 @@ class Channel(Port, asyncio.Protocol):
 
     def write_out(self, out: list[bytes]) -> int:
         """Write what the turn brought; the number of bytes."""
+        if self.unwelcome:
+            return 0
         transport = self.transport
         if transport.is_closing():
             if self.hub.trail is not None:
@@ -394,14 +399,29 @@ class Channel(Port, asyncio.Protocol):
 
     # Beginning and end.
 
-    def admitted(self, session: Session, connack: Connack) -> None:
-        """The client is let in; whatever it sent behind CONNECT is taken now."""
+    def admitted(self, session: Session, connack: Connack, *, known: bool) -> None:
+        """The client is let in; whatever it sent behind CONNECT is taken now. ``known``: its will is safe;
+        else CONNACK waits for :meth:`welcome`."""
         self._state = UP
+        self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
         if self.hub.trail is not None:
             self.hub.trail.connected(session, connack.session_present)
         session.resume()
+        if known:
+            self.welcome()
+        elif self._parts is None:
+            # From here on it is held like what came before.
+            self._parts, self._parts_size, self._need = [], 0, 0
+
+    def welcome(self) -> None:
+        """The client may know that it is let in."""
+        if self._state != UP:
+            return
+        if self.unwelcome:
+            self.unwelcome = False
+            self._flush_own()
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
@@ -448,7 +468,7 @@ class Channel(Port, asyncio.Protocol):
         if self._state == UP:
             self.broker.disconnected[reason.name.lower()] += 1
             self._flush_own()
-            if self.version == V5 and not self.session.owes_connack:
+            if self.version == V5 and not self.unwelcome and not self.session.owes_connack:
                 goodbye = Disconnect(reason=reason, properties=properties)
                 self.transport.write(explained(goodbye, detail, self.asked))
         if not will:

@@ -14,17 +14,17 @@ import structlog
 
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
-from gossamer.errors import GossamerError
-from gossamer.mnesia_like import Change, LocalTable, Store
+from gossamer.mnesia_like import LocalTable, Store
 from gossamer.mqtt.away import Away
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.fence import Fence
-from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.owed import INTERVAL
 from gossamer.mqtt.retained_bodies import Bodies
 from gossamer.mqtt.retained_cluster import ClusterRetained
 from gossamer.mqtt.sessionstore import SessionStore
 from gossamer.mqtt.takeover import Takeovers
+from gossamer.mqtt.wills_cluster import ClusterWills
+from gossamer.network import Network
 from gossamer.supervisor import GenServer, self_pid, send_after, spawn
 
 __all__ = ["MqttCluster"]
@@ -62,7 +62,7 @@ class _Links:
 
 
 class MqttCluster(GenServer):
-    """See the module. ``disc``: whether what is retained survives on disc."""
+    """See the module. ``network``: that between nodes; ``disc``: whether tables survive on disc."""
 
     async def init(
         self,
@@ -71,6 +71,7 @@ class MqttCluster(GenServer):
         store: Store,
         distribution: Distribution,
         functions: dict[str, Callable[..., Any]],
+        network: Network,
         *,
         disc: bool,
     ) -> None:
@@ -106,9 +107,12 @@ class MqttCluster(GenServer):
         functions[_FETCH] = self._fetch
 
         sessions = await store.create_table("sessions", replication="owned")
-        wills = broker.wills
-        wills.table = table = await store.create_table("wills", replication="owned")
-        table.subscribe_batches(self._wills_changed)
+        table = await store.create_table("wills", replication="owned")
+        self._wills = ClusterWills(broker, distribution, network, table, index)
+        await self._wills.begin(store, functions, disc=disc)
+        table.subscribe_batches(
+            lambda change: self._wills.changed(change.owner, change.written, change.deleted)
+        )
         if disc and not broker.delayed.restored:
             journal, rows = await store.create_journal("mqtt_delayed")
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
@@ -126,7 +130,7 @@ class MqttCluster(GenServer):
         distribution.subscribe(self_pid())
         self._distribution = distribution
         for name in distribution.nodes():
-            wills.node_up(name, distribution.creation_of(name) or 0)
+            self._wills.node_up(name, distribution.creation_of(name) or 0)
         broker.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
@@ -151,24 +155,17 @@ class MqttCluster(GenServer):
             soon=asyncio.get_running_loop().call_soon,
         )
         broker.table.store = kept
-        broker.wills.begin(kept.nodes_of(rows), broker.hub.now())
-        broker.wills.undecided(kept.wills_of(rows))
-        broker.wills.keep_former = kept.remember_wills
-        kept.remember_nodes({})
         away.arrivals.restore(kept, rows)
         broker.owed.restore(kept.owed_of(rows))
         count = 0
         for stored in kept.read(rows):
-            broker.table.restore_will(stored)
             session = broker.table.restore(stored)
             if session is not None:
                 broker.subscribing.restore(session)
                 count += 1
             if count % RESTORED == RESTORED - 1:
-                # Everyone else's turn; what sessions have no more on disc from now on, wills of theirs have.
-                broker.wills.note_former()
+                # Everyone else's turn.
                 await asyncio.sleep(0)
-        broker.wills.note_former()
         if count:
             log.info("sessions_restored", count=count)
         await away.restore()
@@ -184,8 +181,8 @@ class MqttCluster(GenServer):
             if self._broker.hub.fence is not None:
                 self._broker.hub.fence.beat()
         elif isinstance(message, NodeUp):
-            wills.node_up(message.name, message.creation)
-            self._remember()
+            self._wills.node_up(message.name, message.creation)
+            self._wills.remember()
             if self._broker.away is not None:
                 self._broker.away.node_up(message.name)
         elif isinstance(message, NodeDown):
@@ -198,13 +195,9 @@ class MqttCluster(GenServer):
             )
             for client_id in here:
                 self._tell_back(client_id)
-            self._remember()
+            self._wills.remember()
         else:
             await super().handle_info(message)
-
-    def _wills_changed(self, change: Change) -> None:
-        if change.owner != self._distribution.runtime.node:
-            self._broker.wills.adopted(change.owner, change.written, change.deleted)
 
     def _returned(self, client_id: str) -> None:
         """A client has connected here."""
@@ -222,21 +215,9 @@ class MqttCluster(GenServer):
         self._broker.wills.back(client_id, self._broker.hub.now())
         return True
 
-    def _remember(self) -> None:
-        """Have on disc who would see this node die."""
-        store = self._broker.store
-        if store is not None:
-            nodes = self._distribution.nodes()
-            store.remember_nodes({name: self._distribution.creation_of(name) or 0 for name in nodes})
-
     def _tick(self) -> None:
         broker = self._broker
-        for record in broker.wills.due(broker.hub.now()):
-            message, _ = read_record(record, 0, len(record), broker.hub.now())
-            try:
-                broker.route(message)
-            except GossamerError as error:
-                log.warning("will_not_published", error=str(error))
+        self._wills.tick()
         self._ticks += 1
         broker.owed.give(broker.redispatch.again)
         if broker.away is not None:

@@ -43,8 +43,6 @@ V = TypeVar("V")
 _WAITS = frozenset({0x20, 0x34, 0x62, 0x70, 0x90, 0xB0})
 """First bytes, without DUP and RETAIN, of what waits for the commit."""
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 class _Kept(dict[K, V]):
     """A dict that notes its changes; None: the key is gone."""
@@ -182,8 +180,6 @@ class DurableSession(Session):
 
     def save(self) -> None:
         """Note the session itself: call it when one of its own values has changed."""
-        channel = self.channel
-        will = self.will_due if channel is None else channel.will
         self._note(
             SESSION,
             0,
@@ -193,8 +189,8 @@ class DurableSession(Session):
                 self.expiry,
                 self.store.time_of_day(self.expires_at),
                 self.epoch,
-                None if will is None else _encode(will),
-                None if channel is not None else self.store.time_of_day(self.will_at),
+                None,
+                None,
                 self.clean,
                 self.born,
                 None if self.given is None else self._first + self.given,

@@ -4,7 +4,7 @@ Rules: 1. One connection a session: a second one with the same client identifier
 ends the first ([MQTT-3.1.4-3]).  2. A session outlives its connection for its expiry interval; 0 ends it
 with the connection ([MQTT-3.1.2-23], [MQTT-4.1.0-2]).  3. A will is sent once: when its connection ended
 without a goodbye and its delay is over or the session ends, whichever is first, unless the client is back
-by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]).
+by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]). In a cluster the other nodes are asked first (``wills``).
 
 A session that outlives its connection is on disc too where ``store`` is there (see ``durable``), and comes
 back with its node; one that does not is in memory alone.
@@ -153,17 +153,6 @@ class SessionTable:
             self.rest(session)
         return session
 
-    def restore_will(self, stored: Stored) -> None:
-        """The will of a session that was on disc."""
-        facts = stored.facts
-        if facts is None or facts.will is None or self.store is None:
-            return
-        now = self._hub.now()
-        delay: float = min(facts.will.properties.will_delay or 0, facts.expiry)
-        if facts.will_due is not None:
-            delay = max(0.001, self.store.moment(facts.will_due) - now)
-        self._wills.restore(stored.client_id, record_of(self._message(facts.will), now), delay, now)
-
     def bounded_expiry(self, wanted: int) -> int:
         """The session expiry interval this node grants."""
         return min(wanted, self.max_expiry)
@@ -172,7 +161,8 @@ class SessionTable:
         """End the connection that has the session; a will that is delayed waits for the new one."""
         channel = session.channel
         will = channel.will
-        delayed = will is not None and will.properties.will_delay and not clean
+        # One that ends with its connection has nothing to come back to.
+        delayed = will is not None and will.properties.will_delay and session.expiry and not clean
         channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
 
     def suspend(self, session: Session) -> Pending:
@@ -207,6 +197,7 @@ class SessionTable:
             self._wheel.at(session.will_at, partial(self._will_due, session, pending.will))
             record = record_of(self._message(pending.will), now)
             self._wills.hold(session.client_id, record, pending.will_left)
+            self._wills.count_down(session.client_id, pending.will_left)
         session.save()
 
     def forget_plans(self) -> None:
@@ -227,6 +218,7 @@ class SessionTable:
                 session.will_due = will
                 session.will_at = self._hub.now() + min(delay, session.expiry)
                 self._wheel.at(session.will_at, partial(self._will_due, session, will))
+                self._wills.count_down(session.client_id, min(delay, session.expiry))
             else:
                 self._send_will(will, session.client_id)
         if session.will_due is None:
@@ -253,13 +245,23 @@ class SessionTable:
             self._wills.release(session.client_id)
             session.save()
 
-    def leave_will(self, client_id: str, will: Will | None, expiry: int) -> None:
-        """A client is connected and left ``will``: other nodes are to know it."""
+    def leave_will(self, client_id: str, will: Will | None, expiry: int) -> int:
+        """A client is connected and left ``will``: other nodes are to know it. The number of the write; 0:
+        nobody has to be waited for."""
         if will is None:
             self._wills.release(client_id)
-            return
+            return 0
         record = record_of(self._message(will), self._hub.now())
-        self._wills.hold(client_id, record, min(will.properties.will_delay or 0, expiry))
+        return self._wills.hold(client_id, record, min(will.properties.will_delay or 0, expiry))
+
+    def void_will(self, client_id: str) -> None:
+        """Others have published the will of a client while they could not see this node."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return
+        if session.channel is not None:
+            session.channel.will = None
+        session.will_due = session.will_at = None
 
     def _message(self, will: Will) -> Message:
         properties = will.properties
@@ -276,6 +278,8 @@ class SessionTable:
         )
 
     def _send_will(self, will: Will, client_id: str) -> None:
+        if self._wills.end(client_id, self._hub.now()):
+            return
         message = self._message(will)
         try:
             self._publish(message, client_id=client_id)

@@ -27,7 +27,6 @@ from gossamer.mqtt.idents import NO_IDENT, Tracked, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import Subscription, Will
-from gossamer.mqtt.wills import Former
 
 __all__ = [
     "INCOMING",
@@ -48,9 +47,6 @@ _NODES = ""
 """The client under which nodes are remembered; real ones have a name."""
 _TAKEN, _GENERATION, _OWED = 5, 6, 8
 """The kinds of its further rows."""
-
-_WILLS = 7
-"""The kind of the row that holds the wills of former lives."""
 
 Item = tuple[bytes, bytes, Message | None]
 
@@ -78,9 +74,9 @@ class Facts(msgspec.Struct, array_like=True):
     expires: float | None
     """When it ends; None: it is connected, or never ends."""
     epoch: int
-    will: Will | None
-    will_due: float | None
-    """When its will is due; None: when its connection ends."""
+    will: None
+    will_due: None
+    """Not used any more: see ``wills``."""
     clean: bool
     """It began with a clean start."""
     born: int
@@ -251,12 +247,6 @@ class SessionStore:
         for packet_id in stored.incoming:
             self.put(client_id, INCOMING, packet_id, None)
 
-    # Who was there; for wills.
-
-    def remember_nodes(self, nodes: Mapping[str, int]) -> None:
-        """Note which other nodes are up, with the number of their life."""
-        self.put(_NODES, SESSION, 0, dict(nodes))
-
     # What other nodes have given; see ``arrivals``.
 
     def note_taken(self, peer: str, taken: tuple[str, int, list[tuple[int, int]]]) -> None:
@@ -289,30 +279,7 @@ class SessionStore:
         found = rows.get((_NODES, _GENERATION, 0))
         return None if found is None else (found[0], found[1])
 
-    def remember_wills(self, wills: Sequence[Former]) -> None:
-        """Note the wills of former lives of which it is not decided yet who publishes them."""
-        rows = [
-            (one.client_id, one.record, bool(one.delay), self.time_of_day(one.due), dict(one.witnesses))
-            for one in wills
-        ]
-        self.put(_NODES, _WILLS, 0, rows or None)
-
-    def wills_of(self, rows: Mapping[Any, Any]) -> Iterator[Former]:
-        """What :meth:`remember_wills` noted."""
-        now = self._monotonic()
-        for client_id, record, delayed, due, witnesses in rows.get((_NODES, _WILLS, 0)) or ():
-            left = max(0.001, self.moment(due) - now)
-            yield Former(client_id, record, left if delayed else 0.0, now, witnesses)
-
-    @staticmethod
-    def nodes_of(rows: Mapping[Any, Any]) -> dict[str, int]:
-        """The other nodes that were up when these rows were written."""
-        found = rows.get((_NODES, SESSION, 0))
-        return dict(found) if found else {}
-
 
 def _facts(row: list[Any]) -> Facts:
-    version, username, expiry, expires, epoch, will, *rest = row
-    return Facts(
-        version, username, expiry, expires, epoch, None if will is None else decode_will(will), *rest
-    )
+    version, username, expiry, expires, epoch, _, _, *rest = row
+    return Facts(version, username, expiry, expires, epoch, None, None, *rest)

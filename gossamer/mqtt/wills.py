@@ -1,249 +1,492 @@
-"""Wills of a cluster: when a node dies, another one publishes what its clients left to be said.
+"""Wills of a cluster: published once, by the node of the client or, where that is dead, by another one.
 
-Every will of a connected client is a row of its node in the *owned* table ``wills``, so that all nodes hold
-it. When a node goes down without a goodbye, the first survivor by name *adopts* its rows: it writes them as
-rows of its own, waits out the grace and each will's delay, publishes, and deletes them. The others remember
-what they saw, until they see it adopted; should the adopter go down before, the next one adopts.
+Every will of a connected client is a row of its node in the *owned* table ``wills``, on disc where there is
+one, under a *stamp* of its own: node, life, number. When a connection ends without a goodbye, and when a node
+goes down, the will is *held*: it stands in the rows of the node that is to publish it, under ``(stamp,
+client)``. A held will is published once all nodes that are up have *granted* it; then its row says that it is
+done, so that whoever comes later, in whatever life, knows.
 
-Rules: 1. A side that holds less than half of the nodes it last saw together publishes nothing: it is more
-likely to be the one that was cut off.  2. A node that is back within the grace, in the same life, keeps its
-wills: nothing of it died.  3. A delayed will is dropped where its client is connected again, anywhere
-([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it learns of the death, which
-may be later. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  4. A node that leaves in
-order publishes its own.  5. A node that comes back in a new life has on disc what the wills of its persistent
-sessions were. It publishes them itself only if no node that was up with it then is up in the same life now:
-such a node has seen it die, and whoever is first among those has adopted them. Until that is decided they
-stay on disc, each with those who were up then: this life may end sooner.
+Rules: 1. A node that does not answer is not a dead one. Its wills are adopted at once and published when its
+death is proven (its host refuses connections, or it is up in a new life), or when it has not answered for
+:data:`UNREACHABLE_TIMEOUT`. A node that is back by then in the same life keeps its wills.  2. A side that
+holds less than half of the nodes it last saw together publishes nothing that others may have: not the wills
+of others, and of its own only those that began after the loss.  3. Of several that hold a will the node that
+it began on comes first, then the first by name. What that node's disc does not have was void or published.
+4. Of survivors that saw different rows of the dead, those are right who saw most.  5. A delayed will is
+dropped where its client is connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others,
+when it comes or when it learns of the death. One without delay is not: its connection did end
+([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own without asking.
 
-Pure: events in, with the time; what is to be published comes out of :meth:`Wills.due`.
+Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
+wills as well. Leases, by which it would send them away: it would lose them at every pause.
+
+Pure: events in, with the time; what is to be asked comes out of :meth:`Wills.due`, what is to be published of
+:meth:`Wills.settle`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["GRACE_OF_FORMER", "Former", "Wills", "WillsTable"]
+__all__ = ["Key", "Wills", "WillsTable"]
 
-SETTLED_AFTER = 60.0
-"""Seconds without a loss, after which the nodes that are left are all there are."""
-GRACE_OF_FORMER = 5.0
+UNREACHABLE_TIMEOUT = 60.0
+"""Seconds without an answer, after which a node is taken for dead without proof."""
+REFUSALS = 3
+"""Connections in a row that a host must refuse, so that no restart of a listener is taken for a death."""
+FORMER_GRACE = 5.0
 """Seconds that the will of a former life waits at least."""
-WITNESSES_WITHIN = 10.0
-"""Seconds after the start of a life in which those that saw the end of the last one are met."""
+MEET_TIMEOUT = 10.0
+"""Seconds after the start of a life in which others are met that may have published wills of the last one."""
 BACK_FOR = 60.0
 """Seconds for which it is remembered that a client is back, longer than a death takes to be noticed."""
+GRANT_FOR = 10.0
+DONE_FOR = 86_400.0
+"""Seconds for which it is known that a will is published, unless its node has been told."""
+RETURNED_FOR = 300.0
+"""The same where its node is up in a later life, and has asked."""
+BATCH = 500
 
 Key = tuple[str, str]
-"""Of an adopted row: the node and life that had it, and the client."""
+"""Of a held will: its stamp, and the client."""
+DONE = 0
 
 
 class WillsTable(Protocol):
-    """The owned table ``wills``; a value is ``[record, delay]`` with the delay in seconds."""
+    """The owned table ``wills``; a value is ``[record, delay, stamp, time of day when due or None]``, or
+    :data:`DONE`."""
 
     def write(self, key: Any, value: Any, /) -> int: ...
     def delete(self, key: Any, /) -> int: ...
     def rows_of(self, owner: str, /) -> Mapping[Any, Any]: ...
+    def seen_of(self, owner: str, /) -> int: ...
 
 
 @dataclass(slots=True)
-class _Orphan:
-    """A will whose node is down."""
+class _Held:
+    """A will whose connection has ended. Times are intervals."""
 
-    record: bytes
-    delay: float
-    down: float
+    row: list[Any]
+    since: float
+    ready: float
+
+    @property
+    def delayed(self) -> bool:
+        return bool(self.row[1])
+
+
+@dataclass(slots=True)
+class _Missing:
+    """A node that was here and does not answer."""
+
+    creation: int
+    since: float
+    refusals: int = 0
+    settled: bool = False
+
+    @property
+    def dead(self) -> bool:
+        return self.refusals >= REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
-    """The will of a client of a former life; ``witnesses`` are those who saw its end, and their lives."""
+class _End:
+    """What was seen of a life when it was down: how many of its changes, and which wills."""
 
-    client_id: str
-    record: bytes
-    delay: float
+    position: int
+    keys: frozenset[Key]
     since: float
-    witnesses: Mapping[str, int]
-
-    @property
-    def due(self) -> float:
-        return self.since + max(GRACE_OF_FORMER, self.delay)
 
 
 class Wills:
-    """See the module. ``connected`` says whether a client is connected, to any node."""
+    """See the module. ``connected`` says whether a client is connected here; ``wall`` is the time of day."""
 
-    def __init__(self, *, node: str, grace: float, connected: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        grace: float,
+        connected: Callable[[str], bool],
+        wall: Callable[[], float],
+    ) -> None:
         self.table: WillsTable | None = None
+        self.closing = False
+        """The node stops in order: nobody is asked any more."""
+        self.wake: Callable[[], object] = _nothing
+        """Called when something is due at once."""
         self._node = node
+        self._creation = creation
+        self._life = origin(node, creation)
         self._grace = grace
         self._connected = connected
-        self._own: set[str] = set()
+        self._wall = wall
+        self.born = creation
+        """The life that the disc began in."""
+        self._number = 0
+        self._exposed = 0
+        """Wills up to this number were known to nodes that this one does not see."""
+        self._own: dict[str, str] = {}
+        self._held: dict[Key, _Held] = {}
+        self._orphans: dict[Key, _Held] = {}
+        """Of nodes that are down, and not held by anybody yet."""
+        self._done: dict[Key, float] = {}
+        """This node's rows that say so."""
         self._known: dict[str, int] = {}
-        self._together = 1
-        self._settled_at = 0.0
-        self._orphans: dict[Key, _Orphan] = {}
-        self._adopted: set[Key] = set()
-        self._awaited: Counter[str] = Counter()
-        """Of each client, how many of its wills other nodes have adopted."""
+        self._missing: dict[str, _Missing] = {}
+        self._ends: dict[str, _End] = {}
+        self._granted: dict[Key, tuple[str, float]] = {}
+        self._elsewhere: dict[str, set[tuple[str, Key]]] = {}
+        """Of each client, its wills that other nodes hold."""
         self._back: dict[str, float] = {}
-        self._former: list[Former] = []
-        self.keep_former: Callable[[Sequence[Former]], None] = _forget_former
-        """Told of the wills of former lives whenever they have changed."""
-        self._witnesses: dict[str, int] = {}
         self._decide_at = 0.0
+        self._swept = 0.0
 
     # -- wills of this node's clients
 
-    def hold(self, client_id: str, record: bytes, delay: float) -> None:
-        """A client is connected that left a will."""
-        if self.table is not None:
-            self._own.add(client_id)
-            self.table.write(client_id, [record, delay])
+    def hold(self, client_id: str, record: bytes, delay: float) -> int:
+        """A client is connected that left a will; the number of the write, 0 where there is no table."""
+        if self.table is None:
+            return 0
+        self._number += 1
+        stamp = self._own[client_id] = f"{self._life}/{self._number}"
+        return self.table.write(client_id, [record, delay, stamp, None])
+
+    def count_down(self, client_id: str, seconds: float) -> None:
+        """Its connection has ended, and its delay begins."""
+        row = self._row(client_id)
+        if row is not None and self.table is not None:
+            self.table.write(client_id, [*row[:3], self._wall() + seconds])
 
     def release(self, client_id: str) -> None:
-        """The will is published or void."""
-        if client_id in self._own:
-            self._own.discard(client_id)
-            if self.table is not None:
-                self.table.delete(client_id)
+        """The will is void."""
+        if self._own.pop(client_id, None) is not None and self.table is not None:
+            self.table.delete(client_id)
+
+    def end(self, client_id: str, now: float) -> bool:
+        """The will is due. False: nobody has to be asked, publish it; True: it is published later."""
+        row = self._row(client_id)
+        if row is None or self.table is None:
+            return False
+        self.release(client_id)
+        if self.closing or not (self._known or self._missing):
+            return False
+        key = (row[2], client_id)
+        row = [row[0], 0.0, row[2], None]
+        self.table.write(key, row)
+        self._held[key] = _Held(row, now, now)
+        self.wake()
+        return True
+
+    def spent(self, keys: Iterable[Key]) -> list[str]:
+        """Others have published these while they could not see this node; whose clients are here."""
+        here = []
+        for key in map(_key, keys):
+            stamp, client_id = key
+            if self._own.get(client_id) == stamp:
+                self.release(client_id)
+                here.append(client_id)
+            self._drop(key)
+        return here
+
+    def _row(self, client_id: str) -> list[Any] | None:
+        if client_id not in self._own or self.table is None:
+            return None
+        row: list[Any] = self.table.rows_of(self._node)[client_id]
+        return row
 
     # -- other nodes
 
-    def node_up(self, name: str, creation: int) -> None:
-        """A node can be reached. Back in the same life, it looks after its wills itself."""
+    def node_up(self, name: str, creation: int) -> list[Key]:
+        """A node can be reached. Back in the same life, it looks after its wills itself; returns those that
+        it must be told are published."""
         self._known[name] = creation
-        self._together = max(self._together, len(self._known) + 1)
-        self._forget(origin(name, creation))
+        self._missing.pop(name, None)
+        life = origin(name, creation)
+        for key in [key for key in (*self._orphans, *self._held) if life_of(key) == life]:
+            self._drop(key)
+        return [key for key in self._done if life_of(key) == life]
+
+    def told(self, keys: Iterable[Key]) -> None:
+        """A node knows which of its wills are published."""
+        for key in keys:
+            if self._done.pop(key, None) is not None and self.table is not None:
+                self.table.delete(key)
 
     def node_down(self, name: str, creation: int, now: float, *, left: bool) -> list[str]:
         """A node is gone. Returns who is connected here, so that a delayed will is void: tell the others."""
         self._known.pop(name, None)
         if left:
-            self._together = max(1, self._together - 1)
-            return []
-        self._settled_at = now + SETTLED_AFTER
+            self._missing.pop(name, None)
+        else:
+            self._missing[name] = _Missing(creation, now)
+        self._exposed = self._number
         if self.table is None:
             return []
         here: list[str] = []
+        keys = set()
         # Now, because the rows of a node go when it comes back in a new life.
-        for key, (record, delay) in self.table.rows_of(name).items():
-            name_of = tuple(key) if isinstance(key, tuple | list) else (origin(name, creation), key)
-            client_id = name_of[1]
-            if delay and self._connected(client_id):
+        for at, row in self.table.rows_of(name).items():
+            key = (row[2], at) if isinstance(at, str) else _key(at)
+            if row == DONE:
+                self._finish(key, now)
+                continue
+            if not key[0]:
+                continue
+            keys.add(key)
+            client_id = key[1]
+            if left and row[3] is None:
+                # It has published it, or its client is still there.
+                continue
+            if row[1] and self._connected(client_id):
                 here.append(client_id)
-            elif not (delay and client_id in self._back):
-                self._orphans.setdefault(name_of, _Orphan(record, delay, now))
+            elif key not in self._held and not (row[1] and client_id in self._back):
+                self._orphans[key] = _Held(row, now, now + max(self._grace, self._left(row)))
+        self._ends[origin(name, creation)] = _End(self.table.seen_of(name), frozenset(keys), now)
         return here
 
-    def adopted(self, owner: str, written: Iterable[Any], deleted: Iterable[Any]) -> None:
-        """Rows of another node changed: what it has adopted needs no other."""
-        for key in written:
-            if isinstance(key, tuple | list):
-                self._awaited[key[1]] += 1
-                if owner in self._known:
-                    self._orphans.pop(tuple(key), None)
-        for key in deleted:
-            if isinstance(key, tuple | list):
-                self._awaited[key[1]] -= 1
-                if self._awaited[key[1]] <= 0:
-                    del self._awaited[key[1]]
+    def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[Any]) -> None:
+        """Rows of another node changed: what it holds needs no other."""
+        for at, row in written.items():
+            if isinstance(at, str):
+                continue
+            key = _key(at)
+            if row == DONE:
+                self._gone(owner, key)
+                self._drop(key)
+            elif key[0]:
+                self._elsewhere.setdefault(key[1], set()).add((owner, key))
+                if owner in self._known and _first(owner, self._node, key):
+                    self._drop(key)
+        for at in deleted:
+            if not isinstance(at, str):
+                self._gone(owner, _key(at))
+
+    def _gone(self, owner: str, key: Key) -> None:
+        found = self._elsewhere.get(key[1])
+        if found is not None:
+            found.discard((owner, key))
+            if not found:
+                del self._elsewhere[key[1]]
 
     # -- clients that come back
 
     def returned(self, client_id: str) -> bool:
         """A client has connected here; whether other nodes must be told, since one may wait with its will."""
         waits = any(key[1] == client_id for key in self._orphans) if self._orphans else False
-        return waits or client_id in self._awaited
+        return waits or client_id in self._elsewhere
 
     def back(self, client_id: str, now: float) -> None:
         """A client is connected somewhere: its delayed wills are void."""
         self._back[client_id] = now
-        self._keep([one for one in self._former if one.client_id != client_id or not one.delay])
-        for key in [k for k, orphan in self._orphans.items() if k[1] == client_id and orphan.delay]:
-            self._drop(key)
+        for found in (self._orphans, self._held):
+            for key in [key for key, one in found.items() if key[1] == client_id and one.delayed]:
+                self._drop(key)
 
     # -- a former life of this node
 
-    def restore(self, client_id: str, record: bytes, delay: float, now: float) -> None:
-        """A client of the former life left a will, due after ``delay``."""
-        self._former.append(Former(client_id, record, delay, now, self._witnesses))
-
-    def begin(self, witnesses: Mapping[str, int], now: float) -> None:
-        """A new life begins; who was up at the end of the one before."""
-        self._witnesses = dict(witnesses)
-        self._decide_at = now + WITNESSES_WITHIN
-
-    def undecided(self, former: Iterable[Former]) -> None:
-        """What a life before that one had left, and nobody could decide."""
-        self._former += former
-
-    def note_former(self) -> None:
-        """Have all of them kept."""
-        self.keep_former(self._former)
-
-    def _keep(self, former: list[Former]) -> None:
-        if len(former) != len(self._former):
-            self._former = former
-            self.keep_former(former)
-
-    def _due_of_former(self, now: float) -> list[bytes]:
-        if not self._former or now < self._decide_at:
-            return []
-        due, left = [], []
-        for one in self._former:
-            if any(self._known.get(name) == creation for name, creation in one.witnesses.items()):
+    def begin(self, born: int, seen: Mapping[str, int], now: float) -> None:
+        """A life begins with what the disc had: the life that began with that disc, and who was seen last."""
+        self.born = born
+        self._decide_at = now + MEET_TIMEOUT
+        for name, creation in seen.items():
+            self._missing.setdefault(name, _Missing(creation, now))
+        if self.table is None:
+            return
+        for at, row in list(self.table.rows_of(self._node).items()):
+            if row == DONE:
+                self._done[_key(at)] = now
                 continue
-            if now < one.due:
-                left.append(one)
-            elif not (one.delay and self._connected(one.client_id)):
-                due.append(one.record)
-        self._keep(left)
-        return due
+            key = (row[2], at) if isinstance(at, str) else _key(at)
+            if not key[0]:
+                continue
+            if isinstance(at, str):
+                self.table.delete(at)
+                self.table.write(key, row)
+            self._held[key] = _Held(row, now, now + max(FORMER_GRACE, self._left(row)))
+
+    def _left(self, row: list[Any]) -> float:
+        """Seconds of its delay that are left."""
+        return float(row[1]) if row[3] is None else float(row[3] - self._wall())
+
+    # -- who is dead
+
+    def seen(self) -> dict[str, int]:
+        """Nodes that are up, or may be."""
+        missing = {name: self._missing[name].creation for name in self.doubted()}
+        return missing | self._known
+
+    def doubted(self) -> list[str]:
+        """Nodes of which it is not known whether they are dead."""
+        return [name for name, one in self._missing.items() if not (one.dead or one.settled)]
+
+    def refused(self, name: str, *, refused: bool) -> None:
+        """Whether the host of such a node has refused a connection."""
+        one = self._missing.get(name)
+        if one is not None:
+            one.refusals = one.refusals + 1 if refused else 0
+
+    def _majority(self) -> bool:
+        alive = len(self._known) + 1
+        absent = sum(not (one.dead or one.settled) for one in self._missing.values())
+        return alive >= absent
+
+    def _may_publish(self, key: Key, now: float) -> bool:
+        life = life_of(key)
+        name, _, creation = life.rpartition("/")
+        if life == self._life:
+            return int(key[0].rpartition("/")[2]) > self._exposed or self._majority()
+        if name == self._node:
+            return now >= self._decide_at + (0 if self._majority() else UNREACHABLE_TIMEOUT)
+        missing = self._missing.get(name)
+        if not self._majority():
+            return False
+        if missing is None or missing.creation != int(creation) or missing.dead:
+            # It is up in another life, or has left.
+            return True
+        return now >= missing.since + UNREACHABLE_TIMEOUT
 
     # -- time
 
-    def due(self, now: float) -> list[bytes]:
-        """The records to publish now. Call it about once a second."""
-        for client_id in [c for c, since in self._back.items() if since + BACK_FOR < now]:
-            del self._back[client_id]
-        own = self._due_of_former(now)
-        alive = len(self._known) + 1
-        if 2 * alive < self._together:
-            return own
-        if now >= self._settled_at:
-            # It has been so for a while: this is the cluster now.
-            self._together = alive
-        if self.table is None or any(name < self._node for name in self._known):
-            return own
-        records = own
-        for key, orphan in list(self._orphans.items()):
-            if key not in self._adopted:
-                self._adopted.add(key)
-                self.table.write(key, [orphan.record, orphan.delay])
-            elif now >= orphan.down + max(self._grace, orphan.delay):
+    def due(self, now: float) -> tuple[list[Key], dict[str, int]]:
+        """What to ask all nodes that are up for, and how much was seen of the lives it comes from. Call it
+        about once a second; what follows is :meth:`settle`."""
+        self._forget(now)
+        if self.table is None:
+            return [], {}
+        if self._majority():
+            for one in self._missing.values():
+                # It has been so for a while: this is the cluster now.
+                one.settled = one.settled or now >= one.since + UNREACHABLE_TIMEOUT
+            # The first by name; the others take what it does not.
+            rank = sum(name < self._node for name in self._known)
+            for key, orphan in list(self._orphans.items()):
+                if now >= orphan.since + 2 * self._grace * rank:
+                    del self._orphans[key]
+                    self._held[key] = orphan
+                    self.table.write(key, orphan.row)
+        keys = [key for key, one in self._held.items() if one.ready <= now and self._may_publish(key, now)]
+        del keys[BATCH:]
+        ends = {life: self._ends[life].position for key in keys if (life := life_of(key)) in self._ends}
+        return keys, ends
+
+    def asked(
+        self, claimant: str, keys: Iterable[Any], ends: Mapping[str, int], now: float
+    ) -> tuple[list[Key], list[Key]]:
+        """``claimant`` wants to publish these: which are published or void, and which have to wait."""
+        void, wait = [], []
+        for key in map(_key, keys):
+            life = life_of(key)
+            name, _, creation = life.rpartition("/")
+            end, granted = self._ends.get(life), self._granted.get(key)
+            if self._is_done(key) or (
+                name == self._node != claimant and self._settled_here(key, int(creation))
+            ):
+                void.append(key)
+            elif (
+                life == self._life
+                or (self._known.get(name) == int(creation) and name != claimant)
+                or (key in self._held and _first(self._node, claimant, key))
+                or (granted is not None and granted[0] != claimant and granted[0] in self._known)
+            ):
+                wait.append(key)
+            elif end is not None and end.position > ends.get(life, end.position) and key not in end.keys:
+                void.append(key)
+            else:
+                self._granted[key] = claimant, now
+        return void, wait
+
+    def settle(
+        self, keys: Iterable[Key], answers: Iterable[tuple[list[Any], list[Any]] | None], now: float
+    ) -> list[tuple[str, bytes]]:
+        """What all have said to :meth:`due`, None where one has not answered: what to publish now."""
+        void: set[Key] = set()
+        wait: set[Key] = set()
+        for answer in answers:
+            if answer is None:
+                return []
+            void |= set(map(_key, answer[0]))
+            wait |= set(map(_key, answer[1]))
+        records = []
+        for key in keys:
+            one = self._held.get(key)
+            if one is None or (key in wait and key not in void):
+                continue
+            if key in void or (one.delayed and self._connected(key[1])):
                 self._drop(key)
-                if not (orphan.delay and self._connected(key[1])):
-                    records.append(orphan.record)
+            elif self._may_publish(key, now):
+                records.append((key[1], one.row[0]))
+                self._finish(key, now)
         return records
+
+    # -- inside
+
+    def _settled_here(self, key: Key, creation: int) -> bool:
+        """Whether this node's disc covers a life of its own, and has that will no more."""
+        return self.born <= creation < self._creation and key not in self._held
+
+    def _is_done(self, key: Key) -> bool:
+        if key in self._done:
+            return True
+        table = self.table
+        return table is not None and any(table.rows_of(name).get(key) == DONE for name in self._known)
+
+    def _finish(self, key: Key, now: float) -> None:
+        """It is published: let everybody know, also in a later life. One that began in this life needs that
+        only where others may hold it."""
+        self._held.pop(key, None)
+        self._orphans.pop(key, None)
+        if self.table is None:
+            return
+        if life_of(key) == self._life and not self._missing:
+            self.table.delete(key)
+        else:
+            self._done[key] = now
+            self.table.write(key, DONE)
 
     def _drop(self, key: Key) -> None:
         self._orphans.pop(key, None)
-        if key in self._adopted and self.table is not None:
-            self._adopted.discard(key)
+        if self._held.pop(key, None) is not None and self.table is not None:
             self.table.delete(key)
 
-    def _forget(self, name: str) -> None:
-        for key in [key for key in self._orphans if key[0] == name]:
-            self._drop(key)
+    def _forget(self, now: float) -> None:
+        self._back = {c: since for c, since in self._back.items() if since + BACK_FOR >= now}
+        self._granted = {k: g for k, g in self._granted.items() if g[1] + GRANT_FOR >= now}
+        self._ends = {life: end for life, end in self._ends.items() if end.since + DONE_FOR >= now}
+        if now < self._swept + 60:
+            return
+        self._swept = now
+        spent = []
+        for key, since in self._done.items():
+            name, _, creation = life_of(key).rpartition("/")
+            later = self._known.get(name, 0) > int(creation)
+            if since + (RETURNED_FOR if later else DONE_FOR) < now:
+                spent.append(key)
+        self.told(spent)
 
 
-def _forget_former(_former: Sequence[Former]) -> None:
+def _first(one: str, other: str, key: Key) -> bool:
+    """Whether ``one`` comes before ``other`` where both hold a will."""
+    name = life_of(key).rpartition("/")[0]
+    return (one != name, one) < (other != name, other)
+
+
+def _key(value: Any) -> Key:
+    stamp, client_id = value
+    return stamp, client_id
+
+
+def _nothing() -> None:
     pass
 
 
 def origin(name: str, creation: int) -> str:
     """One life of a node."""
     return f"{name}/{creation}"
+
+
+def life_of(key: Key) -> str:
+    """The life that a will began in."""
+    return key[0].rpartition("/")[0]

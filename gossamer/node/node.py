@@ -336,6 +336,7 @@ class Node:
         if self.state in ("stopping", "stopped", "new"):
             return
         self.state = "stopping"
+        self.broker.wills.closing = True
         log.info("node_stopping", node=self.name, connections=self.broker.stats()["connections"])
         if self._root is not None:
             try:

@@ -135,6 +135,7 @@ async def _start_mqtt_cluster(node: Node) -> Pid:
         node.store,
         node.distribution,
         node.functions,
+        node.between,
         disc=node.on_disc,
         name="mqtt_cluster",
         label="mqtt_cluster",

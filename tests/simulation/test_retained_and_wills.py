@@ -340,6 +340,114 @@ async def test_those_who_saw_it_die_have_published_its_wills_however_often_it_di
     assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
 
 
+async def mortal(cluster, number, **options):
+    """A client with a will whose session ends with its connection."""
+    will = Will(topic=b"will/x", payload=b"gone", qos=1)
+    return await cluster.client(number, "mortal", will=will, **options)
+
+
+async def watching(cluster, number):
+    """A session that is there throughout, at a node."""
+    watcher = await cluster.client(number, "watcher", clean_start=False, session_expiry=3000, timeout=30)
+    await watcher.subscribe("will/#", qos=2)
+    return watcher
+
+
+@seeds(4)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("pause", [0.0, 40.0])
+async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, cluster, tmp_path, pause):
+    """Also where its node has been back for a moment only, and discs take their time."""
+    rng = sim.rng("discs")
+    sim.loop.executor_delay = lambda: rng.expovariate(20)
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    await watching(cluster, 1)
+    # Others know on disc, too, that it is there.
+    await asyncio.sleep(5)
+    if pause:
+        cluster.crash(3, "kill")
+        await asyncio.sleep(pause)
+        await cluster.restart(3)
+    await mortal(cluster, 3, timeout=30)
+    for number in (1, 2, 3):
+        cluster.crash(number, "kill")
+    for number in rng.sample([1, 2, 3], 3):
+        await cluster.restart(number)
+    await asyncio.sleep(120)
+    watcher = await watching(cluster, 1)
+    await asyncio.sleep(5)
+    assert watcher.payloads() == [b"gone"]
+
+
+@seeds(3)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("seconds", [2, 25, 100])
+@pytest.mark.parametrize("end", ["goodbye", "behind", "after"])
+async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster, tmp_path, seconds, end):
+    """A goodbye that nobody has heard for longer than a minute cannot be told from a death."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    watcher = await watching(cluster, 1)
+    client = await mortal(cluster, 3)
+    await asyncio.sleep(1)
+    if sim.rng("cut").random() < 0.5:
+        cluster.partition([1, 2], [3])
+    else:
+        for number in (1, 2):
+            cluster.cut(3, number, one_way=True)
+    await asyncio.sleep(seconds / 2)
+    if end == "goodbye":
+        await client.disconnect()
+    elif end == "behind":
+        client.drop()
+    await asyncio.sleep(seconds / 2)
+    cluster.heal()
+    await cluster.settled(timeout=120)
+    await asyncio.sleep(5)
+    if end == "after":
+        client.drop()
+    await asyncio.sleep(100)
+    expected = [] if end == "goodbye" and seconds < 60 else [b"gone"]
+    assert watcher.payloads() == expected
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    watcher = await watching(cluster, 1)
+    for count, end in enumerate(("keep alive", "protocol", "takeover", "stop"), 1):
+        client = await mortal(cluster, 3)
+        await asyncio.sleep(0.1)
+        match end:
+            case "keep alive":
+                client._pinger.cancel()
+            case "protocol":
+                client._transport.write(b"\x10\x00")
+            case "takeover":
+                taker = await cluster.client(3, "mortal")
+                await taker.disconnect()
+            case "stop":
+                await cluster.stop(3)
+        await asyncio.sleep(100 if end == "keep alive" else 10)
+        assert watcher.payloads() == [b"gone"] * count, end
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+async def test_a_delayed_will_of_a_session_that_ends_with_its_connection_comes_with_its_end(sim, cluster):
+    """Somebody else takes the name: that is another session, so nothing has come back."""
+    await cluster.start()
+    watcher = await watching(cluster, 1)
+    will = Will(topic=b"will/x", payload=b"gone", properties=Properties(will_delay=60))
+    await cluster.client(1, "mortal", will=will)
+    await cluster.client(1, "mortal", clean_start=False)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
+
+
 @seeds(2)
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tmp_path):
