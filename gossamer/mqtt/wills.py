@@ -180,6 +180,11 @@ class Wills:
         self.wake()
         return True
 
+    @property
+    def asking(self) -> bool:
+        """Whether wills of this node's clients wait for the word of other nodes."""
+        return any(life_of(key) == self._life for key in self._held)
+
     def spent(self, keys: Iterable[Key]) -> list[str]:
         """Others have published these while they could not see this node; whose clients are here."""
         here = []
@@ -237,7 +242,7 @@ class Wills:
                 continue
             keys.add(key)
             client_id = key[1]
-            if left and row[3] is None:
+            if left and isinstance(at, str) and row[3] is None:
                 # It has published it, or its client is still there.
                 continue
             if row[1] and self._connected(client_id):

@@ -87,6 +87,8 @@ State = Literal["new", "starting", "running", "leaving", "left", "stopping", "st
 
 LEAVE_WAIT = 3.0
 """Seconds a stopping node waits for its leave to spread."""
+LAST_WAIT = 1.0
+"""Seconds a stopping node waits for the others to have its clients' last messages, wills among them."""
 
 
 class NodeFailedError(UnavailableError):
@@ -341,6 +343,7 @@ class Node:
         if self._root is not None:
             try:
                 await self.runtime.run(Supervisor.terminate_child, "node", "mqtt")
+                await self._deliver_last()
                 await self.runtime.run(Supervisor.terminate_child, "node", "discovery")
                 async with asyncio.timeout(LEAVE_WAIT):
                     # One that keeps sessions on disc is expected back, and so is what is kept for them.
@@ -349,6 +352,14 @@ class Node:
                 log.warning("leave_failed", node=self.name, error=str(error) or "no answer in time")
         await self._clear()
         log.info("node_stopped", node=self.name)
+
+    async def _deliver_last(self) -> None:
+        """Have at the others what clients sent: they close the link once they hear that this node leaves."""
+        for _ in range(int(LAST_WAIT / 0.01)):
+            links = self.router.forwarders().values()
+            if not self.broker.wills.asking and all(one.idle or not one.up for one in links):
+                return
+            await asyncio.sleep(0.01)
 
     def crash(self) -> None:
         """End at once and tell nobody, as ``kill -9`` does; for simulations."""

@@ -419,7 +419,7 @@ async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, c
     await cluster.start()
     await cluster.settled()
     watcher = await watching(cluster, 1)
-    for count, end in enumerate(("keep alive", "protocol", "takeover", "stop"), 1):
+    for count, end in enumerate(("keep alive", "protocol", "takeover", "kick", "stop"), 1):
         client = await mortal(cluster, 3)
         await asyncio.sleep(0.1)
         match end:
@@ -430,10 +430,31 @@ async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, c
             case "takeover":
                 taker = await cluster.client(3, "mortal")
                 await taker.disconnect()
+            case "kick":
+                cluster.nodes[3].broker.kick("mortal")
             case "stop":
                 await cluster.stop(3)
         await asyncio.sleep(100 if end == "keep alive" else 10)
         assert watcher.payloads() == [b"gone"] * count, end
+
+
+@seeds(4)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("disc", [False, True])
+async def test_a_will_that_is_due_when_its_node_stops_is_published(sim, cluster, tmp_path, disc):
+    """While others are asked for it, or on its way to them. Without a disc the node leaves for good."""
+    if disc:
+        cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    watcher = await watching(cluster, 1)
+    await mortal(cluster, 3)
+    await asyncio.sleep(1)
+    cluster.nodes[3].broker.kick("mortal")
+    await asyncio.sleep(sim.rng("kick").choice([0, 0.0005, 0.001, 0.003]))
+    await cluster.stop(3)
+    await asyncio.sleep(100)
+    assert watcher.payloads() == [b"gone"]
 
 
 @pytest.mark.parametrize("cluster", [1], indirect=True)
