@@ -3,6 +3,7 @@
 from gossamer.api.alarms import OWN_ALARMS, AlarmInfo, AlarmOrder, Alarms
 from gossamer.api.app import make_app
 from gossamer.api.audits import spark_lacks
+from gossamer.api.backup import BackupInfo
 from gossamer.api.findings import is_audit
 from gossamer.api.healing import (
     HealEpisode,
@@ -64,6 +65,7 @@ __all__ = [
     "Answer",
     "ApiServer",
     "Ask",
+    "BackupInfo",
     "BadTokenError",
     "ClientInfo",
     "ClientSearch",

@@ -22,6 +22,7 @@ from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.alarms import NoSuchAlarmError
 from gossamer.api.answers import problem
 from gossamer.api.audits import audits_router
+from gossamer.api.backup import backup_router
 from gossamer.api.clients import clients_router
 from gossamer.api.contract import allowed_methods, correct
 from gossamer.api.drill import drill_router
@@ -110,6 +111,7 @@ def make_app(
     app.include_router(live_router(view, clock=clock), prefix="/api/v1")
     app.include_router(messages_router(view), prefix="/api/v1")
     app.include_router(settings_router(view), prefix="/api/v1")
+    app.include_router(backup_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
     app.include_router(noticed_router(view), prefix="/api/v1")

@@ -18,7 +18,7 @@ __all__ = ["elsewhere"]
 
 ORDER_PATIENCE = 20.0
 """Seconds that a node has to carry an order out; one that is down is not waited for."""
-_LONG = {"routes/verify": 130.0, "cluster/drain": 600.0}
+_LONG = {"routes/verify": 130.0, "cluster/drain": 600.0, "backup": 310.0}
 
 Name = Annotated[str, Path(max_length=255, description="A node, as `/nodes` names it.")]
 Rest = Annotated[str, Path(max_length=2000, description="What follows `/api/v1/` in the request to it.")]

@@ -39,6 +39,7 @@ from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
 if TYPE_CHECKING:
+    from gossamer.api.backup import BackupInfo
     from gossamer.api.history import NodeHistory
     from gossamer.api.live import Pulse
     from gossamer.api.messages import RetainedInfo
@@ -142,6 +143,12 @@ class NodeView(Protocol):
 
     async def reload(self) -> tuple[str, ...]:
         """Read again what can be; which files that are."""
+
+    async def backup(self, path: str | None) -> BackupInfo:
+        """Write what is on disc to a new file.
+
+        Raises UsageError if it cannot be one, or nothing is on disc; UnavailableError if it is not written.
+        """
 
     def log_level(self, level: str | None = None) -> str:
         """How much the node logs, from now on."""

@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tables show": ("gossamer tables show routes",),
     "log-level show": ("gossamer log-level",),
     "log-level set": ("gossamer log-level set debug --node node2@10.0.0.2",),
+    "backup": ("gossamer backup", "gossamer backup --node node2@10.0.0.2 --to /mnt/backups/node2.db"),
     "drill partition": (
         "gossamer drill partition --nodes 5 --split 3/2 --for 30s --html report.html",
         "gossamer drill partition --split 1-2 --set cluster.autoheal=5s --json record.json",

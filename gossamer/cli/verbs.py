@@ -115,6 +115,11 @@ VERBS = {
     "log-level": Verb(
         "loglevel:app", "How much nodes log, until they are started again. Alone: show.", _INSIDE
     ),
+    "backup": Verb(
+        "backup:backup",
+        "Back up a running node: its sessions, queues and tables, to one file on its machine.",
+        _INSIDE,
+    ),
     "drill": Verb("drill:app", "Break a cluster of its own on purpose, and see how it heals.", _BREAK),
     "drills": Verb(
         "runs:drills",

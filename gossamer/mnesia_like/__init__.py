@@ -8,6 +8,7 @@ from gossamer.mnesia_like.copies import DiscProcessMissingError
 from gossamer.mnesia_like.disc import Disc
 from gossamer.mnesia_like.discqueue import DiscBehindError
 from gossamer.mnesia_like.errors import (
+    BackupExistsError,
     BadFrameError,
     BadKeyError,
     BadTableError,
@@ -60,6 +61,7 @@ from gossamer.mnesia_like.transaction_errors import (
 
 __all__ = [
     "ANY",
+    "BackupExistsError",
     "BadFrameError",
     "BadKeyError",
     "BadTableError",

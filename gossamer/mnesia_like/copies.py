@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.discqueue import DiscQueue
-from gossamer.mnesia_like.errors import DiscError, NoSuchTableError, TableExistsError
+from gossamer.mnesia_like.errors import BackupExistsError, DiscError, NoSuchTableError, TableExistsError
 from gossamer.mnesia_like.exchange import Action
 from gossamer.mnesia_like.local_table import LocalTable
 from gossamer.mnesia_like.owned_table import OwnedTable
 from gossamer.mnesia_like.replication import Replication
 from gossamer.mnesia_like.schema import TableDef
 from gossamer.mnesia_like.schema_table import SCHEMA, SchemaTable, schema_definition
-from gossamer.mnesia_like.server import Catalogue, DiscHandle, Doorbell, Drop, Load
+from gossamer.mnesia_like.server import Catalogue, CopyTo, DiscHandle, Doorbell, Drop, Load
 from gossamer.mnesia_like.shared import Shared
 from gossamer.mnesia_like.shared_table import SharedTable
 from gossamer.mnesia_like.table import TableOwner
@@ -175,6 +176,11 @@ class Copies:
         """Drop what the disc holds of a table that has no copy in memory."""
         await self._ask(name, Drop(name))
 
+    async def copy_disc(self, path: Path) -> int:
+        """See ``Store.copy_disc``."""
+        size: int = await self._ask(SCHEMA, CopyTo(path))
+        return size
+
     # -- inside
 
     def _assemble(self, definition: TableDef, now: float) -> AnyTable:
@@ -205,12 +211,12 @@ class Copies:
         owner.perform(actions)
         return self.tables[name]
 
-    async def _ask(self, table: str, request: Load | Drop | Catalogue) -> Any:
+    async def _ask(self, table: str, request: Load | Drop | Catalogue | CopyTo) -> Any:
         process = self._owner.disc_bell.process
         if process is None:
             raise DiscProcessMissingError(table, configured=self._disc is not None)
         runtime, pid = process
         answer = await runtime.call(pid, request, timeout=_LOAD_TIMEOUT)
-        if isinstance(answer, DiscError | TableExistsError):
+        if isinstance(answer, BackupExistsError | DiscError | TableExistsError):
             raise answer
         return answer

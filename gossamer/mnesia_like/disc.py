@@ -26,6 +26,7 @@ from zlib import crc32
 from sqlite_utils import Database
 
 from gossamer.mnesia_like.errors import (
+    BackupExistsError,
     CorruptTablesError,
     DiscError,
     DiscFullError,
@@ -56,6 +57,7 @@ _ADVICE = {
         "start the release that wrote it, or restore the data directory as it was before the upgrade; "
         "set aside, it takes this node's sessions with it"
     ),
+    "backup": "choose a place with space that this user may write",
     "other": "look at the machine's log for errors of the disc",
 }
 
@@ -226,6 +228,39 @@ class DiscFile:
         """How large the file is."""
         return int(self._conn.execute("PRAGMA page_count").fetchone()[0])
 
+    def copy_to(self, path: Path) -> int:
+        """Write what is committed to another file, which is there whole or not at all; its size in bytes.
+
+        Raises:
+            BackupExistsError: something stands under that name; it is as it was.
+            DiscError: it cannot be written.
+        """
+        try:
+            if path.exists():
+                raise BackupExistsError(str(path))
+            temporary = path.with_name(f".{path.name}.new")
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            try:
+                # By pages: a third of the time of VACUUM INTO, and commits wait for it.
+                with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+                    # Nobody reads it before it is renamed: one fsync at the end does.
+                    copy.execute("PRAGMA journal_mode = OFF")
+                    copy.execute("PRAGMA synchronous = OFF")
+                    self._conn.backup(copy)
+                with temporary.open("rb") as written:
+                    os.fsync(written.fileno())
+                size = temporary.stat().st_size
+                temporary.rename(path)
+                _sync_directory(path.parent)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except (OSError, sqlite3.Error) as error:
+            raise DiscError(str(path), problem=str(error), advice=_ADVICE["backup"]) from error
+        return size
+
     def close(self) -> None:
         """Fold the log into the file and let go of it."""
         self._conn.close()
@@ -321,6 +356,14 @@ class DiscFile:
         if isinstance(error, PermissionError):
             kind = (DiscReadOnlyError, "read_only")
         raise kind[0](str(self.path), problem=str(error), advice=_ADVICE[kind[1]]) from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _stamp(shape: str, made_as: str) -> str:

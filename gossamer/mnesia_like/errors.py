@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from gossamer.errors import PeerError, TransportError, UnavailableError, UsageError
 
 __all__ = [
+    "BackupExistsError",
     "BadFrameError",
     "BadKeyError",
     "BadTableError",
@@ -135,6 +136,14 @@ class DiscLockedError(DiscError):
 
 class CorruptTablesError(DiscError):
     """The file fails its own checks; it is left as it is."""
+
+
+class BackupExistsError(UsageError):
+    """A backup was to be written over a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path} exists, and stays as it is; name a file that does not")
 
 
 class TablesNotLoadedError(UnavailableError):

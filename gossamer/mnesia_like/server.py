@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -18,7 +19,13 @@ import structlog
 from gossamer.clock import Clock
 from gossamer.mnesia_like.disc import Disc, DiscFile
 from gossamer.mnesia_like.discqueue import DiscQueue
-from gossamer.mnesia_like.errors import BadFrameError, CorruptTablesError, DiscError, TableExistsError
+from gossamer.mnesia_like.errors import (
+    BackupExistsError,
+    BadFrameError,
+    CorruptTablesError,
+    DiscError,
+    TableExistsError,
+)
 from gossamer.mnesia_like.link import ReplicationLink
 from gossamer.mnesia_like.replication import Action, Replication
 from gossamer.mnesia_like.schema import TableDef
@@ -36,6 +43,7 @@ from gossamer.supervisor import (
 
 __all__ = [
     "Catalogue",
+    "CopyTo",
     "DiscHandle",
     "DiscServer",
     "Doorbell",
@@ -68,6 +76,13 @@ class Drop:
     """A call: forget a table."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo:
+    """A call: write all that was written before it to another file; its size."""
+
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +331,15 @@ class DiscServer(GenServer):
         await self._commit()
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply:
-        if not isinstance(request, Load | Drop | Catalogue):
-            raise TypeError(f"{type(request).__name__}, expected Load, Drop or Catalogue")
+        if not isinstance(request, Load | Drop | Catalogue | CopyTo):
+            raise TypeError(f"{type(request).__name__}, expected Load, Drop, Catalogue or CopyTo")
+        if isinstance(request, CopyTo) and not self._retrying:
+            await self._commit()
         try:
+            if isinstance(request, CopyTo):
+                if self._queue.failed is not None:
+                    return Reply(self._queue.failed)
+                return Reply(await self._handle.run(self._file.copy_to, request.path))
             if isinstance(request, Catalogue):
                 return Reply(await self._handle.run(self._file.catalogue))
             if isinstance(request, Drop):
@@ -326,7 +347,7 @@ class DiscServer(GenServer):
                 return Reply(None)
             await self._handle.run(self._file.create, request.definition)
             return Reply(await self._handle.run(self._file.load, request.definition.name))
-        except (DiscError, TableExistsError) as error:
+        except (BackupExistsError, DiscError, TableExistsError) as error:
             return Reply(error)
 
     async def handle_info(self, message: Any) -> None:

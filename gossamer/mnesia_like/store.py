@@ -256,6 +256,17 @@ class Store(SchemaOrders, TableOwner):
         chosen = [self.table(name) for name in (self.tables() if tables is None else tables)]
         return await copying.backup(Path(path), self.node, self.clock.wall(), chosen)
 
+    async def copy_disc(self, path: str | Path) -> int:
+        """Write all that this node has on disc to a file that a node can be started with; its size.
+
+        What was written before the call is in it. Commits wait meanwhile; reads and writes do not.
+
+        Raises:
+            BackupExistsError: something stands under that name; it is as it was.
+            DiscError, UnavailableError: it cannot be written, or no disc process runs.
+        """
+        return await self._copies.copy_disc(Path(path))
+
     async def restore(self, path: str | Path, tables: Iterable[str] | None = None) -> dict[str, int]:
         """Write the rows of a backup again, as new writes; how many of each table.
 

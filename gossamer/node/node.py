@@ -178,6 +178,7 @@ class Node:
             disc=None if data_dir is None else Disc(data_dir / "tables.db"),
         )
         self.on_disc = data_dir is not None
+        self.data_dir = data_dir
         self.router = Router(
             self.name,
             limits=TopicLimits(

@@ -10,6 +10,7 @@ from gossamer.api import (
     REQUEST,
     Answer,
     Ask,
+    BackupInfo,
     ClientInfo,
     ClientSearch,
     ClusterInfo,
@@ -46,6 +47,7 @@ from gossamer.faults import FaultTable
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.auditview import Recording
+from gossamer.node.backups import back_up
 from gossamer.node.digests import digests_of
 from gossamer.node.healview import Healing
 from gossamer.node.loglevel import log_level
@@ -242,6 +244,10 @@ class View:
     async def reload(self) -> tuple[str, ...]:
         """Read again what can be; which files that are."""
         return await reload_files(self._node)
+
+    async def backup(self, path: str | None) -> BackupInfo:
+        """Write what is on disc to a new file."""
+        return await back_up(self._node, path)
 
     def log_level(self, level: str | None = None) -> str:
         """How much the process of this node logs, from now on."""

@@ -10,6 +10,7 @@ from gossamer.api import (
     AlarmInfo,
     AlarmOrder,
     Alarms,
+    BackupInfo,
     ClientInfo,
     ClusterInfo,
     ClusterNode,
@@ -422,6 +423,10 @@ class FakeView:
     async def reload(self):
         self.orders.append(("reload", None))
         return ("/etc/gossamer/acl",)
+
+    async def backup(self, path):
+        self.orders.append(("backup", path))
+        return BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
 
     def log_level(self, level=None):
         self.level = level or self.level

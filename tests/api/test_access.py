@@ -65,7 +65,8 @@ KEYS = ("GET", "/api/v1/cluster/keys", None)
 REMOVE = ("POST", "/api/v1/cluster/force-leave", {"name": "node4@127.0.0.1"})
 TRACE = ("GET", "/api/v1/trace?pid=gossip", None)
 MAKE = ("POST", "/api/v1/tokens", {"name": "new"})
-ALL = (LOOK, ORDER, KEYS, REMOVE, TRACE, MAKE)
+BACKUP = ("POST", "/api/v1/backup", {})
+ALL = (LOOK, ORDER, KEYS, REMOVE, TRACE, MAKE, BACKUP)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,24 @@ def test_a_file_that_was_refused_is_said_and_ends_the_command_with_a_code(ask, w
     assert all(row["files"] for row in items.values())
 
 
+def test_a_running_node_is_backed_up(ask, whole):
+    made = ask("backup")
+    assert (made.code, made.out) == (0, "/data/backups/a.db\n")
+    assert made.err == f"5.0 KiB of {whole.view.name} in 0.2 s\n"
+    there = ask("backup", "--to", "/mnt/b.db", "--json").json
+    assert there == {"node": whole.view.name, "path": "/mnt/b.db", "bytes": 5120, "seconds": 0.25}
+    assert ask("backup", "--node", "node2@127.0.0.1", "--json").json["node"] == "node2@127.0.0.1"
+    assert whole.view.orders == [("backup", None), ("backup", "/mnt/b.db")]
+
+    async def refuse(path):
+        raise UsageError("node1 keeps nothing on disc; start it with node.data_dir set")
+
+    whole.view.backup = refuse
+    refused = ask("backup")
+    assert refused.code == ExitCode.REFUSED
+    assert "node.data_dir" in refused.err
+
+
 def test_alarms_are_raised_and_cleared(ask, whole):
     assert ask("alarms", "raise", "backup.late", "no backup since Monday").code == 0
     assert "no backup since Monday" in ask("alarms").out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import random
 import re
 import signal
@@ -16,9 +18,11 @@ from typing import Any
 import pytest
 
 from gossamer.mnesia_like import (
+    BackupExistsError,
     CorruptTablesError,
     Disc,
     DiscBehindError,
+    DiscError,
     DiscFullError,
     DiscLockedError,
     DiscProcessMissingError,
@@ -395,3 +399,43 @@ def test_the_queue_is_bounded() -> None:
     assert queue.take() == {"t": {b"1": b"y", b"2": b"x"}}
     queue.succeed()
     queue.check()
+
+
+async def test_what_was_written_before_a_copy_is_in_it(tmp_path: Path) -> None:
+    """Rows that no commit had taken yet as well; the copy opens as a disc, and writing goes on meanwhile."""
+    copy = tmp_path / "backups" / "copy.db"
+    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        for i in range(3000):
+            table.write(i, "x" * 100)
+        later = itertools.count(3000)
+        copying = asyncio.ensure_future(a.store.copy_disc(copy))
+        while not copying.done():
+            table.write(next(later), "later")
+            await asyncio.sleep(0)
+        assert await copying == copy.stat().st_size
+        await table.durable()
+        found = rows_on(copy)
+        assert {i: found.get(i) for i in range(3000)} == dict.fromkeys(range(3000), "x" * 100)
+        assert copy.stat().st_mode & 0o777 == 0o600
+        assert [entry.name for entry in os.scandir(copy.parent)] == ["copy.db"]
+
+
+async def test_a_copy_that_cannot_be_written_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    there = tmp_path / "there.db"
+    there.write_text("mine")
+    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
+        table = await a.store.create_table("t", storage="disc_copies")
+        with pytest.raises(BackupExistsError, match=r"there\.db exists"):
+            await a.store.copy_disc(there)
+        with pytest.raises(BackupExistsError):
+            await a.store.copy_disc("/")
+        with pytest.raises(DiscError, match="choose a place"):
+            await a.store.copy_disc(tmp_path / "no" / "such" / "copy.db")
+        table.write(1, "goes on")
+        await table.durable()
+    assert there.read_text() == "mine"
+    async with host("b") as b:
+        with pytest.raises(DiscProcessMissingError):
+            await b.store.copy_disc(tmp_path / "copy.db")
+    assert sorted(entry.name for entry in os.scandir(tmp_path)) == ["tables.db", "there.db"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -17,12 +18,12 @@ from msgspec import structs
 
 from gossamer.mqtt import Framer, decode, encode
 from gossamer.mqtt import packets as p
-from real.harness import Program
+from real.harness import Program, run
 
 KILLS = 2
 
 
-def start(directory: Path, port: int) -> tuple[Program, int]:
+def start(directory: Path, port: int, *, api: bool = False) -> tuple[Program, int]:
     tree = {
         "node": {"name": "solo@127.0.0.1", "data_dir": str(directory / "data"), "cookie": "c" * 20},
         "cluster": {"port": 0, "discovery": {"strategy": "manual"}},
@@ -32,9 +33,10 @@ def start(directory: Path, port: int) -> tuple[Program, int]:
             "auth": {"allow_anonymous": True},
             "limits": {"max_queued": 1_000_000},
         },
-        "api": {"enable": False},
+        "api": {"enable": api, "port": 0},
         "log": {"level": "warning"},
     }
+    directory.mkdir(exist_ok=True)
     file = directory / "node.yaml"
     file.write_text(json.dumps(tree))
     program = Program(directory, "start", "-c", file, "--json")
@@ -151,3 +153,59 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     assert set(got["t/1"]) == set(range(first.sent)), f"seed {seed}"
     assert [n for n, count in Counter(got["t/2"]).items() if count > 1] == [], f"seed {seed}"
     assert got["t/2"] == list(range(second.sent)), f"seed {seed}"
+
+
+@pytest.mark.timeout(200)
+async def test_a_session_goes_on_from_a_backup_taken_under_load(tmp_path: Path) -> None:
+    program, port = await asyncio.to_thread(start, tmp_path / "old", 0, api=True)
+    got: list[int] = []
+    present: list[bool] = []
+    subscribed: list[object] = []
+
+    def listen() -> paho.Client:
+        listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
+        listener.on_connect = lambda _client, _data, flags, *_: present.append(flags.session_present)
+        listener.on_subscribe = lambda *_: subscribed.append(True)
+        listener.on_message = lambda _client, _data, m: got.append(int(m.payload))
+        listener.connect("127.0.0.1", port)
+        listener.loop_start()
+        return listener
+
+    listener = listen()
+    speaker = None
+    try:
+        listener.subscribe("t/#", qos=1)
+        await until(lambda: bool(subscribed), "SUBACK")
+        listener.disconnect()
+        listener.loop_stop()
+        before = len(got)
+        speaker = Speaker(port, 1)
+        await until(lambda: speaker.acknowledged > 300, "messages are queued")
+        waiting = {int(packet.payload) for packet in speaker.unsettled.values()}
+        promised = set(range(speaker.sent)) - waiting
+        url = f"http://127.0.0.1:{json.loads(program.out)['ports']['api']}"
+        done = await asyncio.to_thread(run, "backup", "--api", url, "--json")
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        after = speaker.acknowledged
+        await until(lambda: speaker.acknowledged > after + 20, "the load goes on")
+        await asyncio.to_thread(program.end, signal.SIGKILL)
+        backup = Path(made["path"])
+        assert backup.parent == tmp_path / "old" / "data" / "backups"
+        data = tmp_path / "new" / "data"
+        data.mkdir(parents=True)
+        shutil.copy(backup, data / "tables.db")
+        speaker.task.cancel()
+        program, port = await asyncio.to_thread(start, tmp_path / "new", 0)
+        listener = listen()
+        await until(lambda: promised <= set(got), "all that was acknowledged before arrives")
+    finally:
+        if speaker is not None:
+            speaker.task.cancel()
+            await asyncio.gather(speaker.task, return_exceptions=True)
+        listener.disconnect()
+        listener.loop_stop()
+        await asyncio.to_thread(program.end)
+    assert present == [False, True]
+    assert (before, len(promised) > 300) == (0, True)
+    assert got == sorted(set(got))
