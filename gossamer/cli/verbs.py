@@ -127,7 +127,7 @@ VERBS = {
         _BREAK,
     ),
     "autoheal": Verb("autoheal:app", "See how splits of the cluster were healed, and change how.", _BREAK),
-    "audit": Verb("audit:app", "Record where every message went, and ask (Spark).", _BREAK),
+    "audit": Verb("audit:app", "Record where every message went, and ask (DuckDB, Spark).", _BREAK),
     "audits": Verb(
         "runs:audits",
         "Audits ordered at a node: start one, follow it, read what it found. Alone: list.",
