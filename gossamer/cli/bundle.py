@@ -23,7 +23,6 @@ from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note
 from gossamer.cli.version import version_lines
 from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
-from gossamer.supervisor import is_secret
 
 __all__ = ["support_bundle"]
 
@@ -134,6 +133,8 @@ def _metrics(client: ApiClient, name: str) -> dict[str, bytes]:
 
 def redacted(text: bytes) -> bytes:
     """Replace the values of fields whose names speak of a secret by ``***``."""
+    # The command starts without loading what only this one needs.
+    from gossamer.supervisor import is_secret
 
     parts: list[bytes] = []
     done = 0
