@@ -197,7 +197,10 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
         code, said = from_wheel.gossamer("start", "-c", config)
         assert code != 0
         assert f"pip install 'PATH[{extra}]'" in said, said
-    code, said = from_wheel.gossamer("audit", "run", "report", "--dir", tmp_path)
+    recorded = tmp_path / "audit" / "day=2026-01-02" / "hour=03" / "node=a@h" / "events.parquet"
+    recorded.parent.mkdir(parents=True)
+    recorded.write_bytes(b"PAR1")
+    code, said = from_wheel.gossamer("audit", "run", "report", "--dir", tmp_path / "audit")
     assert code != 0
     assert "pip install 'PATH[audit]'" in said
     start = "from gossamer.discovery import K8s; from gossamer.config import *; print('k8s')"
