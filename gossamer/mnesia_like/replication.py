@@ -200,8 +200,8 @@ class Replication(Standing):
         for state in self.tables.values():
             if state.log.seal():
                 self._x.pump(state)
-                if not state.feeds:
-                    # Nobody will acknowledge it.
+                if not self._x.peers:
+                    # Nobody will acknowledge it. A peer that has not told its tables yet may.
                     self._x.actions.append(Confirmed(state.definition.name))
         return self._x.done(now)
 
