@@ -8,37 +8,44 @@ process, however it ends.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from .history import History
 from .network import Namespaces, able
+from .nodes import GOSSAMER, Process, signal_group, spawn
 
-__all__ = ["Cluster"]
+__all__ = ["AUTOHEAL", "Cluster"]
 
-GOSSAMER = (sys.executable, "-m", "gossamer.cli")
+AUTOHEAL = 4.0
+"""Seconds after a split until its sides are brought together; not the usual 15, so that a run sees it."""
 READY_TIMEOUT = 60.0
 STOP_TIMEOUT = 30.0
 POLL_INTERVAL = 0.3
-_PR_SET_PDEATHSIG = 1
 _SERVICES = ("mqtt", "api", "gossip", "distribution")
 _PORTS = (1883, 8091, 7946, 4370)
 
 
 class Cluster:
-    """``spares``: nodes that are not started with the others; ``small_disc``: of which node."""
+    """``spares``: nodes that are not started with the others; ``small_disc``: of which node.
+
+    ``warm``: nodes are forked from a program that has loaded their modules.
+    """
 
     def __init__(
-        self, directory: Path, history: History, *, nodes: int = 3, spares: int = 1, small_disc: int = 0
+        self,
+        directory: Path,
+        history: History,
+        *,
+        nodes: int = 3,
+        spares: int = 1,
+        small_disc: int = 0,
+        warm: bool = False,
     ) -> None:
+        self._warm = warm
         self.directory = directory
         self.history = history
         self.nodes = range(1, nodes + 1)
@@ -47,13 +54,13 @@ class Cluster:
         self.net = Namespaces(len(self._all), disc) if not able() else None
         self._small_disc = small_disc if self.net else 0
         self._ports = {node: dict(zip(_SERVICES, _PORTS, strict=True)) for node in self._all}
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._running: dict[int, Process] = {}
         self.paused: set[int] = set()
         self._left: set[int] = set()
         self._cuts: dict[tuple[int, int], float] = {}
         self._seen: dict[int, frozenset[int] | None] = {}
         self._watch: asyncio.Task[None] | None = None
-        self._dying: dict[int, subprocess.Popen[bytes]] = {}
+        self._dying: dict[int, Process] = {}
 
     @property
     def addresses(self) -> dict[int, tuple[str, int]]:
@@ -93,6 +100,7 @@ class Cluster:
             "cluster": {
                 "host": host,
                 "port": ports["gossip"],
+                "autoheal": AUTOHEAL,
                 "seed_endpoints": [f"{self._host(n)}:{self._ports[n]['gossip']}" for n in self.nodes],
             },
             "distribution": {"host": host, "port": ports["distribution"]},
@@ -123,17 +131,11 @@ class Cluster:
         self.history.record("fault", node=node, note=f"not ready within {READY_TIMEOUT:g} s")
         return False
 
-    def _spawn(self, node: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, node: int) -> Process:
         name = self.directory / f"node{node}"
-        prefix = self.net.prefix(node) if self.net else []
-        with open(f"{name}.out", "ab") as ready, open(f"{name}.err", "ab") as errors:  # noqa: PTH123
-            return subprocess.Popen(
-                [*prefix, *GOSSAMER, "start", "-c", f"{name}.yaml", "--json", "--log-file", f"{name}.log"],
-                stdout=ready,
-                stderr=errors,
-                start_new_session=True,
-                preexec_fn=_die_with_us,
-            )
+        space = self.net.spaces[node] if self.net else ""
+        arguments = ["start", "-c", f"{name}.yaml", "--json", "--log-file", f"{name}.log"]
+        return spawn(arguments, name, space=space, warm=self._warm)
 
     async def _ready(self, node: int) -> bool:
         """Whether its MQTT port takes connections."""
@@ -151,7 +153,7 @@ class Cluster:
             if process is not None:
                 self.history.record("down", node=node, note="killed")
                 self.paused.discard(node)
-                os.killpg(process.pid, signal.SIGKILL)
+                signal_group(process, signal.SIGKILL)
                 self._dying[node] = process
 
     async def stop(self, node: int) -> None:
@@ -163,7 +165,7 @@ class Cluster:
         process.send_signal(signal.SIGTERM)
         if not await _ended(process, STOP_TIMEOUT):
             self.history.record("fault", node=node, note=f"SIGTERM did not end it in {STOP_TIMEOUT:g} s")
-            os.killpg(process.pid, signal.SIGKILL)
+            signal_group(process, signal.SIGKILL)
         self._running.pop(node, None)
 
     async def leave(self, node: int, *, drain: bool) -> bool:
@@ -206,11 +208,11 @@ class Cluster:
         if node in self._running and node not in self.paused:
             self.history.record("paused", node=node)
             self.paused.add(node)
-            os.killpg(self._running[node].pid, signal.SIGSTOP)
+            signal_group(self._running[node], signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         if node in self._running and node in self.paused:
-            os.killpg(self._running[node].pid, signal.SIGCONT)
+            signal_group(self._running[node], signal.SIGCONT)
             self.paused.discard(node)
             self.history.record("resumed", node=node)
 
@@ -309,14 +311,14 @@ class Cluster:
         self._running.clear()
         for process in processes:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                signal_group(process, signal.SIGKILL)
         for process in processes:
             process.wait()
         if self.net is not None:
             self.net.close()
 
 
-async def _ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+async def _ended(process: Process, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     while process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
@@ -332,11 +334,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for probe in probes:
             probe.close()
-
-
-def _death_signal() -> Callable[[], None]:
-    libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-_die_with_us = _death_signal()

@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["Namespaces", "able"]
+__all__ = ["Namespaces", "able", "enter"]
 
 _NET = "10.78.0"
 _HUB = 254
@@ -99,7 +99,7 @@ class Namespaces:
             lines = ["link set lo up", f"address add {self.host(node)}/24 dev cable", "link set cable up"]
             _run("ip", "-n", space, "-batch", "-", text="\n".join(lines) + "\n")
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        _enter(os.open(f"/run/netns/{self.hub}", os.O_RDONLY | os.O_CLOEXEC))
+        enter(os.open(f"/run/netns/{self.hub}", os.O_RDONLY | os.O_CLOEXEC))
 
     def prefix(self, node: int) -> list[str]:
         """What runs a command where the node is."""
@@ -125,7 +125,7 @@ class Namespaces:
     def close(self) -> None:
         """Move this thread back and have everything taken away. May be called again."""
         if self._home >= 0:
-            _enter(self._home)
+            enter(self._home)
             self._home = -1
         janitor, self._janitor = self._janitor, None
         if janitor is not None and janitor.stdin is not None:
@@ -133,7 +133,7 @@ class Namespaces:
             janitor.wait(60)
 
 
-def _enter(descriptor: int) -> None:
+def enter(descriptor: int) -> None:
     """Move this thread; closes the descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -26,8 +26,12 @@ __all__ = ["Outcome", "Plan", "judged", "run"]
 
 AFTER_FAULT = 3.0
 """Seconds for which clients go on as before once everything is lifted."""
-SETTLE_AT_LEAST = 4.0
+SETTLE_AT_LEAST = 6.0
 SETTLE_AT_MOST = 30.0
+QUIET = 10.0
+"""Seconds in which nothing has come, so that waiting for more is in vain."""
+MAY_COME = ("lost", "will never came", "given to nobody", "not acknowledged")
+"""Promises that are kept late: waiting for them makes sense."""
 SETUP_TIMEOUT = 30.0
 
 
@@ -40,6 +44,8 @@ class Plan:
     seed: int
     nodes: int = 3
     strict: bool = False
+    pace: float = 1.0
+    warm: bool = False
     steps: tuple[Step, ...] | None = None
 
     def schedule(self) -> list[Step]:
@@ -62,19 +68,22 @@ class Outcome:
     events: list[Event]
     verdicts: dict[str, list[Violation]] = field(default_factory=dict)
     seconds: float = 0.0
+    directory: Path = Path()
 
     @property
     def ok(self) -> bool:
         return not any(self.verdicts.values())
 
 
-def judged(plan: Plan, events: Sequence[Event]) -> dict[str, list[Violation]]:
-    """The verdict of each workload."""
-    verdicts = {}
-    for name in plan.workloads:
-        story = Story(events, f"{name}/")
-        verdicts[name] = judge(story, WORKLOADS[name].promises, strict=plan.strict)
-    return verdicts
+def judged(plan: Plan, events: Sequence[Event], only: Iterable[str] = ()) -> dict[str, list[Violation]]:
+    """The verdict of each workload, or of some."""
+    names = list(only) or plan.workloads
+    seen: dict[str, list[Event]] = {name: [] for name in names}
+    for event in events:
+        for name in (event.client.partition("/")[0],) if event.client else names:
+            if name in seen:
+                seen[name].append(event)
+    return {name: judge(Story(seen[name]), WORKLOADS[name].promises, strict=plan.strict) for name in names}
 
 
 async def run(plan: Plan, directory: Path) -> Outcome:
@@ -82,10 +91,11 @@ async def run(plan: Plan, directory: Path) -> Outcome:
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
     history = History()
     fault = FAULTS[plan.fault]
-    cluster = Cluster(directory, history, nodes=plan.nodes, small_disc=fault.small_disc)
+    small = fault.small_disc
+    cluster = Cluster(directory, history, nodes=plan.nodes, small_disc=small, warm=plan.warm)
     if fault.network and cluster.net is None:
         raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
-    outcome = Outcome(plan, history.events)
+    outcome = Outcome(plan, history.events, directory=directory)
     try:
         await cluster.open()
         try:
@@ -115,6 +125,7 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
         cluster.addresses,
         lambda: [*cluster.nodes, *(joined & cluster.running)],
         Random(f"{plan.fault}/{plan.seed}/clients"),
+        pace=plan.pace,
     )
     world.split = any(step.action in ("cut", "pause") for step in plan.schedule())
     async with asyncio.timeout(SETUP_TIMEOUT):
@@ -125,13 +136,24 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
     await cluster.whole()
     history.record("settling")
     world.settling.set()
-    await asyncio.gather(*(WORKLOADS[name].finish(world, name) for name in plan.workloads))
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await asyncio.sleep(SETTLE_AT_LEAST)
-    while loop.time() - began < SETTLE_AT_MOST:
-        busy = any(client.pending and client.connected for client in world.clients)
-        if not busy and not any(judged(plan, history.events).values()):
+    finished = asyncio.gather(*(WORKLOADS[name].finish(world, name) for name in plan.workloads))
+    await asyncio.gather(finished, asyncio.sleep(SETTLE_AT_LEAST))
+    # What was published in the end may be on its way.
+    await asyncio.sleep(2.0)
+    await _settle(plan, history, world)
+
+
+async def _settle(plan: Plan, history: History, world: World) -> None:
+    """Wait as long as it may help: until nothing is on its way and nothing is missed, or time is up."""
+    began = history.now()
+    missing = list(plan.workloads)
+    while history.now() - began < SETTLE_AT_MOST:
+        verdicts = judged(plan, history.events, missing)
+        missing = [name for name in missing if any(v.promise in MAY_COME for v in verdicts[name])]
+        pending = any(client.pending and client.connected for client in world.clients)
+        comes = (e.at for e in reversed(history.events) if e.kind in ("received", "acknowledged"))
+        last = next(comes, 0.0)
+        if not (missing or pending) or history.now() - max(last, began) > QUIET:
             break
         await asyncio.sleep(2.0)
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from .client import EXPIRY, Client
+from .cluster import AUTOHEAL
 from .packets import Will
 from .world import World, keep_in, publish_on
 
@@ -22,8 +23,8 @@ __all__ = [
     "wills",
 ]
 
-AUTOHEAL = 25.0
-"""Seconds after a split in which its sides may still be brought together (cluster.autoheal is 15 s)."""
+HEALED = AUTOHEAL + 8.0
+"""Seconds after all nodes see each other in which the sides of a split may still be brought together."""
 READ_TIMEOUT = 3.0
 TOPICS = 12
 
@@ -56,7 +57,7 @@ async def visible(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
             if world.settling.is_set():
                 return
             tasks.create_task(one(number))
-            await world.sleep(world.rng.uniform(0.1, 0.4))
+            await world.rest(world.rng.uniform(0.1, 0.4))
 
     tasks.create_task(go_on())
 
@@ -70,14 +71,14 @@ async def retained(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         while not world.settling.is_set():
             if client.connected and not client.pending:
                 client.publish(client.name, 1, retain=True)
-            await world.sleep(world.rng.uniform(0.05, 0.2))
+            await world.rest(world.rng.uniform(0.05, 0.2))
 
     async def read(number: int) -> None:
         client = world.client(f"{name}/reader{number}", clean=True)
         while not world.settling.is_set():
             topic = world.rng.choice(writers).name
             await _read(client, world.rng.choice(world.places()), topic)
-            await world.sleep(world.rng.uniform(0.05, 0.3))
+            await world.rest(world.rng.uniform(0.05, 0.3))
 
     for client in writers:
         tasks.create_task(write(client))
@@ -98,7 +99,7 @@ async def _read(client: Client, node: int, topic: str) -> None:
 async def read_finally(world: World, name: str) -> None:
     """Once no split has an excuse any more, at every node."""
     if world.split:
-        await asyncio.sleep(AUTOHEAL)
+        await asyncio.sleep(HEALED)
     for node in sorted(world.addresses):
         if node in world.places():
             for number in (1, 2):
@@ -124,7 +125,10 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         if not await client.connect(rng.choice(world.places()), timeout=5.0):
             client.abort()
             return
-        await _until(lambda: not client.connected, 12.0 if fate == "stays" else rng.uniform(0.3, 4))
+        # Whoever lives still when the run settles falls then, so that its will is due soon.
+        over = world.settling
+        life = 12.0 if fate == "stays" else rng.uniform(0.3, 4)
+        await _until(lambda: not client.connected or over.is_set(), life)
         await (client.goodbye() if fate == "goodbye" else _abort(client))
         if fate == "returns":
             await asyncio.sleep(rng.uniform(0.1, 3))
@@ -138,14 +142,14 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
             if world.settling.is_set():
                 return
             tasks.create_task(one(number))
-            await world.sleep(world.rng.uniform(0.1, 0.5))
+            await world.rest(world.rng.uniform(0.1, 0.5))
 
     tasks.create_task(go_on())
 
 
 async def wait_for_wills(world: World, name: str) -> None:
-    """The longest life, the longest delay, and the time for which nobody is sure of a death."""
-    await asyncio.sleep(20)
+    """The longest delay, and some time in which one may come twice; who misses one goes on waiting."""
+    await asyncio.sleep(8)
 
 
 async def twins(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
@@ -235,12 +239,12 @@ async def _change_mind(world: World, client: Client, topics: list[str]) -> None:
             unsure.add(topic)
         else:
             unsure.discard(topic)
-        await world.sleep(world.rng.uniform(0.02, 0.3))
+        await world.rest(world.rng.uniform(0.02, 0.3))
 
 
 async def probe(world: World, name: str) -> None:
     """Publish to every topic at every node, once nobody changes anything any more."""
-    await asyncio.sleep(AUTOHEAL if world.split else 5.0)
+    await asyncio.sleep(HEALED if world.split else 5.0)
     for client in world.clients:
         if client.name.startswith(f"{name}/probe") and client.connected:
             for number in range(TOPICS):

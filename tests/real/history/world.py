@@ -29,6 +29,11 @@ class World:
     rng: Random
     settling: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when faults are over: publishers stop, and everybody stays where it is."""
+    pace: float = 1.0
+    """How fast publishers and the like go: 0.3 is three tenths of what they would do by themselves.
+
+    Who moves all the time moves by its square root more seldom.
+    """
     split: bool = False
     """Whether nodes are kept apart in this run, so that tables may have to be healed."""
     clients: list[Client] = field(default_factory=list)
@@ -60,6 +65,10 @@ class World:
 
     def elsewhere(self, node: int) -> int:
         return self.rng.choice([place for place in self.places() if place != node] or [node])
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep between two of many things of one kind: the longer, the slower the pace."""
+        await self.sleep(seconds / self.pace)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, but not beyond the moment in which the run settles."""
@@ -118,7 +127,7 @@ async def _stay(world: World, client: Client, mode: Mode) -> bool:
         "home": 1e6,
         "roam": rng.uniform(2, 5),
         "away": rng.uniform(0.2, 2),
-        "nomad": rng.choice([0.03, 0.2, 0.5, 1.0]),
+        "nomad": rng.choice([0.03, 0.2, 0.5, 1.0]) / world.pace**0.5,
     }[mode]
     gone, settled = asyncio.create_task(client.lost()), asyncio.create_task(world.settling.wait())
     waits: list[asyncio.Task[object]] = [gone]  # type: ignore[list-item]
@@ -154,4 +163,4 @@ async def publish_on(
             message = client.publish(topic, qos)
             if then is not None:
                 await then(message)
-        await world.sleep(world.rng.uniform(0.5, 1.5) / rate)
+        await world.rest(world.rng.uniform(0.5, 1.5) / rate)
