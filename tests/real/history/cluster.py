@@ -266,7 +266,8 @@ class Cluster:
         everybody = frozenset(self._running)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            seen = [await self._members(node) for node in everybody]
+            # A busy node may take its time, and is not broken for that.
+            seen = await asyncio.gather(*(self._members(node, 5.0) for node in everybody))
             if all(members is not None and members >= everybody for members in seen):
                 self.history.record("whole")
                 return True
@@ -285,12 +286,12 @@ class Cluster:
                     self.history.record("members", node=node, note=note)
             await asyncio.sleep(POLL_INTERVAL)
 
-    async def _members(self, node: int) -> frozenset[int] | None:
+    async def _members(self, node: int, within: float = 1.0) -> frozenset[int] | None:
         """Whom a node says it sees, itself included, while it is ready; None: it does not answer."""
         if node in self.paused:
             return None
         try:
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(within):
                 reader, writer = await asyncio.open_connection(self._host(node), self._ports[node]["api"])
                 host = self._host(node).encode()
                 writer.write(b"GET /ready HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
