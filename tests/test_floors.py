@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
-GROUND = ("errors", "lazy", "clock", "histogram", "network", "faults", "config")
+GROUND = ("errors", "lazy", "clock", "histogram", "network", "faults", "config", "log_destination")
 FLOORS = (
     "supervisor",
     "gossip",

@@ -1,7 +1,8 @@
-"""How a node is set: the configuration it runs with, what can be read again, and how much it logs."""
+"""How a node is set: the configuration it runs with, what can be read again, how much it logs and where."""
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -10,8 +11,9 @@ from gossamer.api.access import needs
 from gossamer.api.model import Value
 from gossamer.api.tokens import Role
 from gossamer.api.view import NodeView
+from gossamer.log_destination import log_destination
 
-__all__ = ["ConfigInfo", "LogLevel", "Reloaded", "settings_router"]
+__all__ = ["ConfigInfo", "LogInfo", "LogLevel", "Reloaded", "settings_router"]
 
 
 class ConfigInfo(Value):
@@ -36,8 +38,21 @@ class LogLevel(Value):
     level: Literal["debug", "info", "warning", "error"]
 
 
+class LogInfo(Value):
+    """Where the log of a node's process goes."""
+
+    node: str
+    process: int
+    """Its number at the operating system, which the journal knows it by."""
+    kind: Literal["file", "journal", "terminal", "pipe", "null", "other"]
+    path: str | None
+    """Of a file."""
+    identity: str | None
+    """Of a file: the same for who sees the same file, on this machine until it starts again."""
+
+
 def settings_router(view: NodeView) -> APIRouter:
-    """``/config``, ``/config/reload`` and ``/log-level``."""
+    """``/config``, ``/config/reload``, ``/log`` and ``/log-level``."""
     router = APIRouter(tags=["node"])
 
     @router.get("/config", dependencies=[needs(Role.OPERATOR)])
@@ -49,6 +64,14 @@ def settings_router(view: NodeView) -> APIRouter:
     async def reload() -> Reloaded:
         """Read certificates, passwords and access lists again now; a mistake leaves what was read before."""
         return Reloaded(node=view.name, files=await view.reload())
+
+    @router.get("/log", dependencies=[needs(Role.OPERATOR)])
+    async def log() -> LogInfo:
+        """Where the log of this node goes; not what is in it."""
+        found = log_destination()
+        return LogInfo(
+            node=view.name, process=os.getpid(), kind=found.kind, path=found.path, identity=found.identity
+        )
 
     @router.get("/log-level")
     async def log_level() -> LogLevel:

@@ -1,16 +1,15 @@
 """``gossamer support-bundle``: what somebody who helps wants to see, in one file.
 
-Rules: 1. It holds what the API tells of each node, as it tells it: no secret, no payload. Logs are redacted
-when they are written, and once more here: a field called as a secret shows as ``***``.  2. What a node does
-not answer stands there as its error, and does not stop the rest.  3. Names of clients and topics are in
-it only with ``--clients``, since they may tell of people.
+Rules: 1. It holds what the API tells of each node, as it tells it, and the logs that can be read from
+here: no secret, no payload.  2. What a node does not answer stands there as its error, and does not stop the
+rest.  3. Names of clients and topics are in it only with ``--clients``, since they may tell of people.
+4. Its manifest says of each node whether its log is in it, and why not.
 """
 
 from __future__ import annotations
 
 import io
 import json as jsonlib
-import re
 import tarfile
 import time
 from pathlib import Path
@@ -18,11 +17,12 @@ from typing import Annotated, Any
 
 import typer
 
+from gossamer.cli.bundle_logs import BundleError, entries_of, log_of, named_log
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import emit_json, note
 from gossamer.cli.version import version_lines
-from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+from gossamer.errors import GossamerError, TransportError, UnavailableError
 
 __all__ = ["support_bundle"]
 
@@ -38,25 +38,9 @@ EACH = {
     "heals": "autoheal/history",
     "config": "config",
     "pulse": "pulse",
+    "log": "log",
 }
 CLIENTS = {"clients": "clients?scope=node&limit=10000", "topics": "topics?limit=10000"}
-LOG_END = 4 * 1024 * 1024
-"""Bytes of the end of each log file that are taken."""
-
-
-_NAME = re.compile(rb"""["']?([A-Za-z][\w-]*)["']?\s*[=:]\s*""")
-_VALUE = re.compile(rb"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])'"]+)""")
-"""Of a field in a log line, as JSON or as people read it."""
-_CRASH = re.compile(rb'"event": ?"crash"|\] crash\b')
-_INDENTED = re.compile(rb"^\s+\S")
-
-
-class BundleError(UsageError):
-    """The file cannot be written, or a log not be read."""
-
-    def __init__(self, *, path: Path, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {problem}; name another file")
 
 
 def support_bundle(
@@ -66,7 +50,8 @@ def support_bundle(
     api: Api = DEFAULT_API,
     clients: Annotated[bool, typer.Option("--clients", help="With names of clients and topics.")] = False,
     log: Annotated[
-        list[Path] | None, typer.Option("--log", help="The end of this log file as well; may be repeated.")
+        list[Path] | None,
+        typer.Option("--log", help="The end of this log file as well, of a node whose log is not found."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -75,12 +60,11 @@ def support_bundle(
     path = out or Path(f"gossamer-{stamp}.tar.gz")
     with ApiClient(api) as client:
         found = _gather(client, {**EACH, **(CLIENTS if clients else {})})
+    logs = _add_logs(found)
     found["version.txt"] = "\n".join(version_lines()).encode()
     for file in log or []:
-        text = redacted(_end_of(file))
-        found[f"logs/{file.name}"] = text
-        if crashes := crash_reports(text):
-            found[f"crashes/{file.name}"] = crashes
+        found.update(entries_of(file.name, named_log(file)))
+    found["manifest.txt"] = _manifest(found, logs)
     try:
         with tarfile.open(path, "w:gz") as archive:
             for name, content in sorted(found.items()):
@@ -91,10 +75,32 @@ def support_bundle(
     except OSError as error:
         raise BundleError(path=path, problem=error.strerror or str(error)) from error
     if json:
-        emit_json({"file": str(path), "entries": sorted(found)})
+        emit_json({"file": str(path), "entries": sorted(found), "logs": logs})
         return
     typer.echo(str(path))
+    for name, source in logs.items():
+        note(f"log of {name}: {source}")
     note(f"{len(found)} entries; look through it before you send it")
+
+
+def _add_logs(found: dict[str, bytes]) -> dict[str, str]:
+    """Add the logs that can be read from here; return where each is from, or why it is not in."""
+    sources: dict[str, str] = {}
+    for entry, content in sorted(found.items()):
+        name, _, what = entry.partition("/")
+        if what == "log.error":
+            sources[name] = f"none: {content.decode()}; --log FILE adds it"
+        elif what == "log.json":
+            text, sources[name] = log_of(jsonlib.loads(content))
+            if text is not None:
+                found.update(entries_of(f"{name}.log", text))
+    return sources
+
+
+def _manifest(found: dict[str, bytes], logs: dict[str, str]) -> bytes:
+    lines = [f"{len(content):>10}  {name}" for name, content in sorted(found.items())]
+    lines += ["", "Logs:", *(f"  {name}: {source}" for name, source in logs.items())]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
@@ -129,39 +135,3 @@ def _metrics(client: ApiClient, name: str) -> dict[str, bytes]:
         return {f"{name}/metrics.txt": (client if here else client.direct(name)).page("/metrics")}
     except GossamerError as error:
         return {f"{name}/metrics.error": str(error).encode()}
-
-
-def redacted(text: bytes) -> bytes:
-    """Replace the values of fields whose names speak of a secret by ``***``."""
-    # The command starts without loading what only this one needs.
-    from gossamer.supervisor import is_secret
-
-    parts: list[bytes] = []
-    done = 0
-    for name in _NAME.finditer(text):
-        value = _VALUE.match(text, name.end()) if is_secret(name[1].decode()) else None
-        if value is not None and name.start() >= done:
-            parts += [text[done : name.end()], b"***"]
-            done = value.end()
-    return b"".join([*parts, text[done:]])
-
-
-def crash_reports(text: bytes) -> bytes:
-    """Return the crash reports of a log, each with the lines that are indented below it."""
-    kept: list[bytes] = []
-    inside = False
-    for line in text.splitlines(keepends=True):
-        inside = bool(_CRASH.search(line)) or (inside and bool(_INDENTED.match(line)))
-        if inside:
-            kept.append(line)
-    return b"".join(kept)
-
-
-def _end_of(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            size = opened.seek(0, io.SEEK_END)
-            opened.seek(max(0, size - LOG_END))
-            return opened.read()
-    except OSError as error:
-        raise BundleError(path=file, problem=error.strerror or str(error)) from error

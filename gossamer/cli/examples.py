@@ -101,7 +101,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tokens create": ("export GOSSAMER_TOKEN=$(gossamer tokens create ci --role operator --expires 30d)",),
     "tokens revoke": ("gossamer tokens revoke 0123456789ab",),
     "completion": ("gossamer completion --install", "gossamer completion bash > gossamer.bash"),
-    "support-bundle": ("gossamer support-bundle --log /var/log/gossamer.log",),
+    "support-bundle": ("gossamer support-bundle", "gossamer support-bundle --log /var/log/gossamer.log"),
 }
 
 

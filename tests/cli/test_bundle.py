@@ -1,9 +1,14 @@
 """``gossamer support-bundle``: one file for who helps, without secrets."""
 
+import os
 import tarfile
+from pathlib import Path
 
 import pytest
 from api.linked import NAMES
+
+from gossamer.api import settings
+from gossamer.log_destination import LogDestination, identity_of, log_destination
 
 
 @pytest.fixture
@@ -109,3 +114,90 @@ def test_a_field_that_is_called_as_a_secret_is_hidden(bundle, tmp_path, line):
     assert "hunter2" not in taken
     assert "***" in taken
     assert "a/b" in taken
+
+
+@pytest.fixture
+def logs_to(monkeypatch):
+    """What the node that is served says of its log."""
+
+    def logs_to(destination):
+        monkeypatch.setattr(settings, "log_destination", lambda: destination)
+
+    return logs_to
+
+
+def written(path, text="x\n"):
+    path.write_text(text)
+    return LogDestination("file", str(path), identity_of(path.stat()))
+
+
+def test_the_log_of_a_node_is_found_where_the_node_says(served, bundle, logs_to, tmp_path):
+    logs_to(written(tmp_path / "any.log", '{"event": "crash", "password": "hunter2"}\n{"event": "on"}\n'))
+    found = bundle()
+    name = served.view.name
+    assert found[f"logs/{name}.log"].splitlines() == [
+        '{"event": "crash", "password": ***}',
+        '{"event": "on"}',
+    ]
+    assert len(found[f"crashes/{name}.log"].splitlines()) == 1
+    assert f"{name}: the last 4 MiB at most of {tmp_path / 'any.log'}" in found["manifest.txt"]
+
+
+def test_a_file_of_the_same_path_on_another_machine_is_not_taken_for_it(served, bundle, logs_to, tmp_path):
+    there = written(tmp_path / "node.log")
+    logs_to(LogDestination("file", there.path, "another-boot:1:2"))
+    found = bundle()
+    assert f"logs/{served.view.name}.log" not in found
+    assert f"{served.view.name}: none: {there.path} is on another machine" in found["manifest.txt"]
+
+
+@pytest.mark.parametrize(
+    ("destination", "said"),
+    [
+        (LogDestination("journal"), "none: standard error is the journal: `journalctl _PID="),
+        (LogDestination("pipe"), "none: standard error is a pipe: `docker logs`"),
+        (LogDestination("terminal"), "none: standard error is a terminal"),
+        (LogDestination("null"), "none: standard error is /dev/null"),
+        (LogDestination("other"), "none: standard error is no file"),
+        (LogDestination("file"), "none: the file that it logs to was deleted"),
+    ],
+)
+def test_the_manifest_says_why_there_is_no_log(served, bundle, logs_to, destination, said):
+    logs_to(destination)
+    found = bundle()
+    assert f"{served.view.name}: {said}" in found["manifest.txt"]
+    assert "--log FILE adds a copy" in found["manifest.txt"]
+    assert not [name for name in found if name.startswith("logs/")]
+
+
+def test_the_manifest_lists_the_rest_and_names_who_did_not_answer(bundle):
+    found = bundle()
+    listed = found["manifest.txt"].partition("\nLogs:")[0]
+    assert {line.split()[-1] for line in listed.splitlines()} == set(found) - {"manifest.txt"}
+    assert f"{NAMES[1]}: none: " in found["manifest.txt"]
+
+
+def test_where_the_log_goes_is_asked_of_the_system(tmp_path, monkeypatch):
+    with (tmp_path / "log").open("w") as log:
+        there = LogDestination("file", str(tmp_path / "log"), identity_of(os.fstat(log.fileno())))
+        assert log_destination(log.fileno()) == there
+        (tmp_path / "log").unlink()
+        assert log_destination(log.fileno()) == LogDestination("file")
+    reading, writing = os.pipe()
+    try:
+        assert log_destination(writing) == LogDestination("pipe")
+        status = os.fstat(writing)
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        assert log_destination(writing) == LogDestination("journal")
+    finally:
+        os.close(reading)
+        os.close(writing)
+    with Path(os.devnull).open("w") as nothing:
+        assert log_destination(nothing.fileno()) == LogDestination("null")
+    leading, following = os.openpty()
+    try:
+        assert log_destination(following) == LogDestination("terminal")
+    finally:
+        os.close(leading)
+        os.close(following)
+    assert log_destination(following) == LogDestination("null")

@@ -52,13 +52,16 @@ def test_no_secret_of_a_node_gets_into_it(tmp_path):
         client.disconnect()
         eventually(lambda: "client_gone" in log.read_text())
         bundle = tmp_path / "bundle.tar.gz"
-        done = run("support-bundle", bundle, "--clients", "--log", log, "--api", api, env=environ)
+        done = run("support-bundle", bundle, "--clients", "--api", api, env=environ)
         assert done.returncode == 0, done.stderr
     finally:
         node.end()
     with tarfile.open(bundle) as archive:
         found = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
     assert any(name.endswith("one@127.0.0.1/config.json") for name in found), sorted(found)
+    assert "client_gone" in next(
+        text for name, text in found.items() if name.endswith("/logs/one@127.0.0.1.log")
+    )
     assert any("ada" in text for text in found.values())
     for name, text in found.items():
         for secret in (COOKIE, SECRET, PASSWORD, PAYLOAD, hashed, token):
