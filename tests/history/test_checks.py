@@ -250,3 +250,10 @@ def test_an_identifier_used_for_another_message_in_one_session_loses_it() -> Non
     hidden = publisher.publishes(2, qos=2)
     subscriber.note("repeated", topic="t", message=hidden, qos=2, note="pub:1")
     assert tale.broken() == ["lost"]
+
+
+def test_a_connection_that_the_server_ends_with_a_mistake_of_its_own() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.note("closed", code=0x8E)
+    publisher.note("closed", code=0x80)
+    assert tale.broken("sound") == ["server error"]

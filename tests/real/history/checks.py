@@ -30,10 +30,12 @@ __all__ = [
     "once",
     "ordered",
     "present",
+    "sound",
 ]
 
 ANSWER_WITHIN = 15.0
 LET_IN_WITHIN = 10.0
+UNSPECIFIED_ERROR = 0x80
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,20 @@ def answered(story: Story) -> Iterator[Violation]:
 
 def _abandoned(events: list[Event], name: str) -> bool:
     return any(e.kind == "abandoned" and e.message == name for e in events)
+
+
+def sound(story: Story) -> Iterator[Violation]:
+    """No connection is ended by a mistake of the server's own: DISCONNECT with 0x80, unspecified error."""
+    for client, events in story.clients.items():
+        for event in events:
+            if event.kind == "closed" and event.code == UNSPECIFIED_ERROR:
+                yield Violation(
+                    "server error",
+                    f"{client} at node {event.node}, {event.at:.2f}s: closed with 0x80",
+                    "",
+                    client,
+                    event.at,
+                )
 
 
 def became_whole(story: Story) -> Iterator[Violation]:

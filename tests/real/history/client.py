@@ -40,7 +40,9 @@ class _Outgoing:
 
 
 class Client:
-    """``addresses``: where each node listens. ``clean``: the session ends with its connection."""
+    """``addresses``: where each node that clients may go to listens. ``clean``: the session ends with its
+    connection.
+    """
 
     def __init__(
         self,
@@ -116,12 +118,13 @@ class Client:
 
     async def dial(self, node: int, *, timeout: float = CONNECT_TIMEOUT) -> Wire | None:
         """Open a connection and send CONNECT, without waiting for the answer."""
-        host, port = self._addresses[node]
+        if node not in self._addresses:
+            return None
         wire = Wire(self, next(self._connections), node)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                await loop.create_connection(lambda: wire, host, port)
+                await loop.create_connection(lambda: wire, *self._addresses[node])
         except (OSError, TimeoutError):
             wire.connack.cancel()
             return None

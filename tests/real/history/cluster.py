@@ -8,6 +8,7 @@ process, however it ends.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import socket
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from .history import History
 from .network import Namespaces, able
-from .nodes import GOSSAMER, Process, signal_group, spawn
+from .nodes import Process, signal_group, spawn
 
 __all__ = ["AUTOHEAL", "Cluster"]
 
@@ -56,7 +57,10 @@ class Cluster:
         self._ports = {node: dict(zip(_SERVICES, _PORTS, strict=True)) for node in self._all}
         self._running: dict[int, Process] = {}
         self.paused: set[int] = set()
+        self.doors: dict[int, tuple[str, int]] = {}
+        """Where clients may go: as a load balancer that asks /ready, not to a node that has left."""
         self._left: set[int] = set()
+        self._commands = itertools.count(1)
         self._cuts: dict[tuple[int, int], float] = {}
         self._seen: dict[int, frozenset[int] | None] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -82,6 +86,7 @@ class Cluster:
             self.net.open()
         else:
             self._ports = {node: dict(zip(_SERVICES, _free_ports(4), strict=True)) for node in self._all}
+        self.doors.update(self.addresses)
         for node in self._all:
             (self.directory / f"node{node}.yaml").write_text(json.dumps(self._tree(node), indent=1))
         await asyncio.gather(*(self.start(node) for node in self.nodes))
@@ -175,6 +180,7 @@ class Cluster:
         self.history.record("down", node=node, note="leaves, drained" if drain else "leaves")
         left = await self._command(node, "cluster", "leave", *(["--drain"] if drain else []))
         if left:
+            self.doors.pop(node, None)
             self._left.add(node)
         return left
 
@@ -184,25 +190,20 @@ class Cluster:
         seeds = [f"{self._host(other)}:{self._ports[other]['gossip']}" for other in others]
         if await self._command(node, "cluster", "join", *seeds):
             self._left.discard(node)
+            self.doors[node] = self.addresses[node]
 
     async def _command(self, node: int, *arguments: str) -> bool:
-        prefix = self.net.prefix(node) if self.net else []
-        command = [*prefix, *GOSSAMER, *arguments]
-        command += ["--api", f"http://127.0.0.1:{self._ports[node]['api']}"]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        try:
-            async with asyncio.timeout(READY_TIMEOUT):
-                said, _ = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            said = b"no answer"
-        if process.returncode:
-            self.history.record(
-                "fault", node=node, note=f"{' '.join(arguments)}: {said.decode(errors='replace')}"
-            )
-        return process.returncode == 0
+        out = self.directory / f"command{next(self._commands)}"
+        space = self.net.spaces[node] if self.net else ""
+        command = [*arguments, "--api", f"http://127.0.0.1:{self._ports[node]['api']}"]
+        process = spawn(command, out, space=space, warm=self._warm)
+        if not await _ended(process, READY_TIMEOUT):
+            signal_group(process, signal.SIGKILL)
+        code = process.wait()
+        if code:
+            said = Path(f"{out}.err").read_text(errors="replace")  # noqa: ASYNC240
+            self.history.record("fault", node=node, note=f"{' '.join(arguments)}: {code}, {said}")
+        return code == 0
 
     def pause(self, node: int) -> None:
         if node in self._running and node not in self.paused:

@@ -16,6 +16,7 @@ PROMISES: dict[str, Check] = {
     "present": checks.present,
     "answered": checks.answered,
     "became_whole": checks.became_whole,
+    "sound": checks.sound,
     "register": clusterwide.register,
     "wills": clusterwide.wills,
     "one_of_twins": clusterwide.one_of_twins,
@@ -23,7 +24,7 @@ PROMISES: dict[str, Check] = {
     "routed": clusterwide.routed,
 }
 
-SESSIONS = ("delivered", "once", "ordered", "not_invented", "present", "answered", "became_whole")
+SESSIONS = ("delivered", "once", "ordered", "not_invented", "present", "answered", "became_whole", "sound")
 """What holds for any persistent session."""
 
 

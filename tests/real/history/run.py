@@ -122,7 +122,7 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
     joined: set[int] = set()
     world = World(
         history,
-        cluster.addresses,
+        cluster.doors,
         lambda: [*cluster.nodes, *(joined & cluster.running)],
         Random(f"{plan.fault}/{plan.seed}/clients"),
         pace=plan.pace,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .client import EXPIRY, Client
 from .cluster import AUTOHEAL
 from .packets import Will
-from .world import World, keep_in, publish_on
+from .world import RETRY_INTERVAL, World, keep_in, publish_on
 
 __all__ = [
     "churn",
@@ -159,6 +159,7 @@ async def twins(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         while not world.settling.is_set():
             nodes = world.rng.sample(world.places(), 2)
             if not await both[0].connect(nodes[0], timeout=5.0):
+                await world.sleep(RETRY_INTERVAL)
                 continue
             pings = asyncio.create_task(_ping(both))
             try:
