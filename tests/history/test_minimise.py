@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from real.history.checks import Violation
 from real.history.faults import FAULTS, Step
-from real.history.minimise import smallest
+from real.history.minimise import reduced, smallest
 from real.history.run import Plan
 
 
@@ -31,3 +32,10 @@ def test_a_seed_gives_the_same_schedule_every_time_and_steps_are_in_order() -> N
 def test_a_plan_is_read_from_the_header_of_its_history() -> None:
     plan = Plan(("home-1",), "cut", 3)
     assert Plan.of_header(plan.header()).schedule() == plan.schedule()
+
+
+def test_workloads_that_kept_their_promises_are_left_out_first() -> None:
+    plan = Plan(("home-1", "roam-2", "nomad-1"), "cut", 3)
+    lost = [Violation("lost", "it")]
+    assert reduced(plan, {"home-1": [], "roam-2": lost, "nomad-1": lost}).workloads == ("roam-2", "nomad-1")
+    assert reduced(plan, {}).workloads == plan.workloads

@@ -60,7 +60,8 @@ def main() -> int:
         if options.minimise:
             from .minimise import minimise
 
-            return minimise(Plan.of_header(read(options.minimise)[0]), keep)
+            header, events = read(options.minimise)
+            return minimise(Plan.of_header(header), events, keep, options.minutes)
         keep_all = options.keep is not None
         manner = Manner(keep, keep_all, options.jobs, options.minutes, options.busy)
         return _report(matrix(_plans(options), manner), options)

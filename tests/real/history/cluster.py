@@ -190,6 +190,9 @@ class Cluster:
         seeds = [f"{self._host(other)}:{self._ports[other]['gossip']}" for other in others]
         if await self._command(node, "cluster", "join", *seeds):
             self._left.discard(node)
+            began = time.monotonic()
+            while not await self._members(node) and time.monotonic() - began < READY_TIMEOUT:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_INTERVAL)
             self.doors[node] = self.addresses[node]
 
     async def _command(self, node: int, *arguments: str) -> bool:
