@@ -139,6 +139,17 @@ def test_first_deliveries_out_of_order_break_it() -> None:
     assert tale.broken() == ["order"]
 
 
+def test_what_a_node_that_was_away_had_queued_may_come_behind_newer_messages() -> None:
+    tale, subscriber, publisher = pair()
+    first = publisher.publishes(1)
+    tale.operator("down", 2, note="killed")
+    second = publisher.publishes(2)
+    subscriber.gets(second)
+    tale.operator("up", 2)
+    subscriber.gets(first)
+    assert tale.broken() == []
+
+
 def test_an_old_message_again_behind_newer_ones_is_no_matter_of_order() -> None:
     tale, subscriber, publisher = pair()
     first, second = publisher.publishes(1), publisher.publishes(2)

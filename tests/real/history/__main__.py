@@ -49,11 +49,7 @@ def main() -> int:
         print(table(read_lines(options.table)))
         return 0
     if options.replay:
-        header, events = read(options.replay)
-        plan = Plan.of_header(header)
-        seconds = events[-1].at if events else 0.0
-        outcome = Outcome(plan, events, judged(plan, events), seconds, options.replay.parent)
-        return _report([line_of(outcome)], options)
+        return _report(map(_replayed, options.replay), options)
     keep = options.keep or Path(tempfile.mkdtemp(prefix="gossamer-history-"))
     crowd = [_busy() for _ in range(options.busy)]
     try:
@@ -69,6 +65,13 @@ def main() -> int:
         for process in crowd:
             process.kill()
             process.wait()
+
+
+def _replayed(path: Path) -> Line:
+    header, events = read(path)
+    plan = Plan.of_header(header)
+    seconds = events[-1].at if events else 0.0
+    return line_of(Outcome(plan, events, judged(plan, events), seconds, path.parent))
 
 
 def _report(lines: Iterable[Line], options: argparse.Namespace) -> int:
@@ -132,7 +135,7 @@ def _options() -> argparse.Namespace:
     add("--show", type=int, default=SHOWN, metavar="N", help="violations shown of each promise")
     add("--list", action="store_true", help="list workloads and faults")
     add("--table", type=Path, nargs="+", metavar="FILE", help="Markdown of lines that --json printed")
-    add("--replay", type=Path, metavar="FILE", help="judge a history again")
+    add("--replay", type=Path, nargs="+", metavar="FILE", help="judge histories again")
     add("--again", type=Path, metavar="FILE", help="run the schedule of a history again, --seeds times")
     add("--minimise", type=Path, metavar="FILE", help="find the smallest run that fails like this one")
     return parser.parse_args()

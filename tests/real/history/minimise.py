@@ -84,7 +84,11 @@ def minimise(plan: Plan, events: Sequence[Event], keep: Path, minutes: float) ->
                 return True
         return False
 
-    plan = asyncio.run(smallest(reduced(plan, verdicts), fails))
+    async def search() -> Plan:
+        fewer = reduced(plan, verdicts)
+        return await smallest(fewer if fewer != plan and await fails(fewer) else plan, fails)
+
+    plan = asyncio.run(search())
     if last is None:
         print("nothing smaller fails")
         return 0

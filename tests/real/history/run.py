@@ -28,6 +28,8 @@ AFTER_FAULT = 3.0
 """Seconds for which clients go on as before once everything is lifted."""
 SETTLE_AT_LEAST = 6.0
 SETTLE_AT_MOST = 30.0
+WILLS_AT_MOST = 75.0
+"""Seconds, where a will is missed: those of a node that was out of reach may be kept back for a minute."""
 QUIET = 10.0
 """Seconds in which nothing has come, so that waiting for more is in vain."""
 MAY_COME = ("lost", "will never came", "given to nobody", "not acknowledged")
@@ -146,14 +148,18 @@ async def _play(plan: Plan, cluster: Cluster, history: History, tasks: asyncio.T
 async def _settle(plan: Plan, history: History, world: World) -> None:
     """Wait as long as it may help: until nothing is on its way and nothing is missed, or time is up."""
     began = history.now()
+    at_most = SETTLE_AT_MOST
     missing = list(plan.workloads)
-    while history.now() - began < SETTLE_AT_MOST:
+    while history.now() - began < at_most:
         verdicts = judged(plan, history.events, missing)
+        wills = any(v.promise == "will never came" for found in verdicts.values() for v in found)
+        at_most = WILLS_AT_MOST if wills else SETTLE_AT_MOST
         missing = [name for name in missing if any(v.promise in MAY_COME for v in verdicts[name])]
         pending = any(client.pending and client.connected for client in world.clients)
         comes = (e.at for e in reversed(history.events) if e.kind in ("received", "acknowledged"))
         last = next(comes, 0.0)
-        if not (missing or pending) or history.now() - max(last, began) > QUIET:
+        quiet = history.now() - max(last, began) > QUIET and not wills
+        if not (missing or pending) or quiet:
             break
         await asyncio.sleep(2.0)
 
