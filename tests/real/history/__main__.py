@@ -9,7 +9,7 @@
     python -m tests.real.history --table LINES                       the table of all runs in these lines
     python -m tests.real.history --replay DIR/history.jsonl          judge a history again, without a cluster
     python -m tests.real.history --again DIR/history.jsonl           run the same schedule again
-    python -m tests.real.history --minimise DIR/history.jsonl     look for the smallest run that still fails
+    python -m tests.real.history --minimise DIR/history.jsonl     the smallest run that still fails
 
 Workloads named together share one cluster and are judged each for itself. Nodes run in network namespaces
 (root, ip, nft); without these, on loopback, and the faults of the network are left out. Each run leaves its
@@ -24,12 +24,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from .faults import FAULTS
 from .history import read
 from .matrix import Manner, matrix
 from .network import able
+from .nodes import die_with_parent
 from .report import Line, broken, in_words, line_of, read_lines, table
 from .run import Outcome, Plan, judged
 from .workloads import WORKLOADS
@@ -87,6 +89,8 @@ def _report(lines: Iterable[Line], options: argparse.Namespace) -> int:
 def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     if options.again:
         plan = Plan.of_header(read(options.again)[0])
+        if options.workload != "all":
+            plan = replace(plan, workloads=tuple(options.workload.split(",")))
         for _ in range(options.seeds):
             yield plan
         return
@@ -110,7 +114,7 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
 
 
 def _busy() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    return subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)
 
 
 def _options() -> argparse.Namespace:
@@ -136,9 +140,13 @@ def _options() -> argparse.Namespace:
     add("--list", action="store_true", help="list workloads and faults")
     add("--table", type=Path, nargs="+", metavar="FILE", help="Markdown of lines that --json printed")
     add("--replay", type=Path, nargs="+", metavar="FILE", help="judge histories again")
-    add("--again", type=Path, metavar="FILE", help="run the schedule of a history again, --seeds times")
+    add("--again", type=Path, metavar="FILE", help="run the plan of a history again, --seeds times")
     add("--minimise", type=Path, metavar="FILE", help="find the smallest run that fails like this one")
-    return parser.parse_args()
+    options = parser.parse_args()
+    for given, known in ((options.workload, WORKLOADS), (options.fault, FAULTS)):
+        if wrong := set(given.split(",")) - {"all", *known}:
+            parser.error(f"no such name: {', '.join(sorted(wrong))}; --list shows them")
+    return options
 
 
 if __name__ == "__main__":

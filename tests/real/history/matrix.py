@@ -39,11 +39,11 @@ class Manner:
 def matrix(plans: Iterable[Plan], manner: Manner) -> Iterator[Line]:
     """The line of each run as it ends."""
     began = time.monotonic()
-    numbered = enumerate(plans, 1)
+    placed = _placed(plans, manner.keep)
 
-    def next_plan() -> tuple[int, Plan] | None:
+    def next_plan() -> tuple[Plan, Path] | None:
         left = manner.minutes * 60 - (time.monotonic() - began) if manner.minutes else LAST_RUN
-        return next(numbered, None) if left >= LAST_RUN else None
+        return next(placed, None) if left >= LAST_RUN else None
 
     if manner.jobs == 1:
         while (job := next_plan()) is not None:
@@ -62,11 +62,18 @@ def matrix(plans: Iterable[Plan], manner: Manner) -> Iterator[Line]:
                 yield future.result()
 
 
-def _one(number: int, plan: Plan, manner: Manner) -> Line:
-    """``number``: tells apart the directories of runs of the same plan."""
-    directory = manner.keep / f"{plan.fault}-{plan.seed}"
-    if directory.exists():
-        directory = directory.with_name(f"{directory.name}-{number}")
+def _placed(plans: Iterable[Plan], keep: Path) -> Iterator[tuple[Plan, Path]]:
+    """Each with a directory that no other run has, had one the same plan."""
+    taken: set[Path] = set()
+    for number, plan in enumerate(plans, 1):
+        directory = keep / f"{plan.fault}-{plan.seed}"
+        if directory in taken or directory.exists():
+            directory = directory.with_name(f"{directory.name}-{number}")
+        taken.add(directory)
+        yield plan, directory
+
+
+def _one(plan: Plan, directory: Path, manner: Manner) -> Line:
     try:
         line = line_of(asyncio.run(run(plan, directory)), busy=manner.busy)
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001

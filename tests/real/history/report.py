@@ -7,6 +7,7 @@ from as many commands as it took.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +52,7 @@ def _plan_of(plan: Plan, busy: int) -> Line:
         "pace": plan.pace,
         "warm": plan.warm,
         "busy": busy,
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
