@@ -189,7 +189,7 @@ class Broker:
             soon=lambda callback: runtime.loop.call_soon(callback),
             alive=lambda session: self.sessions.get(session.client_id) is session,
             expected=router.expects,
-            first=runtime.creation << 24,
+            first=runtime.creation << 20,
             limit=config.sessions.away_messages,
             max_bytes=config.sessions.away_bytes,
         )

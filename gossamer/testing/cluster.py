@@ -43,6 +43,8 @@ LINK_PORT = 4370
 MQTT_PORT = 1883
 _COOKIE = "simulated-cookie"
 _POLL = 0.1
+BEFORE_CREATIONS = 1_700_000_000_000
+"""Creations are times in milliseconds, and numbers are made of them that must fit in 64 bits."""
 
 
 class NotSettledError(UnavailableError):
@@ -85,7 +87,7 @@ class SimCluster:
         self._strategy = strategy
         self._addresses: dict[int, str] = {}
         self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
-        self._creations: dict[int, int] = {}
+        self._lives: dict[int, int] = {}
         self._clients = 0
         self.nodes: dict[int, Node] = {}
         """The running nodes by number."""
@@ -150,11 +152,11 @@ class SimCluster:
             host = self.sim.restart(address)
         # In the task of this start alone: what the node starts inherits it.
         PROCESS.set(address)
-        creation = self._creations[number] = self._creations.get(number, 0) + 1
-        rng = self.sim.rng(f"node/{number}/{creation}")
+        life = self._lives[number] = self._lives.get(number, 0) + 1
+        rng = self.sim.rng(f"node/{number}/{life}")
         node = Node(
             self._config(number),
-            creation=creation,
+            creation=BEFORE_CREATIONS + life,
             cookie=_COOKIE,
             data_dir=self.disc_of(number),
             network=host,

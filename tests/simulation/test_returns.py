@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.config import GossipConfig
 from gossamer.testing import seeds
-from gossamer.testing.cluster import GOSSIP_PORT, SimCluster
+from gossamer.testing.cluster import BEFORE_CREATIONS, GOSSIP_PORT, SimCluster
 from gossamer.testing.names import SimZone
 
 NAME = "gossamer.example"
@@ -58,10 +58,10 @@ async def test_a_new_life_at_the_same_address_takes_the_place_of_the_zombie(clus
         return [m.metadata.creation for m in node.members.members(include_left=True) if m.name == name]
 
     async with asyncio.timeout(20):
-        while any(lives(node) != [2] for node in cluster.nodes.values()):
+        while any(lives(node) != [BEFORE_CREATIONS + 2] for node in cluster.nodes.values()):
             assert all(len(lives(node)) == 1 for node in cluster.nodes.values())
             await asyncio.sleep(0.01)
     await cluster.settled(timeout=20)
     others = [node for number, node in cluster.nodes.items() if number != 3]
-    assert [node.distribution.creation_of(name) for node in others] == [2] * 4
-    assert [lives(node) for node in cluster.nodes.values()] == [[2]] * 5
+    assert [node.distribution.creation_of(name) for node in others] == [BEFORE_CREATIONS + 2] * 4
+    assert [lives(node) for node in cluster.nodes.values()] == [[BEFORE_CREATIONS + 2]] * 5
