@@ -21,18 +21,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from gossamer.mqtt.expiring import expiry_of
-from gossamer.mqtt.idents import NO_IDENT, ident_in, mark_of
-from gossamer.mqtt.once import Once
+from gossamer.mqtt.idents import mark_of
+from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Hub, Item, Session
 from gossamer.mqtt.sessionstore import (
     INCOMING,
     INFLIGHT,
+    ONCE,
     QUEUED,
     SESSION,
     SUBSCRIPTION,
     SessionStore,
     Stored,
+    once_key,
 )
 
 __all__ = ["DurableSession"]
@@ -168,6 +170,15 @@ class DurableSession(Session):
         elif self.idents and -key in self.incoming:
             self._note(INCOMING, -key, mark_of(self.idents[key]))
 
+    def new_once(self, blocks: Iterable[Block] = ()) -> Once:
+        once = Once()
+        once.load(blocks)
+        once.note = self._note_once
+        return once
+
+    def _note_once(self, block: Block) -> None:
+        self._note(ONCE, once_key(*block[:3]), block[3] or None)
+
     def _note_subscription(self, topic_filter: str, value: tuple[Subscription, int | None] | None) -> None:
         if value is not None:
             wanted, identifier = value
@@ -205,6 +216,8 @@ class DurableSession(Session):
         self.inflight.clear()
         self.incoming.clear()
         self._drop_queue()
+        if self.once is not None:
+            self.once.clear()
         super().forget()
         self._note(SESSION, 0, None)
         self._ended = True
@@ -299,12 +312,7 @@ class DurableSession(Session):
             self._weigh()
         self.move = facts.move
         self.moves = tuple(facts.moves)
-        known = [ident for packet_id, ident in stored.idents.items() if packet_id > 0]
-        known += [ident_in(tail) for _, (_, tail, _) in stored.queue]
-        if any(ident != NO_IDENT for ident in known):
-            self.once = Once()
-            for ident in known:
-                if ident != NO_IDENT:
-                    self.once.admit(ident)
+        if stored.once:
+            self.once = self.new_once(stored.once)
         if facts.given is not None:
             self.given = max(0, facts.given - self._first)

@@ -315,9 +315,17 @@ class Session:
     def _admit(self, ident: int) -> bool:
         if ident == NO_IDENT or not self.expiry:
             return True
+        return self.remember().admit(ident)
+
+    def remember(self) -> Once:
+        """Which messages of QoS 2 it has taken, from now on."""
         if self.once is None:
-            self.once = Once()
-        return self.once.admit(ident)
+            self.once = self.new_once()
+        return self.once
+
+    def new_once(self) -> Once:
+        """The first message of QoS 2 is about to be remembered."""
+        return Once()
 
     def take(
         self,
@@ -478,8 +486,10 @@ class Session:
         self._weigh()
 
     def shed(self, items: Collection[Item]) -> None:
-        """These are somebody else's now; some may have left the queue already."""
+        """These are another node's now; some may have left the queue already."""
         gone = set(map(id, items))
+        if self.once is not None:
+            self.once.release(ident_in(tail) for _, tail, _ in items)
         while self.queue and id(self.queue[0]) in gone:
             head, tail, _ = self.queue.popleft()
             self._lighter(len(head) + len(tail) + ITEM)

@@ -26,11 +26,13 @@ from gossamer.mqtt.expiring import Expiring
 from gossamer.mqtt.idents import NO_IDENT, Tracked, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
+from gossamer.mqtt.once import Block
 from gossamer.mqtt.packets import Subscription, Will
 
 __all__ = [
     "INCOMING",
     "INFLIGHT",
+    "ONCE",
     "QUEUED",
     "SESSION",
     "SUBSCRIPTION",
@@ -38,6 +40,7 @@ __all__ = [
     "SessionStore",
     "Stored",
     "decode_will",
+    "once_key",
 ]
 
 SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
@@ -47,6 +50,8 @@ _NODES = ""
 """The client under which nodes are remembered; real ones have a name."""
 _TAKEN, _GENERATION, _OWED = 5, 6, 8
 """The kinds of its further rows."""
+ONCE = 9
+"""The kind of a session's rows of messages of QoS 2 that it has taken."""
 
 Item = tuple[bytes, bytes, Message | None]
 
@@ -91,7 +96,7 @@ class Facts(msgspec.Struct, array_like=True):
 class Stored:
     """One session as the disc had it."""
 
-    __slots__ = ("client_id", "facts", "idents", "incoming", "inflight", "queue", "subscriptions")
+    __slots__ = ("client_id", "facts", "idents", "incoming", "inflight", "once", "queue", "subscriptions")
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -103,6 +108,7 @@ class Stored:
         self.incoming: list[int] = []
         self.idents: dict[int, int] = {}
         """Of those that are recorded, by packet identifier; what the client published: below zero."""
+        self.once: list[Block] = []
 
 
 class SessionStore:
@@ -222,6 +228,8 @@ class SessionStore:
                 stored.inflight.append((number, key, Expiring.of(packet, expires_at)))
                 if tag:
                     stored.idents[key] = read_mark(tag, 0)[0].ident
+            elif kind == ONCE:
+                stored.once.append(_block(key, value))
             else:
                 stored.incoming.append(key)
                 if isinstance(value, bytes):
@@ -246,6 +254,8 @@ class SessionStore:
             self.put(client_id, INFLIGHT, packet_id, None)
         for packet_id in stored.incoming:
             self.put(client_id, INCOMING, packet_id, None)
+        for origin, creation, place, _ in stored.once:
+            self.put(client_id, ONCE, once_key(origin, creation, place), None)
 
     # What other nodes have given; see ``arrivals``.
 
@@ -278,6 +288,16 @@ class SessionStore:
         """Which sessions these rows are; None where nobody said so."""
         found = rows.get((_NODES, _GENERATION, 0))
         return None if found is None else (found[0], found[1])
+
+
+def once_key(origin: str, creation: int, place: int) -> str:
+    """The key of a block of a session's memory of QoS 2."""
+    return f"{creation}/{place}/{origin}"
+
+
+def _block(key: str, bits: bytes) -> Block:
+    creation, place, origin = key.split("/", 2)
+    return origin, int(creation), int(place), bits
 
 
 def _facts(row: list[Any]) -> Facts:

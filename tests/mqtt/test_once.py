@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
-from gossamer.mqtt.once import REMEMBERED, Once
+from gossamer.mqtt.once import REMEMBERED, Block, Once
 
 LIVES = [base_of("a@h", 1), base_of("a@h", 2), base_of("b@h", 1)]
 idents = st.builds(
@@ -47,7 +47,30 @@ def test_memory_is_bounded_and_keeps_the_latest():
     for number in range(REMEMBERED + 1):
         assert once.admit(first + number)
     assert first not in once
-    assert all(first + number in once for number in range(REMEMBERED // 2 + 1, REMEMBERED + 1))
+    assert all(first + number in once for number in range(REMEMBERED // 2 + 256, REMEMBERED + 1))
+
+
+@given(st.lists(st.tuples(st.booleans(), idents)))
+def test_what_changes_is_noted(sequence):
+    noted: dict[tuple[str, int, int], Block] = {}
+
+    def note(block: Block) -> None:
+        noted[block[:3]] = block
+        if not block[3]:
+            del noted[block[:3]]
+
+    once = Once(note)
+    for admitted, ident in sequence:
+        if admitted:
+            once.admit(ident)
+        else:
+            once.release([ident])
+    again = Once()
+    again.load(noted.values())
+    assert all((ident in again) is (ident in once) for _, ident in sequence)
+    once.clear()
+    assert not noted
+    assert not once
 
 
 def test_a_message_that_is_only_counted_once_is_not_recorded():

@@ -306,3 +306,26 @@ def test_what_is_queued_and_recorded_is_known_by_its_name_after_a_restart():
     journal.commit()
     [stored] = store_on(journal, hub).read(journal.read())
     assert [ident_in(tail) for _, (_, tail, _) in stored.queue] == [first, first + 1]
+
+
+def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
+    """A message of QoS 2 that the client has had may come again by another way."""
+    hub, journal = FakeHub(), FakeJournal()
+    session = make(journal, hub)
+    session.expiry = 100
+    session.save()
+    first = base_of("there", 4)
+    taken = [Message(b"t", b"x", qos=2) for _ in range(3)]
+    for number, message in enumerate(taken, 300):
+        message.ident = first + number
+        assert session.admits(message)
+    session.remember().release([first + 301])
+    journal.commit()
+    [stored] = store_on(journal, hub).read(journal.read())
+    again = make(journal, hub)
+    again.restore(stored)
+    again.expiry = 100
+    assert [again.admits(message) for message in taken] == [False, True, False]
+    again.forget()
+    journal.commit()
+    assert not journal.read()
