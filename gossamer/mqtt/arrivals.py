@@ -30,6 +30,7 @@ from gossamer.mqtt.ingest import read_record
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.pressure import Hold
 from gossamer.mqtt.records import walk
+from gossamer.mqtt.spool import Moved, is_for
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -54,7 +55,7 @@ class _Keeper:
     def __init__(self, identity: str = "", taken: int = 0) -> None:
         self.identity = identity
         self.taken = taken
-        self.moved: dict[str, int] = {}
+        self.moved: Moved = {}
         self.waiting = False
 
 
@@ -71,7 +72,7 @@ class Arrivals:
         """Nodes that are up and have not said yet whether they keep something, and since when."""
         self.generation = generation
         self.born = life
-        self.late: Callable[[Message, int, Mapping[str, int]], None] = _nobody
+        self.late: Callable[[Message, int, Moved], None] = _nobody
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
         self.counts: Counter[str] = Counter()
         broker.router.on_kept(self.take)
@@ -97,7 +98,7 @@ class Arrivals:
         if keeper is not None:
             keeper.waiting = False
 
-    def asked(self, peer: str, identity: str, waiting: int, moved: dict[str, int]) -> list[Any]:
+    def asked(self, peer: str, identity: str, waiting: int, moved: Moved) -> list[Any]:
         """What other nodes call: what of theirs is here, and what of mine is there."""
         self._unheard.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
@@ -166,7 +167,7 @@ class Arrivals:
                 route = broker.cache_get(message.topic) or broker.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber
-                    if delivery.lasting and number < keeper.moved.get(session.client_id, number + 1):
+                    if delivery.lasting and is_for(session.client_id, number, keeper.moved):
                         hub.sent += 1
                         # One that is on its way to another node gives this after it, with what it has left.
                         gate, session.gate = session.gate, None
@@ -181,5 +182,5 @@ class Arrivals:
             hub.origin = ""
 
 
-def _nobody(_message: Message, _number: int, _moved: Mapping[str, int]) -> None:
+def _nobody(_message: Message, _number: int, _moved: Moved) -> None:
     pass

@@ -181,8 +181,10 @@ class Away:
 
     def _claims(self, change: Change) -> None:
         if self.keeping.anybody_away:
+            sessions = self._sessions
+            assert sessions is not None  # noqa: S101 - it has changed
             for client_id in change.written:
-                self.keeping.claimed(client_id)
+                self.keeping.claimed(client_id, rightful(sessions.read(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
         """What other nodes call; see :meth:`settle`."""

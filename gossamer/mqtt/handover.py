@@ -106,10 +106,10 @@ class Giver:
                     return []
                 self.marked.add(origin)
                 return self._give(now, up)
-            case Superseded():
+            case Superseded(owner):
                 if self.state == Giver.GONE:
                     return []
-                complete = self.state == Giver.GIVEN
+                complete = self.state == Giver.GIVEN and owner == self.taker
                 self.state = Giver.GONE
                 return [Done(complete)]
             case NodeDown(node):

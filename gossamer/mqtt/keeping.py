@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -29,7 +29,20 @@ import structlog
 from gossamer.mqtt.ingest import MOVE_MARK
 from gossamer.mqtt.records import acknowledged, fresh, walk
 from gossamer.mqtt.sessionstore import JournalLike
-from gossamer.mqtt.spool import MOVED_LIMIT, Action, Ask, Drop, Keep, Kept, Live, Lost, Over, Send, Spool
+from gossamer.mqtt.spool import (
+    MOVED_LIMIT,
+    NO_END,
+    Action,
+    Ask,
+    Drop,
+    Keep,
+    Kept,
+    Live,
+    Lost,
+    Over,
+    Send,
+    Spool,
+)
 
 __all__ = ["Keeping", "encode_kept"]
 
@@ -209,9 +222,9 @@ class Keeping:
 
     # -- what nodes say
 
-    async def greeting(self, peer: str) -> tuple[str, int, dict[str, int]]:
-        """What to tell a node that is asked: who keeps, how much waits, and from which number on nothing is
-        for a client.
+    async def greeting(self, peer: str) -> tuple[str, int, dict[str, Sequence[int]]]:
+        """What to tell a node that is asked: who keeps, how much waits, and which numbers are not for a
+        client.
 
         Of a session that left the node at an unknown moment, everything is given back: rather twice than
         never. One that was on this side all the time has had it here.
@@ -228,7 +241,7 @@ class Keeping:
         for count, client_id in enumerate(list(self._clients(peer)), 1):
             stayed = client_id not in had and client_id not in self._claimed
             if stayed and client_id not in moved and self._elsewhere(client_id, peer):
-                moved[client_id] = 0
+                moved[client_id] = 0, NO_END
             if count % STEP == 0:
                 await asyncio.sleep(0)
         return self.identity, spool.waiting, moved
@@ -260,8 +273,13 @@ class Keeping:
         """Whether a node is away, or has not been given everything yet."""
         return bool(self._had)
 
-    def claimed(self, client_id: str) -> None:
-        """A node on this side has a client's session that it had not before."""
+    def claimed(self, client_id: str, owner: str) -> None:
+        """A node has a client's session that it had not before; ``owner`` is whose claim is the highest."""
+        if owner in self._had:
+            # It has been away, and a session on this side takes nothing more. What comes is for any other.
+            for peer in self._had:
+                if self.spools[peer].returns(client_id):
+                    self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
         if self._had and len(self._claimed) < MOVED_LIMIT:
             self._claimed.add(client_id)
 
@@ -295,7 +313,7 @@ class Keeping:
             self._put(("", _ID, 0), self.identity)
         entries: dict[str, list[Kept]] = {}
         filters: dict[str, list[str]] = {}
-        moved: dict[str, dict[str, int]] = {}
+        moved: dict[str, dict[str, Sequence[int]]] = {}
         for (peer, kind, key), value in rows.items():
             if kind == _KEPT:
                 entries.setdefault(peer, []).append(self._read(key, value))

@@ -17,7 +17,6 @@ it is answered; should the claim go away meanwhile, the session is this node's a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +27,10 @@ from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.idents import is_recorded
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
-from gossamer.mqtt.once import Once
+from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.session import Session
-from gossamer.mqtt.transfer import distinct, forget, left_of, messages_in, queue_left
+from gossamer.mqtt.spool import Moved, is_for
+from gossamer.mqtt.transfer import forget, left_of, messages_in, queue_left
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -55,23 +55,34 @@ class Remains:
         self._home = home
         self._broker = home.broker
         self._offering: dict[str, Session] = {}
+        self._subscribed: set[str] = set()
+        """Clients of these for whom the other side may not be subscribed yet."""
 
-    def end(self, session: Session) -> None:
-        """The session is somebody else's: offer what it has, then end it."""
+    def end(self, session: Session, *, moved: bool) -> None:
+        """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
+
+        One that begins anew elsewhere is subscribed to nothing at first; until its client has had the time to
+        subscribe, what comes is for this one.
+        """
         broker = self._broker
         if session.channel is not None:
             broker.table.suspend(session)
         session.will_due = session.will_at = session.gate = None
-        # The other side subscribes for itself; a share group must not choose this one any more.
-        broker.router.unsubscribe_all(session)
         if self._offering.get(session.client_id) is session:
             return
-        told = session.given is not None or session.once is None
-        if told and not (session.inflight or session.queue or self._awaits_more):
-            broker.table.end(session, None)
+        if moved:
+            broker.router.unsubscribe_all(session)
+            if not (session.inflight or session.queue or self._awaits_more):
+                broker.table.end(session, None)
+                return
         else:
-            self._offering[session.client_id] = session
-            broker.runtime.spawn(self._offer, session, label="mqtt_remains")
+            # A share group must not choose this one any more.
+            shared = [name for name in session.subscriptions if name.startswith("$share/")]
+            for name in shared:
+                broker.router.unsubscribe(name, session)
+            self._subscribed.add(session.client_id)
+        self._offering[session.client_id] = session
+        broker.runtime.spawn(self._offer, session, label="mqtt_remains")
 
     def has(self, client_id: str) -> bool:
         """Whether something of a client's is still here."""
@@ -80,6 +91,7 @@ class Remains:
     def reclaim(self, client_id: str) -> Session | None:
         """What is left here of a client's session, which is offered to nobody any more."""
         session = self._offering.pop(client_id, None)
+        self._subscribed.discard(client_id)
         return session if self._broker.sessions.get(client_id) is session else None
 
     @property
@@ -87,11 +99,11 @@ class Remains:
         away = self._broker.away
         return away is not None and away.arrivals.pending
 
-    def late(self, message: Message, number: int, moved: Mapping[str, int]) -> None:
-        """A message that another node has kept; who moved meanwhile has had it there from a number on."""
+    def late(self, message: Message, number: int, moved: Moved) -> None:
+        """A message that another node has kept; who moved meanwhile may have had it there."""
         topic = message.topic.decode()
         for client_id, session in self._offering.items():
-            if number >= moved.get(client_id, number + 1):
+            if client_id in self._subscribed or not is_for(client_id, number, moved):
                 continue
             qos = max(
                 (
@@ -117,6 +129,8 @@ class Remains:
                     return
                 if not ready and (given := await self._was_given(owner, session)) is not None:
                     # From here on its queue, which is on disc, is what is left of it.
+                    self._subscribed.discard(client_id)
+                    broker.router.unsubscribe_all(session)
                     queue_left(session, given=given)
                     ready = True
                 if ready:
@@ -131,13 +145,14 @@ class Remains:
         finally:
             if self._offering.get(client_id) is session:
                 del self._offering[client_id]
+                self._subscribed.discard(client_id)
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
 
         It is told what the client has had from this session, and gives nothing of that once more.
         """
-        had: list[tuple[str, int, bytes]] = []
+        had: list[Block] = []
         if session.once is not None:
             delivered = Once()
             delivered.load(session.once.dump())
@@ -152,17 +167,21 @@ class Remains:
     async def superseded(self, client_id: str, move: str, had: list[Any]) -> bool | None:
         """What other nodes call whose session of a client is over: what the client has had from it.
 
-        Whether the session here has come by ``move``; None: not known yet.
+        Whether the session here has come by ``move``; None: not known yet, or it is not subscribed yet.
         """
         session = self._broker.sessions.get(client_id)
-        if session is None or self._home.is_moving(client_id):
+        if session is None:
+            return None
+        if self._home.is_moving(client_id):
+            self._home.told(client_id, had)
             return None
         if had and session.expiry:
             known = Once()
             known.load(had)
-            session.refill(list(distinct(session.queue, known)))
             forget(session, known)
-        return move in session.moves
+        if move in session.moves:
+            return True
+        return None if self._may_subscribe(session) and not session.clean else False
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""

@@ -15,8 +15,8 @@ What becomes of an entry: the node has it; it has expired; there was no room (``
 ``max_bytes``); the node is gone for good, or came back without its sessions. All but the first are counted by
 reason.
 
-A session that moves to another node while its own is away gets there what comes from then on; ``moved`` says
-from which number.
+A session that moves to another node while its own is away gets there what comes from then on, until the node
+is back with a higher claim; ``moved`` says from which number to which.
 
 Rules: 1. Pure: no clock, no I/O; methods return what is to be done.  2. Numbers grow, through the lives of
 the node that keeps as well.  3. An entry is never changed, and goes in the order of its number.
@@ -25,13 +25,28 @@ the node that keeps as well.  3. An entry is never changed, and goes in the orde
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-__all__ = ["MOVED_LIMIT", "Action", "Ask", "Drop", "Keep", "Kept", "Live", "Lost", "Over", "Send", "Spool"]
+__all__ = [
+    "MOVED_LIMIT",
+    "NO_END",
+    "Action",
+    "Ask",
+    "Drop",
+    "Keep",
+    "Kept",
+    "Live",
+    "Lost",
+    "Moved",
+    "Over",
+    "Send",
+    "Spool",
+    "is_for",
+]
 
 State = Literal["live", "away", "asking", "sending"]
 
@@ -41,6 +56,18 @@ OVERHEAD = 64
 """Bytes that an entry counts for besides its records."""
 MOVED_LIMIT = 100_000
 """Clients whose comings and goings are known while a node is away; of others everything is given back."""
+
+
+NO_END = (1 << 63) - 1
+
+Moved = Mapping[str, Sequence[int]]
+"""By client, the numbers that are not for it: from the first, up to and without the second."""
+
+
+def is_for(client_id: str, number: int, moved: Moved) -> bool:
+    """Whether an entry is for a client's session at the node that was away."""
+    first, end = moved.get(client_id, (NO_END, NO_END))
+    return not first <= number < end
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -128,8 +155,8 @@ class Spool:
         self.entries: dict[int, Kept] = {}
         self.generation = ""
         """Which sessions the node had; blank: not known."""
-        self.moved: dict[str, int] = {}
-        """Clients whose session went elsewhere, and the number from which on it is not for them."""
+        self.moved: dict[str, Sequence[int]] = {}
+        """Clients whose session went elsewhere, and the numbers that are not for them here."""
         self.counts: Counter[str] = Counter()
         """``kept``, ``sent``, ``known``, ``dropped_<reason>``, in messages."""
         self.overflowed = 0
@@ -219,7 +246,15 @@ class Spool:
         """A client's session is on another node from now on, or ``always`` was; whether that is new."""
         if self.state == "live" or client_id in self.moved or len(self.moved) >= MOVED_LIMIT:
             return False
-        self.moved[client_id] = 0 if always else self.next
+        self.moved[client_id] = 0 if always else self.next, NO_END
+        return True
+
+    def returns(self, client_id: str) -> bool:
+        """A client that went elsewhere is the node's again from now on; whether that is new."""
+        first, end = self.moved.get(client_id, (0, 0))
+        if end != NO_END:
+            return False
+        self.moved[client_id] = first, self.next
         return True
 
     # -- entries
@@ -245,7 +280,7 @@ class Spool:
         actions.append(Keep(kept))
         return actions + self.pump(now)
 
-    def restore(self, entries: list[Kept], generation: str, moved: Mapping[str, int]) -> None:
+    def restore(self, entries: list[Kept], generation: str, moved: Moved) -> None:
         """What the disc had; the node is away until it is seen."""
         for kept in sorted(entries, key=lambda kept: kept.number):
             self._put(kept)

@@ -15,7 +15,7 @@ committed claims it, when the client comes, above what that node claimed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
@@ -44,12 +44,13 @@ from gossamer.mqtt.moves import (
     Thaw,
     Tick,
 )
+from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.reasons import ReasonCode
 from gossamer.mqtt.remains import Remains
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.taking import Taking
-from gossamer.mqtt.transfer import describe, in_parts, items_of
+from gossamer.mqtt.transfer import describe, forget, in_parts, items_of
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -73,6 +74,8 @@ class _Giving:
         self.pending = pending
         self.aside: list[Item] = []
         """Messages that are the taker's to queue; ours again if it does not make it."""
+        self.had = Once()
+        """What the client was found to have had from another session meanwhile."""
         self.parts: list[list[Any]] = []
         self.answer: Any = None
         self.released: asyncio.Future[int | None] | None = None
@@ -142,6 +145,14 @@ class Takeovers:
         """Whether a session is on its way here, or elsewhere: what is queued now may come too late."""
         taking = self._taking.get(client_id)
         return (taking is not None and not taking.committed) or self._gives(client_id)
+
+    def told(self, client_id: str, had: Iterable[Block]) -> None:
+        """The client of a session that is moving has had these messages from another one."""
+        taking = self._taking.get(client_id)
+        if taking is not None:
+            taking.known.load(had)
+        elif self._gives(client_id):
+            self._giving[client_id].had.load(had)
 
     def _gives(self, client_id: str) -> bool:
         giving = self._giving.get(client_id)
@@ -286,8 +297,8 @@ class Takeovers:
                     self._do_give(giving)
                 case Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
-                case Done():
-                    self.remains.end(giving.session)
+                case Done(complete):
+                    self.remains.end(giving.session, moved=complete)
                 case _:  # pragma: no cover - the others are the taker's
                     pass
         if giving.machine.state in (Giver.FROZEN, Giver.GIVEN):
@@ -324,6 +335,8 @@ class Takeovers:
         session.given = len(session.queue)
         session.save()
         giving.parts = items_of(since, self.broker.hub.now())
+        if giving.had:
+            giving.parts.append([["h", giving.had.dump()]])
         if giving.released is not None and not giving.released.done():
             giving.released.set_result(len(giving.parts))
 
@@ -337,6 +350,8 @@ class Takeovers:
         for item in giving.aside:
             if session.admits_item(item):
                 session.enqueue(*item)
+        if giving.had:
+            forget(session, giving.had)
         giving.aside = []
         giving.parts = []
         if giving.released is not None and not giving.released.done():

@@ -83,8 +83,8 @@ class Taking:
         """What was queued at the giver."""
         self._older: list[Item] = []
         """What a session that was left behind here had."""
-        self._known: Once | None = None
-        """What the client had from that session."""
+        self.known = Once()
+        """What the client has had from that session, and from others that are over."""
         self._aside: list[Item] = []
         """Messages that are the giver's to queue; ours if it does not make it."""
 
@@ -183,8 +183,9 @@ class Taking:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             older = left_of(known, given=known.move in state["moves"])
             if known.once is not None:
-                self._known = known.once
-                self._known.release(message.ident for message in older)
+                # What it was given in a move from here is among what comes, and the client has not had it.
+                known.once.release(message.ident for message in left_of(known, given=False))
+                self.known.load(known.once.dump())
             broker.table.end(known, None)
         session = self._session = broker.table.create(self._client_id, state["expiry"])
         session.version = state["version"]
@@ -193,15 +194,12 @@ class Taking:
         session.born = state["born"]
         session.moves = tuple(state["moves"])
         if state["once"]:
-            session.once = Once()
-            session.once.load(state["once"])
+            session.remember().load(state["once"])
         session.gate = self._admit
         self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
-        if self._known is not None:
-            forget(session, self._known)
         self._pending = pending_of(state)
         seq = broker.subscribing.restore(session)
         if seq is not None:
@@ -228,8 +226,16 @@ class Taking:
         if not isinstance(parts, int):
             return None
         entries = await self._pull(node, parts)
+        if entries is None:
+            return None
         now = self._broker.hub.now()
-        return None if entries is None else [item_of(fields, now) for _, *fields in entries]
+        rest: list[Item] = []
+        for kind, *fields in entries:
+            if kind == "h":
+                self.known.load(fields[0])
+            else:
+                rest.append(item_of(fields, now))
+        return rest
 
     async def _commit(self, rest: list[Item] | None) -> Event:
         session = self._session
@@ -237,8 +243,9 @@ class Taking:
         session.gate = None
         # What the giver did not get to say may be among what was put aside for it.
         between = self._aside if rest is None else rest
-        came = distinct([*self._before, *between], self._known)
-        session.refill(distinct([*self._older, *came, *session.queue]))
+        session.refill(distinct([*self._older, *self._before, *between, *session.queue]))
+        if self.known:
+            forget(session, self.known)
         for item in session.queue:
             session.admits_item(item)
         if rest is not None:

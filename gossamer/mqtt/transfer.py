@@ -189,6 +189,10 @@ def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
 def queue_left(session: Session, *, given: bool) -> None:
     """Have all that :func:`left_of` says in the queue, and nothing else."""
     left = left_of(session, given=given)
+    if given and session.once is not None:
+        # Another node has them, and the client has had none of them from here.
+        elsewhere = {message.ident for message in left_of(session, given=False)}
+        session.once.release(elsewhere.difference(message.ident for message in left))
     for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
         del session.inflight[packet_id]
     now = session.hub.now()
@@ -228,11 +232,15 @@ def distinct(items: Iterable[Item], known: Once | None = None) -> Iterator[Item]
 
 
 def forget(session: Session, known: Once) -> None:
-    """Take messages of QoS 2 out of flight that the client has had by the session that left ``known``, and
-    remember the rest of what that one has taken."""
+    """Drop messages of QoS 2 that the client has had from another session, which left ``known``, and take
+    none of them from now on."""
+    if any(ident_in(tail) in known for _, tail, _ in session.queue):
+        given = session.given
+        if given is not None:
+            given = sum(1 for _ in distinct(islice(session.queue, given), known))
+        session.refill(list(distinct(session.queue, known)))
+        session.given = given
     for packet_id, ident in list((session.idents or {}).items()):
         if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
             del session.inflight[packet_id]
-    if session.once is None:
-        session.once = Once()
-    session.once.load(known.dump())
+    session.remember().load(known.dump())

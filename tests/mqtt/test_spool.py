@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mqtt.spool import Ask, Drop, Keep, Live, Lost, Over, Send, Spool
+from gossamer.mqtt.spool import NO_END, Ask, Drop, Keep, Live, Lost, Over, Send, Spool, is_for
 
 
 def still(records: bytes, seconds: float) -> tuple[bytes, int]:
@@ -153,7 +153,19 @@ def test_a_client_that_moved_gets_there_what_comes_from_then_on():
     spool.add(b"1", 1, 0.0)
     assert spool.moves("anna")
     assert not spool.moves("anna")
-    assert spool.moved == {"anna": 2}
+    assert spool.moved == {"anna": (2, NO_END)}
+
+
+def test_a_client_that_is_the_nodes_again_gets_there_what_comes_from_then_on():
+    spool = away()
+    spool.add(b"1", 1, 0.0)
+    spool.moves("anna")
+    spool.add(b"2", 1, 0.0)
+    assert spool.returns("anna")
+    assert not spool.returns("anna")
+    assert not spool.returns("bert")
+    assert [is_for("anna", number, spool.moved) for number in (1, 2, 3)] == [True, False, True]
+    assert is_for("bert", 2, spool.moved)
 
 
 def test_what_the_disc_had_goes_first():
@@ -161,11 +173,11 @@ def test_what_the_disc_had_goes_first():
     before.add(b"1", 1, 0.0)
     before.add(b"2", 1, 0.0)
     after = Spool(refresh=still, limit=100, max_bytes=10**6, first=1 << 32)
-    after.restore(list(reversed(before.entries.values())), "g", {"anna": 2})
+    after.restore(list(reversed(before.entries.values())), "g", {"anna": (2, NO_END)})
     after.add(b"3", 1, 0.0)
     after.up()
     assert sent(after.answered("g", 0, {}, 0.0)) == [b"1", b"2", b"3"]
-    assert after.moved == {"anna": 2}
+    assert after.moved == {"anna": (2, NO_END)}
 
 
 class Peer:
