@@ -4,7 +4,8 @@
 
     GossamerError
     ├── UsageError        the caller's mistake: correct the call, the file or the packet
-    │   └── ConfigError   a key of the configuration is missing, unknown or wrong
+    │   ├── ConfigError   a key of the configuration is missing, unknown or wrong
+    │   └── WrongValueError  a value that cannot be right, whatever the state of things is
     ├── PeerError         the other side broke a protocol or may not do this: drop it, tell its operator
     ├── TransportError    bytes stopped flowing: reconnect and try again
     └── UnavailableError  correct, but not possible right now: wait, or ask another node
@@ -27,6 +28,7 @@ __all__ = [
     "TransportError",
     "UnavailableError",
     "UsageError",
+    "WrongValueError",
     "how_to_install",
 ]
 
@@ -42,6 +44,10 @@ class GossamerError(Exception):
 
 class UsageError(GossamerError):
     """The caller's mistake; trying again without a change fails again."""
+
+
+class WrongValueError(UsageError):
+    """A value that cannot be right, whatever there is in the cluster: its form is wrong, or its range."""
 
 
 class PeerError(GossamerError):

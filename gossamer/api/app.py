@@ -65,12 +65,12 @@ from gossamer.api.tokens_routes import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import ApiConfig, expected_of, parse_endpoint, shown_of
-from gossamer.errors import GossamerError, PeerError, TransportError, UsageError
+from gossamer.errors import GossamerError, PeerError, TransportError, UsageError, WrongValueError
 
 __all__ = ["make_app"]
 
 
-class BadEndpointError(UsageError):
+class BadEndpointError(WrongValueError):
     """An endpoint to join cannot be read."""
 
     def __init__(self, *, got: str) -> None:
@@ -250,7 +250,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
         return problem(404, "Not Found", str(error))
     if isinstance(error, RunBusyError):
         return problem(409, "Conflict", str(error))
-    if isinstance(error, BadEndpointError):
+    if isinstance(error, WrongValueError):
         return problem(422, "Unprocessable Content", str(error))
     if isinstance(error, UsageError):
         return problem(400, "Bad Request", str(error))

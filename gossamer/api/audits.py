@@ -31,7 +31,7 @@ from gossamer.api.model import Value
 from gossamer.api.programs import Program
 from gossamer.api.runs import ID, Run, State
 from gossamer.api.view import NodeView
-from gossamer.errors import UnavailableError, UsageError, how_to_install
+from gossamer.errors import UnavailableError, WrongValueError, how_to_install
 
 __all__ = ["AuditInfo", "AuditOrder", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
 
@@ -61,7 +61,7 @@ class SparkAbsentError(UnavailableError):
         super().__init__(f"audit jobs need {lacks}, which this node's machine has not; {remedy}")
 
 
-class BadSpanError(UsageError):
+class BadSpanError(WrongValueError):
     """From when to when makes no sense."""
 
     def __init__(self, *, key: str, got: str, expected: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from pydantic import Field
 
 from gossamer.api.model import Value
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 from gossamer.faults import parse_shape
 
 __all__ = ["KINDS", "DrillKind", "DrillKindInfo", "DrillOrder", "DrillOrderError", "ParameterInfo", "plan_of"]
@@ -25,7 +25,7 @@ On = Literal["own-cluster", "this-cluster"]
 MOST_NODES = 9
 
 
-class DrillOrderError(UsageError):
+class DrillOrderError(WrongValueError):
     """An order that its kind of drill cannot carry out."""
 
     def __init__(self, *, key: str, got: object, expected: str) -> None:

@@ -34,7 +34,7 @@ from gossamer.api.streamed import own_lines
 from gossamer.api.streams import NDJSON, StreamAnswer
 from gossamer.api.view import NodeView
 from gossamer.api.wide import Row, Wide
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["After", "Format", "Limit", "OnNode", "Scope", "answer_of_all", "lists"]
 
@@ -70,7 +70,7 @@ OnNode = Annotated[str | None, Query(max_length=255, description="Only those of 
 T = TypeVar("T", bound=Value)
 
 
-class UnsortedError(UsageError):
+class UnsortedError(WrongValueError):
     """JSON lines come in the order of identifiers only."""
 
     def __init__(self, *, sort: str) -> None:

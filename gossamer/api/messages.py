@@ -15,7 +15,7 @@ from pydantic import Field
 from gossamer.api.model import Flag, Page, Value
 from gossamer.api.paging import page_of
 from gossamer.api.view import NodeView
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["BadPayloadError", "PublishOrder", "Published", "RetainedInfo", "messages_router"]
 
@@ -24,7 +24,7 @@ MAX_PAYLOAD = 48 * 1024
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
 
 
-class BadPayloadError(UsageError):
+class BadPayloadError(WrongValueError):
     """A payload is not what its encoding says."""
 
     def __init__(self, *, reason: str) -> None:

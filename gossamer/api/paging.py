@@ -17,7 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["STRIDE", "BadCursorError", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of"]
 
@@ -35,7 +35,7 @@ STRIDE = 2000
 _KEY: Callable[[Listed[object]], Key] = itemgetter(0)
 
 
-class BadCursorError(UsageError):
+class BadCursorError(WrongValueError):
     """``after`` is not what an earlier page gave as ``next``."""
 
     def __init__(self, *, got: str) -> None:

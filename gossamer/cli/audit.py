@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
-from gossamer.cli.exits import WrongValueError
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import note
 from gossamer.cli.show import Listing, Missing, show
 from gossamer.config import format_size
+from gossamer.errors import WrongValueError
 
 __all__ = ["app"]
 

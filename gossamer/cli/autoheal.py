@@ -14,14 +14,13 @@ import typer
 from gossamer.cli import values
 from gossamer.cli.alarms import once
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import WrongValueError
 from gossamer.cli.noun import noun
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import clock, emit_json, note, print_table
 from gossamer.cli.show import Listing, Missing, Report, ask, show
 from gossamer.cli.table import Grid
 from gossamer.config import format_duration
-from gossamer.errors import UsageError
+from gossamer.errors import UsageError, WrongValueError
 
 __all__ = ["app"]
 

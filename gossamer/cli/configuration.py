@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import ExitCode, WrongValueError
+from gossamer.cli.exits import ExitCode
 from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
 from gossamer.cli.output import emit_json, print_error, print_lines
 from gossamer.cli.refusals import Answer, RefusedError
 from gossamer.cli.show import Listing, Missing, ask
 from gossamer.cli.show import show as show_found
-from gossamer.errors import ConfigError
+from gossamer.errors import ConfigError, WrongValueError
 
 __all__ = ["app"]
 

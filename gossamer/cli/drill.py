@@ -22,7 +22,7 @@ from gossamer.cli.exits import ExitCode
 from gossamer.cli.output import note
 from gossamer.cli.start import loop_factory
 from gossamer.drill.record import BackEndName, DrillKind, Plan, Setting, record_json
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 if TYPE_CHECKING:
     from gossamer.drill.record import DrillRecord
@@ -34,7 +34,7 @@ app = typer.Typer(help="Break a cluster of its own on purpose, and see how it he
 MAX_NODES = 32
 
 
-class DrillOptionError(UsageError):
+class DrillOptionError(WrongValueError):
     """An option of a drill that makes no sense."""
 
     def __init__(self, *, option: str, got: str, expected: str) -> None:

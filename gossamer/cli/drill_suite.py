@@ -18,7 +18,7 @@ from gossamer.cli.interrupt import interruptible
 from gossamer.cli.output import note, print_table
 from gossamer.cli.start import loop_factory
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 if TYPE_CHECKING:
     from gossamer.drill import SuiteResult, Summary
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["suite"]
 
 
-class SuiteOptionError(UsageError):
+class SuiteOptionError(WrongValueError):
     """An option of the suite that makes no sense."""
 
     def __init__(self, *, option: str, got: str, expected: str) -> None:

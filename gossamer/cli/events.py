@@ -15,14 +15,13 @@ import typer
 
 from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import WrongValueError
 from gossamer.cli.keyboard import Keyboard
 from gossamer.cli.options import Api, Json, Limit, OnNode, Watch
 from gossamer.cli.output import json_text, note
 from gossamer.cli.refusals import Answer
 from gossamer.cli.show import Listing, Missing, show
 from gossamer.cli.table import printable
-from gossamer.errors import TransportError, UnavailableError
+from gossamer.errors import TransportError, UnavailableError, WrongValueError
 
 __all__ = ["events", "new_events"]
 

@@ -20,9 +20,16 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from gossamer.errors import ConfigError, PeerError, TransportError, UnavailableError, UsageError
+from gossamer.errors import (
+    ConfigError,
+    PeerError,
+    TransportError,
+    UnavailableError,
+    UsageError,
+    WrongValueError,
+)
 
-__all__ = ["ExitCode", "WrongValueError", "exit_code_of"]
+__all__ = ["ExitCode", "exit_code_of"]
 
 
 class ExitCode(IntEnum):
@@ -38,10 +45,6 @@ class ExitCode(IntEnum):
     NODE_ENDED = 7
     PROMISE_BROKEN = 8
     INTERRUPTED = 130
-
-
-class WrongValueError(UsageError):
-    """What stands on the command line cannot be right, whatever the cluster is like."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

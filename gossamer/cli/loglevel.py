@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import WrongValueError
 from gossamer.cli.noun import noun
 from gossamer.cli.options import AllNodes, Api, Json, OnNode, Watch
 from gossamer.cli.show import Listing, Missing, show
+from gossamer.errors import WrongValueError
 
 __all__ = ["app"]
 

@@ -13,8 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
-from gossamer.cli.exits import WrongValueError
-from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError
+from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError, WrongValueError
 
 if TYPE_CHECKING:
     import httpx

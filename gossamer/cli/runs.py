@@ -19,13 +19,13 @@ import typer
 
 from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
-from gossamer.cli.exits import ExitCode, WrongValueError
+from gossamer.cli.exits import ExitCode
 from gossamer.cli.noun import noun
 from gossamer.cli.options import Api, Json, OnNode, Watch
 from gossamer.cli.output import ago, clock, emit_json, json_text, note, print_lines
 from gossamer.cli.show import Listing, Part, Report, ask, show, show_part
 from gossamer.cli.table import Grid, printable
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, WrongValueError
 
 __all__ = ["audits", "drills"]
 

@@ -11,7 +11,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["SCRIPTS", "UnknownShellError", "install", "shell_of_user"]
 
@@ -82,7 +82,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 _ZSH_LINES = "fpath+=(~/.zfunc)\nautoload -Uz compinit && compinit\n"
 
 
-class UnknownShellError(UsageError):
+class UnknownShellError(WrongValueError):
     """No script for this shell."""
 
     def __init__(self, *, got: str) -> None:

@@ -13,7 +13,7 @@ from gossamer.cli import values
 from gossamer.cli.client import DEFAULT_API, ApiClient
 from gossamer.cli.options import Api, Json
 from gossamer.cli.output import ago, emit_json, note, print_table, until
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["app"]
 
@@ -22,7 +22,7 @@ app = typer.Typer(help="Let people and scripts into the API from other machines.
 _PATH = "/api/v1/tokens"
 
 
-class BadExpiryError(UsageError):
+class BadExpiryError(WrongValueError):
     """A time that a token is to live cannot be read."""
 
     def __init__(self, *, got: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gossamer.drill.backend import LinkFault
 from gossamer.drill.record import Plan, Side
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 from gossamer.faults import Shape, parse_shape, sides_of
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class NodeError(UsageError):
+class NodeError(WrongValueError):
     """A drill of one node, and no such node."""
 
     def __init__(self, *, got: str, nodes: int) -> None:

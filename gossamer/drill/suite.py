@@ -21,7 +21,7 @@ from gossamer.drill.promises import judge
 from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan, Setting
 from gossamer.drill.summary import Summary, summarise
 from gossamer.drill.words import name_of
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError, WrongValueError
 
 __all__ = ["SuiteResult", "UnknownDrillError", "choose_plans", "run_suite", "suite_json", "suite_plans"]
 
@@ -29,7 +29,7 @@ QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 _SLOW: dict[str, Setting] = {"delay": 0.2, "jitter": 0.05, "loss": 0.05}
 
 
-class UnknownDrillError(UsageError):
+class UnknownDrillError(WrongValueError):
     """A drill that the suite does not have."""
 
     def __init__(self, *, got: str, known: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["Shape", "ShapeError", "parse_shape", "sides_of"]
 
@@ -24,7 +24,7 @@ Cut = tuple[int, int]
 """What the first node says does not reach the second."""
 
 
-class ShapeError(UsageError):
+class ShapeError(WrongValueError):
     """No shape, or none for so many nodes."""
 
     def __init__(self, *, got: str, nodes: int, expected: str) -> None:

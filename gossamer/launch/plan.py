@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = [
     "MAX_NODES",
@@ -32,7 +32,7 @@ WEBSOCKET = "mqtt_ws"
 MAX_NODES = 64
 
 
-class BadPortsError(UsageError):
+class BadPortsError(WrongValueError):
     """Ports on the command line that do not fit the nodes."""
 
     def __init__(self, *, option: str, got: str, expected: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gossamer.api import BackupInfo
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, WrongValueError
 from gossamer.mnesia_like import DiscError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class NothingOnDiscError(UsageError):
         )
 
 
-class BadBackupPathError(UsageError):
+class BadBackupPathError(WrongValueError):
     """A backup was to be written to a path that depends on where the node was started."""
 
     def __init__(self, *, got: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gossamer.api import KeyRequest
-from gossamer.errors import UsageError
+from gossamer.errors import UsageError, WrongValueError
 from gossamer.gossip import Keys, Status, cluster_key
 from gossamer.mqtt import MqttProtocolError, drain
 
@@ -32,7 +32,7 @@ SHORTEST_KEY = 16
 """Characters of a gossip key."""
 
 
-class CannotPublishError(UsageError):
+class CannotPublishError(WrongValueError):
     """A message that nobody may publish."""
 
     def __init__(self, *, topic: str, reason: str) -> None:
@@ -40,7 +40,7 @@ class CannotPublishError(UsageError):
         super().__init__(f"topic {topic[:100]!r}: {reason}")
 
 
-class ShortKeyError(UsageError):
+class ShortKeyError(WrongValueError):
     """A gossip key that could be guessed."""
 
     def __init__(self, *, got: int) -> None:

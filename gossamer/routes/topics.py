@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -46,7 +46,7 @@ _SHOWN = 48
 _ENUMERATED = 8
 
 
-class TopicError(UsageError):
+class TopicError(WrongValueError):
     """A topic name or filter that MQTT, or this node's limits, do not allow."""
 
     kind = "topic"

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError, UsageError, WrongValueError
 from gossamer.spark.chosen import AUTO, engine_for, open_engine
 from gossamer.spark.completeness import VERDICTS, Terms
 from gossamer.spark.errors import SparkFailedError
@@ -65,7 +65,7 @@ Conf = Annotated[
 Trace = Annotated[bool, typer.Option("--trace", help="Show where in the code an error came up.")]
 
 
-class OptionError(UsageError):
+class OptionError(WrongValueError):
     """A job, a promise or a setting that there is not."""
 
 

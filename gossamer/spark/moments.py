@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError
 
 __all__ = ["BadMomentError", "moment_of", "span_of"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class BadMomentError(UsageError):
+class BadMomentError(WrongValueError):
     """A time that cannot be read, or a span that is none."""
 
 

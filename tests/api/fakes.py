@@ -52,6 +52,8 @@ from gossamer.api import (
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import FaultTable
+from gossamer.node.backups import BadBackupPathError
+from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
 
@@ -344,7 +346,7 @@ class FakeView:
 
     def match(self, topic: str) -> TopicMatch:
         if "+" in topic or "#" in topic:
-            raise UsageError(f"topic name: got {topic!r}, expected no wildcards")
+            raise InvalidTopicName(topic, "no wildcards")
         return TopicMatch(
             topic=topic,
             matches=(TopicInfo(filter="a/+", nodes=("node2@127.0.0.1",)),),
@@ -409,11 +411,12 @@ class FakeView:
 
     async def publish(self, topic, payload, *, qos, retain):
         if "+" in topic or "#" in topic:
-            raise UsageError(f"topic {topic!r}: expected no wildcards")
+            raise InvalidTopicName(topic, "no wildcards")
         self.orders.append(("publish", (topic, payload, qos, retain)))
         return 3, True
 
     def retained(self, topic_filter):
+        parse_filter(topic_filter)
         topics = ["a/1", "b"] if topic_filter == "#" else ["b"]
         return [((topic,), partial(RetainedInfo, topic=topic, qos=1, bytes=2)) for topic in topics]
 
@@ -425,6 +428,8 @@ class FakeView:
         return ("/etc/gossamer/acl",)
 
     async def backup(self, path):
+        if path and not path.startswith("/"):
+            raise BadBackupPathError(got=path)
         self.orders.append(("backup", path))
         return BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
 

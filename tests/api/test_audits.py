@@ -128,8 +128,8 @@ def test_a_machine_without_duckdb_and_java_is_found_out(monkeypatch, tmp_path):
         ({"fail_on": ["sadness"]}, 422, "fail_on"),
         ({"from": "soon"}, 422, "from"),
         ({"from": "--conf=x"}, 422, "from"),
-        ({"from": "2026-02-30T07:00"}, 400, "exists"),
-        ({"from": "2026-01-31T07:00", "to": "2026-01-31T07:00Z"}, 400, "after"),
+        ({"from": "2026-02-30T07:00"}, 422, "exists"),
+        ({"from": "2026-01-31T07:00", "to": "2026-01-31T07:00Z"}, 422, "after"),
         ({"dir": "/etc"}, 422, "dir"),
     ],
 )

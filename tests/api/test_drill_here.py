@@ -118,7 +118,7 @@ async def test_stopped_it_opens_the_gates_that_it_reaches(views):
 )
 async def test_what_a_running_cluster_cannot_do_is_refused(views, more):
     async with client_of(views[0]) as client:
-        assert (await client.post(DRILLS, json={**ORDER, **more})).status_code == 400
+        assert (await client.post(DRILLS, json={**ORDER, **more})).status_code == 422
     assert all(view.faults.faults == () for view in views)
 
 

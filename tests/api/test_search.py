@@ -77,7 +77,7 @@ async def test_pages_of_all_nodes_are_in_the_order_that_is_asked_for(view, limit
 async def test_what_cannot_be_sorted_is_refused(view):
     async with client_of(view) as client:
         answer = await client.get("/api/v1/clients", params={"sort": "queued", "format": "ndjson"})
-        assert (answer.status_code, "expected a page" in answer.json()["detail"]) == (400, True)
+        assert (answer.status_code, "expected a page" in answer.json()["detail"]) == (422, True)
         assert (await client.get("/api/v1/clients", params={"sort": "colour"})).status_code == 422
 
 

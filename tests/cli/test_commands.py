@@ -72,7 +72,7 @@ def test_topics_tells_where_a_topic_goes(ask):
     assert "a/+" in ask("topics", "a/b").out
     assert ask("topics", "a/b", "--json").json["nodes"] == ["node2@127.0.0.1"]
     refused = ask("topics", "a/#")
-    assert refused.code == ExitCode.REFUSED
+    assert refused.code == ExitCode.USAGE
     assert "no wildcards" in refused.err
 
 

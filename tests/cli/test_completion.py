@@ -160,7 +160,7 @@ def test_a_script_is_printed_and_an_unknown_shell_is_not(run):
     for shell, script in SCRIPTS.items():
         assert run("completion", shell).out == script
     refused = run("completion", "tcsh")
-    assert refused.code == 5
+    assert refused.code == 2
     assert "expected one of bash, zsh, fish" in refused.err
 
 

@@ -78,7 +78,7 @@ def test_a_drill_is_ordered_with_what_was_given_and_listed(ask):
     [
         (["partition", "--for", "soon"], 2, "--for: got 'soon', expected a duration"),
         (["no-such"], 2, "kind"),
-        (["kill", "--here"], 5, "this-cluster"),
+        (["kill", "--here"], 2, "this-cluster"),
     ],
 )
 def test_an_order_that_makes_no_sense_starts_nothing(ask, words, code, says):
