@@ -133,6 +133,18 @@ def test_qos_1_may_come_twice() -> None:
     assert tale.broken() == []
 
 
+def test_a_suback_that_comes_after_the_client_has_unsubscribed_promises_nothing() -> None:
+    tale, subscriber, publisher = pair()
+    subscriber.note("subscribing", topic="u", packet_id=7)
+    subscriber.unsubscribes("u")
+    subscriber.note("subscribed", topic="u", code=1, packet_id=7)
+    publisher.publishes(1, "u")
+    assert tale.broken() == []
+    subscriber.subscribes("u", packet_id=8)
+    publisher.publishes(2, "u")
+    assert tale.broken() == ["lost"]
+
+
 def test_first_deliveries_out_of_order_break_it() -> None:
     tale, subscriber, publisher = pair()
     subscriber.gets(*reversed([publisher.publishes(1), publisher.publishes(2)]))

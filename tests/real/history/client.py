@@ -372,7 +372,7 @@ class Client:
         topic_filter = self._topics.pop(packet_id, "")
         if packet.kind == Kind.SUBACK:
             self._note("subscribed", wire, topic=topic_filter, code=code, note=said, packet_id=packet_id)
-            if code < 0x80:
+            if code < 0x80 and topic_filter in self.wanted:
                 self.filters[topic_filter] = code
         else:
             self._note("unsubscribed", wire, topic=topic_filter, code=code, packet_id=packet_id)

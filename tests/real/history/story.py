@@ -176,6 +176,8 @@ class Story:
         lives = self.lives[client] = []
         open_: dict[str, Subscription] = {}
         owners: set[int] = set()
+        began: dict[tuple[str, int], float] = {}
+        revoked: dict[str, float] = {}
         exists = clean = False
         doubt = inf
         asked: Event | None = None
@@ -211,13 +213,20 @@ class Story:
                     for sub in open_.values():
                         sub.end, sub.lost_with = 0.0, "clean"
                     open_.clear()
+                case "subscribing":
+                    began[event.topic, event.packet_id] = event.at
                 case "subscribed" if event.code < 0x80 and event.topic not in open_:
+                    # Answered so late that the client has unsubscribed since.
+                    if began.get((event.topic, event.packet_id), inf) < revoked.get(event.topic, -inf):
+                        continue
                     unseen = frozenset(self.nodes) if event.note else self.unseen(event.node, event.at)
                     sub = Subscription(client, event.topic, event.code, event, unseen=unseen)
                     open_[event.topic] = sub
                     self.subscriptions.append(sub)
-                case "unsubscribing" if event.topic in open_:
-                    open_.pop(event.topic).end = event.at
+                case "unsubscribing":
+                    revoked[event.topic] = event.at
+                    if event.topic in open_:
+                        open_.pop(event.topic).end = event.at
                 case "sent" if event.qos:
                     message = self.messages.get(event.message)
                     if message is None:
