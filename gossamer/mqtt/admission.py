@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.auth import Login, Verdict
-from gossamer.mqtt.delayed import UNROUTED
+from gossamer.mqtt.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.enhanced import Enhanced
 from gossamer.mqtt.framing import topic_of
 from gossamer.mqtt.handlers import SYSTEM
@@ -188,7 +188,7 @@ class Admission:
         except InvalidTopicName:
             # Well formed, or CONNECT would have been malformed.
             return ReasonCode.TOPIC_NAME_INVALID
-        if is_reserved(will.topic):
+        if is_reserved(will.topic) or is_bad_delay(will.topic):
             return ReasonCode.TOPIC_NAME_INVALID
         if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID

@@ -26,7 +26,7 @@ from gossamer.mqtt.capabilities import Capabilities
 from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
-from gossamer.mqtt.delayed import DELAYED, UNROUTED, Delayed
+from gossamer.mqtt.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
 from gossamer.mqtt.errors import MqttProtocolError
 from gossamer.mqtt.fanout import Fanout
 from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
@@ -219,6 +219,8 @@ class Broker:
             MqttProtocolError: it is not a topic name.
         """
         if topic.startswith(DELAYED):
+            if is_bad_delay(topic):
+                raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.7", BAD_DELAY)
             return UNROUTED
         if is_reserved(topic):
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.8.2", RESERVED_TOPIC)
@@ -266,7 +268,13 @@ class Broker:
         client_id: str | None = None,
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is."""
+        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is.
+
+        No Local counts by the client's identifier ([MQTT-3.8.3-3]), so for its will and for what it had
+        delayed as well, although no connection brings them now.
+        """
+        if message.publisher is None:
+            message.publisher = self.sessions.get(publisher or client_id or "")
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self.hub.received += 1
         if message.qos == 1:

@@ -5,8 +5,9 @@ publisher's name. A node that is down then publishes it when it is back and has 
 QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), and not when it
 is published.
 
-Rules: 1. 0 to 4,294,967 seconds, whole ones. What is no such delay, has no topic behind it, or is one too
-many is dropped and counted, and acknowledged all the same, for the sender can do nothing about it.  2. The
+Rules: 1. 0 to 4,294,967 seconds, whole ones. What is no such delay or has no topic behind it is refused as a
+topic name (0x90); one too many is dropped and counted, and acknowledged with 0x97 where there is a word for
+it.  2. The
 ACL asks about the topic behind the delay.  3. Expiry counts from the publish; RETAIN takes effect when it is
 due.  4. Messages that are due in one moment are published in the order in which they were taken.
 
@@ -32,12 +33,14 @@ from gossamer.mqtt.ports import ForwarderLike
 from gossamer.mqtt.wheel import Wheel
 from gossamer.routes import is_reserved, parse_name
 
-__all__ = ["DELAYED", "UNROUTED", "Delayed", "delayed_topic"]
+__all__ = ["BAD_DELAY", "DELAYED", "UNROUTED", "Delayed", "delayed_topic", "is_bad_delay"]
 
 log = structlog.get_logger(__name__)
 
 DELAYED = b"$delayed/"
 LONGEST = 4_294_967
+BAD_DELAY = f"expected $delayed/SECONDS/TOPIC with whole seconds up to {LONGEST:,}"
+"""Why a topic name that :func:`is_bad_delay` is refused."""
 SETTLE = 10.0
 """Seconds that messages of a former life wait at least: a node that was just started may know no routes."""
 
@@ -72,6 +75,11 @@ def delayed_topic(name: str) -> tuple[int, str] | None:
     return None if topic.startswith(DELAYED.decode()) else (int(seconds), topic)
 
 
+def is_bad_delay(name: bytes) -> bool:
+    """Whether a topic name begins as a delayed one does and is none."""
+    return name.startswith(DELAYED) and delayed_topic(name.decode(errors="replace")) is None
+
+
 class Delayed:
     """See the module. ``publish(message, publisher=…)`` routes; ``dropped(reason)`` counts."""
 
@@ -102,13 +110,18 @@ class Delayed:
         """Whether messages are kept on disc."""
         return self._journal is not None
 
+    @property
+    def full(self) -> bool:
+        """Whether one more would be one too many."""
+        return self.count >= self._limit
+
     def take(self, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
         """Keep a message to ``$delayed/…``; what must have it before it is acknowledged."""
         found = delayed_topic(message.topic.decode(errors="replace"))
         if found is None:
             self._dropped("bad_delay")
             return ()
-        if self.count >= self._limit:
+        if self.full:
             self._dropped("too_many_delayed")
             return ()
         seconds, topic = found

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.decode import decode
-from gossamer.mqtt.delayed import UNROUTED
+from gossamer.mqtt.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
@@ -90,11 +90,12 @@ def _publish(channel: Channel, packet: Publish) -> None:
         )
         _refuse_publish(channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic")
         return
-    if is_reserved(topic):
+    if is_reserved(topic) or is_bad_delay(topic):
         channel.broker.access.unusable(
             "publish", session.client_id, session.username, topic.decode(errors="replace")
         )
-        _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC)
+        why = RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
+        _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, why)
         return
     if packet.properties.payload_format and channel.broker.validate_payloads and not _is_text(packet.payload):
         channel.hub.dropped("payload_format")
@@ -108,6 +109,10 @@ def _publish(channel: Channel, packet: Publish) -> None:
         if channel.version == V5:
             channel.check_quota(1)
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
+    if route is UNROUTED and channel.broker.delayed.full:
+        channel.hub.dropped("too_many_delayed")
+        _refuse_publish(channel, packet, ReasonCode.QUOTA_EXCEEDED, "too many messages are delayed already")
+        return
     message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
     trail = channel.hub.trail
     if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):

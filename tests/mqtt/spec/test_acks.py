@@ -90,7 +90,11 @@ async def test_a_publisher_hears_that_nobody_has_subscribed(world):
 
 @keeps(v5="3.4.2-1 3.5.2-1")
 @pytest.mark.parametrize("version", [V4, V5])
-@pytest.mark.parametrize("topic", ["$share/g/t", "$share/", "$exclusive/t"])
+@pytest.mark.parametrize(
+    "topic",
+    ["$share/g/t", "$share/", "$exclusive/t", "$delayed/soon/t", "$delayed/5", "$delayed/5/$share/g/t"],
+    ["$share/g/t", "$share/", "$exclusive/t", "$delayed/soon/t", "$delayed/5", "$delayed/5/$share/g/t"],
+)
 async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, version, topic):
     """3.1.1 has no word for it, and QoS 0 no answer: it is counted and logged all the same."""
     pub = await world.client("p", version=version)
@@ -103,7 +107,8 @@ async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, vers
     assert all(x.properties.reason_string for x in got) == (version == V5)
     assert [line["topic"] for line in lines if line["event"] == "topic_refused"] == [topic] * 3
     assert world.broker.access.decisions["publish", "broker", "deny"] == 3
-    with pytest.raises(MqttProtocolError, match="filters, not topics"):
+    why = "SECONDS/TOPIC" if topic.startswith("$delayed") else "filters, not topics"
+    with pytest.raises(MqttProtocolError, match=why):
         world.broker.publish(topic, b"x")
     client = world.dial()
     client.version = version
@@ -113,3 +118,14 @@ async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, vers
     assert client.closed
     assert len(world.broker.retained) == 0
     await witness.is_well()
+
+
+async def test_one_message_too_many_to_delay_is_refused(make_world):
+    world = await make_world(max_delayed=1)
+    pub = await world.client("p", version=V5)
+    for qos in (1, 2, 1):
+        pub.publish("$delayed/60/t", b"x", qos=qos, packet_id=qos)
+    got = [x.reason for x in await pub.got()]
+    assert got == [ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED, ReasonCode.QUOTA_EXCEEDED]
+    assert world.broker.delayed.count == 1
+    assert world.broker.hub.drops["too_many_delayed"] == 2

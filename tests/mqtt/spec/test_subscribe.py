@@ -109,6 +109,22 @@ async def test_no_local(world, qos):
     assert payloads(await back.got()) == [b"theirs"]
 
 
+@keeps(v5="3.8.3-3")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_no_local_counts_for_the_will_of_the_client_too(world, qos):
+    """The identifier decides, and a will is published for the client that left it."""
+    will = p.Will(topic=b"t", payload=b"mine", qos=qos)
+    client = await world.client("c", version=V5, properties=Properties(session_expiry=60), will=will)
+    await client.subscribe("t", qos=2, no_local=True)
+    other = await world.client("o", version=V5)
+    await other.subscribe("t", qos=2, no_local=True)
+    client.transport.close()
+    assert payloads(await other.got()) == [b"mine"]
+    back = world.dial()
+    await back.connect("c", clean_start=False, version=V5, properties=Properties(session_expiry=60))
+    assert payloads(back._early) == []
+
+
 @keeps(v5="3.8.3-3 3.3.4-2,3,4")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_no_local_counts_for_its_own_subscription_alone(world, qos):
