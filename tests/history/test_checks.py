@@ -145,6 +145,24 @@ def test_a_suback_that_comes_after_the_client_has_unsubscribed_promises_nothing(
     assert tale.broken() == ["lost"]
 
 
+def test_qos_2_may_come_twice_where_a_cut_hit_a_move_of_the_session() -> None:
+    for moving in (True, False):
+        tale, subscriber, publisher = pair(2)
+        message = publisher.publishes(1, qos=2)
+        subscriber.asks(1)
+        if not moving:
+            subscriber.note("connected", present=True)
+            tale.wait(3)
+        tale.operator("cut", 1, code=2)
+        if moving:
+            subscriber.note("connected", present=True)
+        subscriber.gets(message, qos=2)
+        subscriber.enters(2, present=True)
+        subscriber.gets(message, qos=2)
+        tale.operator("joined", 1, code=2)
+        assert tale.broken() == ([] if moving else ["twice"])
+
+
 def test_first_deliveries_out_of_order_break_it() -> None:
     tale, subscriber, publisher = pair()
     subscriber.gets(*reversed([publisher.publishes(1), publisher.publishes(2)]))

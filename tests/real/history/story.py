@@ -22,6 +22,8 @@ __all__ = ["GRACE", "Message", "Span", "Story", "Subscription", "matches"]
 
 GRACE = 10.0
 """Seconds after a fault in which the nodes may still act on it."""
+MOVE_END = 1.0
+"""Seconds after CONNACK in which a move comes to its end between the nodes."""
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
@@ -144,6 +146,20 @@ class Story:
         """Could two nodes not talk at any time from start to end, or shortly before?"""
         spans = [*self._apart[frozenset((one, other))], *self._paused[one], *self._paused[other]]
         return one != other and any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def forked(self, client: str, at: float) -> bool:
+        """Was it moving when a cut began, before that time, so that both sides may have its session?"""
+        asked: Event | None = None
+        for event in self.clients.get(client, ()):
+            if event.kind == "connecting":
+                asked = event
+            elif asked is not None and event.kind in ("connected", "refused", "timeout", "closed", "aborted"):
+                for pair, spans in self._apart.items():
+                    begun = (span.start for span in spans if asked.node in pair)
+                    if any(asked.at <= start <= event.at + MOVE_END and start <= at for start in begun):
+                        return True
+                asked = None
+        return False
 
     def disturbed(self, start: float, end: float) -> bool:
         """Was anything wrong with any node or link in that time, or shortly before?"""
