@@ -93,7 +93,6 @@ async def test_a_publisher_hears_that_nobody_has_subscribed(world):
 @pytest.mark.parametrize(
     "topic",
     ["$share/g/t", "$share/", "$exclusive/t", "$delayed/soon/t", "$delayed/5", "$delayed/5/$share/g/t"],
-    ["$share/g/t", "$share/", "$exclusive/t", "$delayed/soon/t", "$delayed/5", "$delayed/5/$share/g/t"],
 )
 async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, version, topic):
     """3.1.1 has no word for it, and QoS 0 no answer: it is counted and logged all the same."""
