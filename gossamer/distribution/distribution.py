@@ -23,6 +23,7 @@ Frames sent within one turn of the loop leave as one message per stream.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ from gossamer.distribution.handshake import Acceptor, Admitted, Initiator, Local
 from gossamer.distribution.inbox import Inbox, Receiver
 from gossamer.distribution.link import Backoff, Link, retry
 from gossamer.distribution.peer import Peer
+from gossamer.distribution.stream import Refresh
 from gossamer.distribution.traffic import Receiving, Sending
 from gossamer.distribution.transport import LinkListener, LinkTransport
 from gossamer.distribution.tree import DIALER, LOOK, children
@@ -102,6 +104,7 @@ class Distribution:
         self.handshake_timeout = handshake_timeout
         # Whoever waits for control traffic waits for an answer, not for an ack.
         self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})
+        self.refreshers: dict[Purpose, Refresh] = {}
         self.env = env
         self.hidden = hidden
         """This node itself is a hidden one."""
@@ -201,9 +204,9 @@ class Distribution:
         if reliable:
             if not stream.fits(size):
                 self._overflow(to, purpose)
-            number = stream.push(frame)
+            number = stream.push(frame, self.now())
         elif stream.fits(size, reliable=False):
-            stream.push_unreliable(frame)
+            stream.push_unreliable(frame, self.now())
         else:
             counts.dropped += 1
             return 0
@@ -226,6 +229,14 @@ class Distribution:
     def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
         """Call ``callback`` whenever frames are lost within a session, at either end."""
         self.inbox.on_gap(purpose, callback)
+
+    def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
+        """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
+        self.refreshers[purpose] = refresh
+
+    def now(self) -> float:
+        """The loop's own time."""
+        return asyncio.get_running_loop().time()
 
     # Receiving.
 

@@ -21,20 +21,29 @@ Rules:
 so. Only done frames are acked, so an ack means "has taken effect", and a user that is replaced midway can ask
 for what its predecessor had not done (:meth:`ReceiveStream.rewind`).
 
-No clock and no I/O. Rejected: retransmission timers and selective acks, which TCP below already has; a
-fresh number space per overflow, since monotonic numbers make "is frame n safe" one comparison.
+Frames may speak of time that is left. One that leaves :data:`LATE` seconds or more after it was pushed, since
+a connection was slow or none was there, goes out as ``refresh(frame, seconds)`` makes it; what is retained
+stays as it was pushed.
+
+No clock and no I/O: callers pass ``now``. Rejected: retransmission timers and selective acks, which TCP below
+already has; a fresh number space per overflow, since monotonic numbers make "is frame n safe" one comparison.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gossamer.distribution.errors import WireError
 from gossamer.distribution.wire import Batch, Message, Skip
 
-__all__ = ["Lost", "ReceiveStream", "SendStream"]
+__all__ = ["LATE", "Lost", "ReceiveStream", "Refresh", "SendStream"]
+
+LATE = 1.0
+"""Seconds from which on the age of a frame counts: shorter than what is said in whole seconds."""
+Refresh = Callable[[bytes, float], bytes]
+"""``refresh(frame, seconds)``: the frame with so much less time left in it."""
 
 # What a frame costs beyond its bytes, so that empty frames are bounded as well.
 _OVERHEAD = 64
@@ -68,10 +77,10 @@ class SendStream:
         self._retain = retain
         self._queue = queue
         # Unacked reliable frames; the newest is number ``last``, so the oldest is last - len + 1.
-        self._retained: deque[bytes] = deque()
+        self._retained: deque[tuple[bytes, float]] = deque()
         self._retained_bytes = 0
         # What the connection has not carried yet, in order; number 0 is an unreliable frame.
-        self._pending: deque[tuple[int, bytes]] = deque()
+        self._pending: deque[tuple[int, bytes, float]] = deque()
         self._queued = 0
         self._skip_due = False
         self.last = 0
@@ -102,18 +111,18 @@ class SendStream:
             return self._retained_bytes + size + _OVERHEAD <= self._retain
         return self._queued + size + _OVERHEAD <= self._queue
 
-    def push(self, frame: bytes) -> int:
+    def push(self, frame: bytes, now: float = 0.0) -> int:
         """Queue a reliable frame that fits; returns its number."""
         self.last += 1
-        self._retained.append(frame)
+        self._retained.append((frame, now))
         self._retained_bytes += len(frame) + _OVERHEAD
-        self._pending.append((self.last, frame))
+        self._pending.append((self.last, frame, now))
         return self.last
 
-    def push_unreliable(self, frame: bytes) -> None:
+    def push_unreliable(self, frame: bytes, now: float = 0.0) -> None:
         """Queue an unreliable frame that fits."""
         self._queued += len(frame) + _OVERHEAD
-        self._pending.append((0, frame))
+        self._pending.append((0, frame, now))
 
     def overflow(self) -> Lost | None:
         """Give up every unacked frame; None when there was none."""
@@ -135,7 +144,7 @@ class SendStream:
         self.acked = number
         oldest = self.last - len(self._retained) + 1
         for _ in range(number - oldest + 1):
-            self._retained_bytes -= len(self._retained.popleft()) + _OVERHEAD
+            self._retained_bytes -= len(self._retained.popleft()[0]) + _OVERHEAD
         return True
 
     def resume(self, received: int) -> None:
@@ -144,16 +153,16 @@ class SendStream:
             raise WireError(where="resume", expected=f"a number up to {self.sent}", got=str(received))
         oldest = self.last - len(self._retained) + 1
         self._skip_due = received + 1 < oldest
-        waiting = next((number for number, _ in self._pending if number), self.last + 1)
+        waiting = next((entry[0] for entry in self._pending if entry[0]), self.last + 1)
         again = [
-            (number, frame)
-            for number, frame in enumerate(self._retained, oldest)
+            (number, frame, at)
+            for number, (frame, at) in enumerate(self._retained, oldest)
             if received < number < waiting
         ]
         kept = [entry for entry in self._pending if entry[0] == 0 or entry[0] > received]
         self._pending = deque(again + kept)
 
-    def next_message(self, limit: int) -> Message | None:
+    def next_message(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Message | None:
         """The next message to write, of about ``limit`` bytes unless a single frame is longer."""
         if self._skip_due:
             self._skip_due = False
@@ -167,14 +176,17 @@ class SendStream:
         size = 0
         expected = -1
         while pending:
-            number, frame = pending[0]
+            number, frame, at = pending[0]
             size += len(frame) + _OVERHEAD
             if runs and size > limit:
                 break
             pending.popleft()
             if number != expected:
                 runs.append((number, []))
-            runs[-1][1].append(frame)
+            if refresh is not None and now - at >= LATE:
+                runs[-1][1].append(refresh(frame, now - at))
+            else:
+                runs[-1][1].append(frame)
             if number:
                 expected = number + 1
                 self.sent = max(self.sent, number)

@@ -17,6 +17,7 @@ from typing import Protocol
 from gossamer.distribution.errors import WireError
 from gossamer.distribution.inbox import Inbox
 from gossamer.distribution.peer import Peer
+from gossamer.distribution.stream import Refresh
 from gossamer.distribution.transport import Channel
 from gossamer.distribution.wire import Ack, Batch, Message, Purpose, Skip, decode_message, encode
 
@@ -32,6 +33,9 @@ class Post(Protocol):
     batch_size: int
     ack_delays: dict[Purpose, float]
     inbox: Inbox
+    refreshers: dict[Purpose, Refresh]
+
+    def now(self) -> float: ...
 
     def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None: ...
 
@@ -60,7 +64,8 @@ class Sending:
     def next_message(self) -> bytes | None:
         if not self._open:
             return None
-        message = self._stream.next_message(self._post.batch_size)
+        post = self._post
+        message = self._stream.next_message(post.batch_size, post.now(), post.refreshers.get(self.purpose))
         return None if message is None else encode(message)
 
     def message(self, data: bytes) -> None:

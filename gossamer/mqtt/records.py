@@ -20,9 +20,9 @@ __all__ = ["acknowledged", "fresh", "walk"]
 _LIMIT = MAX_VARINT + 5
 
 
-def walk(records: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """QoS, topic and bytes of each message, with a mark of its own where it is recorded; marks of moves are
-    left out.
+def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, bytes]]:
+    """QoS, topic and bytes of each message, with a mark of its own where it is recorded; marks of moves with
+    ``moves`` only, as messages without a topic.
 
     Raises:
         MqttProtocolError: it is no run of records.
@@ -32,7 +32,10 @@ def walk(records: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     index = 0
     while pos < end:
         if records[pos] == MOVE_MARK[0]:
-            pos += 2 + records[pos + 1]
+            stop = pos + 2 + records[pos + 1]
+            if moves:
+                yield 0, b"", records[pos:stop]
+            pos = stop
             continue
         if records[pos] == MARK[0]:
             mark, pos = read_mark(records, pos)
@@ -60,12 +63,11 @@ def acknowledged(records: bytes) -> int:
 
 def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
     """The records with so much less time left, and how many had no time left."""
-    # A mark of a move always comes alone.
-    if V5_MARK not in records or records[:1] == MOVE_MARK:
+    if V5_MARK not in records:
         return records, 0
     out: list[bytes] = []
     late = 0
-    for _, _, record in walk(records):
+    for _, _, record in walk(records, moves=True):
         if record[:1] not in (V5_MARK, MARK):
             out.append(record)
             continue

@@ -32,11 +32,13 @@ from gossamer.routes.forwarder import Dropped, Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
 from gossamer.routes.ports import DataLinks, Held, Keeper
 
-__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding"]
+__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh"]
 
 log = structlog.get_logger(__name__)
 
 DATA = "data"
+Fresh = Callable[[bytes, float], tuple[bytes, int]]
+"""``fresh(records, seconds)``: the records with so much less time left, and how many have expired."""
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
@@ -87,6 +89,7 @@ class Forwarding:
         self._kept: Callable[[str, bytes], Any] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
         self._dropped: Dropped | None = None
+        self._fresh: Fresh | None = None
 
     def attach(self, links: DataLinks) -> None:
         """Forward over ``links`` from now on; once for each."""
@@ -95,6 +98,7 @@ class Forwarding:
         self.links = links
         links.on_ack(DATA, self._acked)
         links.on_gap(DATA, self._gap)
+        links.refresh_with(DATA, self._refreshed)
         links.subscribe(self._event)
         if self._everybody is not None:
             links.on_frame(DATA, self._receive)
@@ -113,6 +117,20 @@ class Forwarding:
     def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
         """Who takes what was kept elsewhere for lasting sessions here."""
         self._kept = callback
+
+    def refresh_with(self, fresh: Fresh) -> None:
+        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them."""
+        self._fresh = fresh
+
+    def _refreshed(self, frame: bytes, seconds: float) -> bytes:
+        if self._fresh is None:
+            return frame
+        start = 0
+        if frame[:1] == bytes([KEPT_MARK]):
+            start = 1
+        elif frame[:1] == bytes([GROUP_MARK]):
+            start = 4 + int.from_bytes(frame[1:4])
+        return frame[:start] + self._fresh(frame[start:], seconds)[0]
 
     def keep_with(self, keeper: Keeper) -> None:
         """From now on what the lasting sessions of nodes that are away want goes to ``keeper``."""

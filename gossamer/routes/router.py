@@ -28,7 +28,7 @@ import structlog
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.forwarder import Dropped, Forwarder
-from gossamer.routes.forwarding import Forwarding
+from gossamer.routes.forwarding import Forwarding, Fresh
 from gossamer.routes.index import mask_of
 from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.peers import Ask, PeerAudit
@@ -209,6 +209,10 @@ class Router:
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
         self._forwarding.on_congestion(callback)
+
+    def refresh_with(self, fresh: Fresh) -> None:
+        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them."""
+        self._forwarding.refresh_with(fresh)
 
     def on_dropped(self, callback: Dropped) -> None:
         """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""

@@ -261,3 +261,20 @@ def test_every_frame_arrives_once_in_order_or_is_reported_lost_by_both(seed, ste
     assert not set(pipe.got) & lost_there
     # What the receiver lacks, the sender knew; the sender may fear for more than was lost.
     assert lost_there <= lost_here
+
+
+def test_a_frame_that_could_not_leave_for_seconds_says_so_each_time_it_is_sent():
+    def refresh(frame, seconds):
+        return b"%s-%d" % (frame, seconds)
+
+    stream = sender()
+    stream.push(b"a", 10.0)
+    stream.push_unreliable(b"x", 11.0)
+    assert stream.next_message(LIMIT, 10.9, refresh) == Batch(runs=[(1, [b"a"]), (0, [b"x"])])
+    stream.push(b"b", 12.0)
+    stream.resume(0)
+    assert stream.next_message(LIMIT, 13.0, refresh) == Batch(runs=[(1, [b"a-3", b"b-1"])])
+    stream.resume(0)
+    assert stream.next_message(LIMIT, 15.0, refresh) == Batch(runs=[(1, [b"a-5", b"b-3"])])
+    assert stream.ack(2)
+    assert stream.retained == 0

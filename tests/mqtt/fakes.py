@@ -135,6 +135,9 @@ class FakeRouter:
     def on_evicted(self, callback):
         self.evicted = callback
 
+    def refresh_with(self, fresh):
+        self.fresh = fresh
+
     def on_group_forward(self, callback):
         self.group_callback = callback
 

@@ -124,6 +124,9 @@ class Links:
     def on_ack(self, purpose: str, callback: Any) -> None:
         self.ack = callback
 
+    def refresh_with(self, purpose: str, refresh: Any) -> None:
+        self.refresh = refresh
+
     def on_gap(self, purpose: str, callback: Any) -> None:
         self.gap = callback
 

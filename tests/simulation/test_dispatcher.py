@@ -1,6 +1,7 @@
 """What the dispatcher owes across nodes: order, no doubles, an acknowledgement that means what it says."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -88,3 +89,33 @@ async def test_what_a_failed_peer_did_not_get_is_counted_with_the_reason(sim, cl
     await asyncio.wait_for(flow.finish(), 60)
     assert len(flow.acknowledged) == 5, "its subscribers are gone with it, so nobody waits for ever"
     assert cluster.nodes[1].router.stats()["forward_dropped_peer_down"] >= 1
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_time_that_a_message_waits_at_a_cut_link_is_taken_from_its_expiry(sim, cluster, qos):
+    """MQTT-3.3.2-6 and -5: what is passed on is what is left, and what has none left is not delivered."""
+    # As links between real nodes do, a connection gives up after 15 s without an answer.
+    sim.limits = replace(sim.limits, give_up_after=15.0)
+    await cluster.start()
+    await cluster.settled()
+    listener = await cluster.client(2, version=5)
+    await listener.subscribe("t/#", qos=2)
+    speaker = await cluster.client(1, version=5)
+    await speaker.publish("t/before", qos=qos)
+    # The third node reaches both, so neither is declared down: the link keeps what is for the other.
+    cluster.cut(1, 2)
+    flow = [
+        asyncio.create_task(speaker.publish(f"t/{name}", qos=qos, expiry=expiry))
+        for name, expiry in (("short", 5), ("long", 100), ("ever", None))
+    ]
+    await asyncio.sleep(40)
+    assert [message.topic for message in listener.messages] == [b"t/before"]
+    cluster.heal()
+    await asyncio.wait_for(asyncio.gather(*flow), 60)
+    await asyncio.sleep(1)
+    got = {message.topic: message.properties.message_expiry for message in listener.messages}
+    assert set(got) == {b"t/before", b"t/long", b"t/ever"}
+    assert got[b"t/ever"] is None
+    assert 30 <= got[b"t/long"] <= 61
