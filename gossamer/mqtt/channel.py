@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -291,22 +291,31 @@ class Channel(Port, asyncio.Protocol):
         acks: bytes,
         count: int,
         idents: Sequence[int] = (),
+        *,
+        first_to: ForwarderLike | None = None,
+        safe: Callable[[], object] | None = None,
     ) -> None:
         """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them.
 
-        ``idents`` are the identifiers of those messages that are recorded.
+        ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
+        is, whether the client is there or not. ``first_to`` must have it before the others are sent it.
         """
         if self._pending is None:
             self._pending = deque()
         cell = [acks, len(peers), count, idents]
         self._pending.append(cell)
         self._owe(count)
-        safe = partial(self._safe, cell)
-        for peer in peers:
-            peer.append_acked(record, safe)
+        on_safe = partial(self._safe, cell, safe)
+        if first_to is not None:
+            first_to.append_acked(record, partial(_to_all, peers, record, on_safe))
+        else:
+            for peer in peers:
+                peer.append_acked(record, on_safe)
 
-    def _safe(self, cell: list[Any], done: bool) -> None:
+    def _safe(self, cell: list[Any], safe: Callable[[], object] | None, done: bool) -> None:
         cell[1] -= 1
+        if safe is not None and not cell[1]:
+            safe()
         if not done:
             self.hub.dropped("peer_down", cell[2])
         pending = self._pending
@@ -547,3 +556,10 @@ class Channel(Port, asyncio.Protocol):
 
 def _abort(transport: asyncio.Transport, _now: float) -> None:
     transport.abort()
+
+
+def _to_all(
+    peers: tuple[ForwarderLike, ...], record: bytes, on_safe: Callable[[bool], None], _safe: bool
+) -> None:
+    for peer in peers:
+        peer.append_acked(record, on_safe)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gossamer.mqtt.expiring import expiry_of
-from gossamer.mqtt.idents import mark_of
+from gossamer.mqtt.idents import NO_IDENT, mark_of
 from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Hub, Item, Session
@@ -130,7 +130,7 @@ class DurableSession(Session):
         super().__init__(client_id, hub=hub, max_queued=max_queued, keep_oldest=keep_oldest)
         self.store = store
         self.inflight = _Kept(self._note_inflight)
-        self.incoming = _Kept(partial(self._note, INCOMING))
+        self.incoming = _Kept(self._note_incoming)
         self.subscriptions = _Kept(self._note_subscription)
         self._kept_queue: _KeptQueue | None = None
         self._numbers: dict[int, int] = {}
@@ -161,14 +161,19 @@ class DurableSession(Session):
         expires = self.store.time_of_day(expiry_of(packet))
         self._note(INFLIGHT, packet_id, (number, bytes(packet), tag, expires))
 
+    def _note_incoming(self, packet_id: int, value: bool | None) -> None:
+        ident = self.ident_of(packet_id)
+        known: Any = value if value is None or ident == NO_IDENT else mark_of(ident)
+        self._note(INCOMING, packet_id, known)
+
     def new_idents(self) -> dict[int, int]:
         return _KeptIdents(self._note_ident)
 
     def _note_ident(self, key: int) -> None:
         if key > 0:
             self._note_inflight(key, self.inflight[key])
-        elif self.idents and -key in self.incoming:
-            self._note(INCOMING, -key, mark_of(self.idents[key]))
+        elif -key in self.incoming:
+            self._note_incoming(-key, True)
 
     def new_once(self, blocks: Iterable[Block] = ()) -> Once:
         once = Once()
@@ -304,6 +309,8 @@ class DurableSession(Session):
             self._number = number + 1
         for packet_id in stored.incoming:
             dict.__setitem__(self.incoming, packet_id, True)
+            if -packet_id in stored.idents:
+                self.doubtful.add(packet_id)
         if stored.queue:
             first = stored.queue[0][0]
             kept = self._kept_queue = _KeptQueue(self._note_queued, first)

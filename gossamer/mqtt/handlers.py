@@ -7,6 +7,7 @@ Apart from the channel so that each can be read alone: there bytes and back-pres
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.decode import decode
@@ -14,7 +15,7 @@ from gossamer.mqtt.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.encode import PACKET_ID, encode
 from gossamer.mqtt.errors import MqttProtocolError, violation
 from gossamer.mqtt.fanout import compile_plan
-from gossamer.mqtt.idents import is_recorded
+from gossamer.mqtt.idents import NO_IDENT, is_recorded
 from gossamer.mqtt.ingest import record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.packets import (
@@ -41,6 +42,7 @@ from gossamer.routes import RESERVED_TOPIC, is_reserved
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
+    from gossamer.mqtt.ports import ForwarderLike
     from gossamer.mqtt.subscribing import Outcome
 
 __all__ = ["SYSTEM", "handle", "subscribed", "unexpected_ack"]
@@ -101,12 +103,17 @@ def _publish(channel: Channel, packet: Publish) -> None:
         channel.hub.dropped("payload_format")
         _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
         return
+    packet_id = packet.packet_id or 0
+    before_ident = NO_IDENT
     if packet.qos == 2:
-        if packet.packet_id in session.incoming:
+        if packet_id in session.doubtful:
+            # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
+            before_ident = session.ident_of(packet_id)
+        elif packet_id in session.incoming:
             # Sent again: already passed on ([MQTT-4.3.3-10]).
-            _acknowledge(channel, b"\x50\x02" + PACKET_ID[packet.packet_id or 0])
+            _acknowledge(channel, packet_id)
             return
-        if channel.version == V5:
+        elif channel.version == V5:
             channel.check_quota(1)
     route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
     if route is UNROUTED and channel.broker.delayed.full:
@@ -117,6 +124,8 @@ def _publish(channel: Channel, packet: Publish) -> None:
     trail = channel.hub.trail
     if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
         trail.take(message, session.client_id, trail.live)
+    if before_ident != NO_IDENT:
+        message.ident = before_ident
     channel.broker.identify(message)
     before = channel.broker.notes
     targets, kept = channel.broker.pass_on(route, message, session.client_id)
@@ -124,23 +133,28 @@ def _publish(channel: Channel, packet: Publish) -> None:
     if kept is not None:
         targets += (kept,)
     if packet.qos == 2:
-        session.incoming[packet.packet_id or 0] = True
+        session.doubtful.discard(packet_id)
+        session.unreleased(packet_id, message.ident)
     store = channel.broker.store
     if packet.qos and store is not None and store.notes != before:
         targets += (store,)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
-    ack = first + PACKET_ID[packet.packet_id or 0]
+    ack = first + PACKET_ID[packet_id]
     if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
         kind = Puback if packet.qos == 1 else Pubrec
-        ack = encode(kind(packet.packet_id or 0, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
+        ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
     idents: tuple[int, ...] = ()
     if is_recorded(message.ident) and packet.qos == 1:
         idents = (message.ident,)
-    elif is_recorded(message.ident) and packet.qos:
-        session.unreleased(packet.packet_id or 0, message.ident)
     if targets:
         record = record_of(message, channel.hub.now())
-        if packet.qos:
+        if packet.qos == 2:
+            session.passing[packet_id] = []
+            # Should this node die, the message is sent again: others must know it by the identifier that is
+            # on disc.
+            first_to, safe = session.store, partial(session.passed, packet_id)
+            channel.forward(targets, record, ack, 1, first_to=first_to, safe=safe)
+        elif packet.qos:
             channel.forward(targets, record, ack, 1, idents)
         else:
             for peer in targets:
@@ -165,8 +179,8 @@ def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: 
     elif packet.qos == 1:
         channel.acknowledge(b"\x40\x02" + PACKET_ID[packet_id], 1)
     else:
-        channel.session.incoming[packet_id] = True
-        _acknowledge(channel, b"\x50\x02" + PACKET_ID[packet_id])
+        channel.session.unreleased(packet_id, NO_IDENT)
+        _acknowledge(channel, packet_id)
 
 
 def _is_text(payload: bytes) -> bool:
@@ -177,13 +191,33 @@ def _is_text(payload: bytes) -> bool:
     return True
 
 
-def _acknowledge(channel: Channel, ack: bytes) -> None:
-    """Say that an identifier of QoS 2 is known; not before the disc knows it too."""
-    store = channel.session.store
-    if store is None:
-        channel.acknowledge(ack, 1)
+class _Passing:
+    """Among the peers of a message of QoS 2 that was sent again: what became of it the first time."""
+
+    peer = "passing"
+
+    def __init__(self, waiting: list[Callable[[bool], object]]) -> None:
+        self._waiting = waiting
+
+    def append(self, record: bytes) -> None:
+        """Nobody waits for QoS 0."""
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """``on_safe`` once the message is safe."""
+        self._waiting.append(on_safe)
+
+
+def _acknowledge(channel: Channel, packet_id: int) -> None:
+    """Say that an identifier of QoS 2 is known; not before the disc knows it too, and its message is safe."""
+    ack = b"\x50\x02" + PACKET_ID[packet_id]
+    session = channel.session
+    peers: tuple[ForwarderLike, ...] = () if session.store is None else (session.store,)
+    if packet_id in session.passing:
+        peers += (_Passing(session.passing[packet_id]),)
+    if peers:
+        channel.forward(peers, b"", ack, 1)
     else:
-        channel.forward((store,), b"", ack, 1)
+        channel.acknowledge(ack, 1)
 
 
 def _resolve_alias(channel: Channel, packet: Publish) -> bytes:

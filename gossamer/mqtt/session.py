@@ -95,6 +95,7 @@ class Session:
         "client_id",
         "deadline",
         "delivered",
+        "doubtful",
         "epoch",
         "expires_at",
         "expiry",
@@ -113,6 +114,7 @@ class Session:
         "moves",
         "once",
         "out",
+        "passing",
         "queue",
         "queued_bytes",
         "receive_maximum",
@@ -171,6 +173,10 @@ class Session:
         self.queue = _EMPTY
         self.queued_bytes = 0
         self.incoming: dict[int, bool] = {}
+        self.passing: dict[int, list[Callable[[bool], object]]] = {}
+        """Of these, whose messages are not safe everywhere yet, and who waits until they are."""
+        self.doubtful: set[int] = set()
+        """Of these, where that is not known: the session has been elsewhere, or its node has died since."""
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
         self.delivered = 0
         self.lost = 0
@@ -379,12 +385,25 @@ class Session:
         if is_recorded(ident) and self.hub.trail is not None:
             self.hub.trail.lost(ident, self, reason)
 
-    def unreleased(self, packet_id: int, ident: int) -> None:
-        """A message of QoS 2 that the client published is recorded as ``ident``."""
-        if self.idents is None:
-            self.idents = self.new_idents()
-        # Identifiers of packets to the client and from it are told apart by their sign.
-        self.idents[-packet_id] = ident
+    def unreleased(self, packet_id: int, ident: int, *, doubtful: bool = False) -> None:
+        """The client has published a message of QoS 2, which is known as ``ident``."""
+        if ident != NO_IDENT:
+            if self.idents is None:
+                self.idents = self.new_idents()
+            # Identifiers of packets to the client and from it are told apart by their sign.
+            self.idents[-packet_id] = ident
+        self.incoming[packet_id] = True
+        if doubtful:
+            self.doubtful.add(packet_id)
+
+    def passed(self, packet_id: int) -> None:
+        """A message of QoS 2 that the client published is safe everywhere."""
+        for waiting in self.passing.pop(packet_id, ()):
+            waiting(True)
+
+    def ident_of(self, packet_id: int) -> int:
+        """Who a message of QoS 2 is that the client published."""
+        return self.idents.get(-packet_id, NO_IDENT) if self.idents else NO_IDENT
 
     def new_idents(self) -> dict[int, int]:
         """The first message that is recorded is about to be remembered."""
@@ -392,6 +411,7 @@ class Session:
 
     def released(self, packet_id: int) -> None:
         """The client has its last word of such a message."""
+        self.doubtful.discard(packet_id)
         self._finished(-packet_id)
 
     def send(self, head: bytes, tail: bytes, ident: int = NO_IDENT) -> None:

@@ -91,7 +91,9 @@ def _entries(session: Session, now: float) -> Iterator[list[Any]]:
         expires_at = expiry_of(packet)
         yield ["i", packet_id, bytes(packet), mark, None if expires_at is None else expires_at - now]
     for packet_id in session.incoming:
-        yield ["r", packet_id]
+        ident = session.ident_of(packet_id)
+        doubtful = packet_id in session.doubtful or packet_id in session.passing
+        yield ["r", packet_id, b"" if ident == NO_IDENT else mark_of(ident), doubtful]
     for item in session.queue:
         yield ["q", *_packed(item, now)]
 
@@ -134,7 +136,9 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
                         session.idents = session.new_idents()
                     session.idents[packet_id] = read_mark(mark, 0)[0].ident
             case "r":
-                session.incoming[fields[0]] = True
+                packet_id, mark, doubtful = fields
+                ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
+                session.unreleased(packet_id, ident, doubtful=doubtful and bool(mark))
             case _:
                 queue.append(item_of(fields, now))
     return queue

@@ -9,6 +9,7 @@ from gossamer.mqtt.sessionstore import SessionStore
 from mqtt.harness import World
 
 from .test_publish import (  # noqa: F401 - collected here as well
+    payloads,
     test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one,
     test_a_message_lives_as_long_as_its_expiry_unless_it_was_sent,
     test_behind_its_acknowledgement_an_identifier_is_a_new_message,
@@ -17,6 +18,7 @@ from .test_publish import (  # noqa: F401 - collected here as well
 )
 from .test_sessions import *  # noqa: F403 - collected here as well
 from .test_wills import *  # noqa: F403 - collected here as well
+from .wire import publish
 
 
 class Journal:
@@ -92,3 +94,27 @@ async def test_they_are_on_disc(world):
     client = await world.client("s", clean_start=False)
     await client.subscribe("t")
     assert world.journal.clients() == {"s"}
+
+
+async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_message(world):
+    """The publisher's node died before it could say so: who has had it knows it by its identifier."""
+    lasting, passing = await world.client("s", clean_start=False), await world.client("c")
+    for client in (lasting, passing):
+        await client.subscribe("t", qos=2)
+    publisher = await world.client("p", clean_start=False)
+    publisher.raw(publish(4, "t", b"x", flags=4, packet_id=7))
+    await world.settle()
+    session = world.broker.sessions["p"]
+    ident = session.ident_of(7)
+    assert ident
+    assert not session.doubtful
+    publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
+    await world.settle()
+    assert payloads(await passing.got()) == [b"x"]
+    session.doubtful.add(7)
+    publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
+    await world.settle()
+    assert (session.ident_of(7), session.doubtful) == (ident, set())
+    assert payloads(await passing.got()) == [b"x"]
+    assert payloads(await lasting.got()) == [b"x"]
+    assert [type(answer).__name__ for answer in await publisher.got()] == ["Pubrec"] * 3
