@@ -26,7 +26,7 @@ import structlog
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.idents import MARK
-from gossamer.mqtt.ingest import read_record
+from gossamer.mqtt.ingest import MOVE_MARK, read_record
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.pressure import Hold
 from gossamer.mqtt.records import walk
@@ -136,7 +136,7 @@ class Arrivals:
                 self.counts["known"] += 1
             else:
                 keeper.taken = number
-                if size & 1:
+                if size & 1 or records[:1] == MOVE_MARK:
                     broker.ingest(peer, records)
                 else:
                     self._give(peer, keeper, number, records)

@@ -17,6 +17,7 @@ from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.arrivals import Arrivals
+from gossamer.mqtt.following import Following
 from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.keeping import Keeping
 from gossamer.mqtt.undelivered import tell_lost
@@ -49,6 +50,7 @@ class Away:
         self._distribution = distribution
         self._node = distribution.runtime.node
         self._sessions: OwnedTable | None = None
+        self._following: Following | None = None
         self._greeting: set[str] = set()
         self._settling: set[str] = set()
         """Clients that are given time to subscribe."""
@@ -89,6 +91,8 @@ class Away:
         self._sessions = sessions
         sessions.subscribe_batches(self._claims)
         functions[GREET] = self.arrivals.asked
+        self._following = Following(self._broker, self.keeping, self._distribution, sessions, self._loaded)
+        functions |= self._following.functions
         functions[SETTLED] = self._settled
 
     async def restore(self) -> None:
@@ -160,6 +164,9 @@ class Away:
             done = sessions, int(taken), {int(session): int(frame) for session, frame in frames}
         except (TypeError, ValueError):
             log.warning("greeting_not_understood", peer=peer)
+            return False
+        _, _, moved = told
+        if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
             return False
         self.keeping.answered(peer, turn, *done)
         return True

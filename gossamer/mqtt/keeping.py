@@ -294,6 +294,24 @@ class Keeping:
             if peer != owner:
                 self._move(peer, client_id, always=stayed and client_id not in had)
 
+    def departed(self, peer: str) -> list[str]:
+        """Clients whose sessions a node had when it went, and that are elsewhere now."""
+        return [client_id for client_id in self._had.get(peer, ()) if self._elsewhere(client_id, peer)]
+
+    def awaits_others(self, peer: str) -> bool:
+        """Whether others than ``peer`` are away."""
+        return any(other not in self._up for other in self._had if other != peer)
+
+    def kept(self, peer: str, taken: int, frames: Mapping[int, int]) -> list[tuple[int, int, bytes]]:
+        """What a node is to get that has taken so much: numbers, time of day in microseconds, and records
+        with the time that they have left."""
+        now, wall = self._now(), self._wall()
+        return [
+            (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])
+            for kept in self._spool(peer).entries.values()
+            if not kept.is_known(taken, frames)
+        ]
+
     def asking(self, peer: str) -> int:
         """The number of the return for which a node has still to answer; 0: for none."""
         spool = self.spools.get(peer)

@@ -86,6 +86,10 @@ class Kept(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return len(self.records) + OVERHEAD
 
+    def is_known(self, taken: int, frames: Mapping[int, int]) -> bool:
+        """Whether a node has it that has taken so much of what was kept, and so much of each stream."""
+        return self.number <= taken or 0 < self.frame <= frames.get(self.session, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Keep:
@@ -216,11 +220,7 @@ class Spool:
         self.generation = generation
         if self.state != "asking":
             return actions
-        known = [
-            kept.number
-            for kept in self.entries.values()
-            if kept.number <= taken or 0 < kept.frame <= frames.get(kept.session, 0)
-        ]
+        known = [kept.number for kept in self.entries.values() if kept.is_known(taken, frames)]
         actions += self._drop(known, "", "known")
         self.state = "sending"
         return actions + self.pump(now)

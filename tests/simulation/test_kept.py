@@ -376,3 +376,29 @@ async def test_where_nothing_is_to_be_kept_nothing_waits_for_it(sim, made):
     assert "away" not in made.nodes[3].broker.sessions
     assert nothing_left(made)
     assert not list(kept(made).alarms())
+
+
+@seeds(3)
+async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim, made):
+    """The publishers' node does not see it go, and keeps for a node that has it no more after the cut."""
+    await made.start()
+    await made.settled()
+    home = await made.client(2, "moves", **SESSION)
+    await home.subscribe("t/#", qos=2)
+    running = [Flow(await made.client(1), f"t/{qos}", qos=qos, pause=0.1).start(1_000_000) for qos in (1, 2)]
+    await asyncio.sleep(2)
+    await home.disconnect()
+    made.partition([1], [2, 3])
+    await asyncio.sleep(sim.rng("moves").uniform(0, 12))
+    moved = await made.client(3, "moves", **SESSION)
+    assert moved.session_present
+    await asyncio.sleep(sim.rng("heals").uniform(8, 20))
+    made.heal()
+    await asyncio.sleep(30)
+    for flow in running:
+        await flow.stop()
+    await asyncio.sleep(5)
+    got = {*home.payloads(), *moved.payloads()}
+    assert not [payload for flow in running for payload in flow.acknowledged if payload not in got]
+    assert not [payload for payload in doubled(moved) if b"/2 " in payload]
+    assert not [name for name in made.nodes[2].broker.sessions if name == "moves"]
