@@ -67,6 +67,8 @@ ASKING_WITHIN = 20.0
 SILENT_WITHIN = 6.0
 """How long a giver that is said to be up may give no answer."""
 AGAIN = 0.05
+NONE_TIMEOUT = 1.0
+"""How long the claim of a node is waited for to go, or to be outbid, that says that it has no session."""
 
 
 def rightful(rows: Mapping[str, int]) -> str | None:
@@ -171,6 +173,7 @@ class Taker:
         self._rest: Any = None
         self._ask_until = now + ASKING_WITHIN
         self._silent_since = inf
+        self._none_until = inf
         self._settle_by = 0.0
 
     def admits(self, origin: str | None) -> bool:
@@ -200,7 +203,12 @@ class Taker:
             case Answered("none"), Taker.ASKING:
                 # Its row has not gone yet, or a better one has not come yet.
                 rest = {node: epoch for node, epoch in rows.items() if node != self.giver}
+                self._none_until = min(self._none_until, now + NONE_TIMEOUT)
+                if not rest and self.giver in rows and now < self._none_until:
+                    return [Wait(now + AGAIN)]
                 return self.begin(now, rest)
+            case Answered("ended"), Taker.ASKING:
+                return self.begin(now, {node: rows[node] for node in rows if node != self.giver})
             case Answered(answer), Taker.ASKING:
                 if answer == "unreachable":
                     self._silent_since = min(self._silent_since, now)

@@ -36,7 +36,7 @@ from gossamer.routes import body_of, matches
 if TYPE_CHECKING:
     from gossamer.mqtt.takeover import Takeovers
 
-__all__ = ["Remains"]
+__all__ = ["MARKS_TIMEOUT", "Remains"]
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +44,8 @@ CALL_WITHIN = 5.0
 AGAIN = 0.5
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
+MARKS_TIMEOUT = 60.0
+"""Seconds within which a node that is up has sent what it had for a session before it moved."""
 OFFERED = 100
 """Messages in one offer."""
 
@@ -84,6 +86,12 @@ class Remains:
         self._offering[session.client_id] = session
         broker.runtime.spawn(self._offer, session, label="mqtt_remains")
 
+    def _hear_no_more(self, session: Session) -> None:
+        """All that other nodes have sent to this session is here, or was for its successor too."""
+        if session.client_id in self._subscribed:
+            self._subscribed.discard(session.client_id)
+            self._broker.router.unsubscribe_all(session)
+
     def has(self, client_id: str) -> bool:
         """Whether something of a client's is still here."""
         return client_id in self._offering
@@ -119,7 +127,7 @@ class Remains:
     async def _offer(self, session: Session) -> None:
         home, broker, client_id = self._home, self._broker, session.client_id
         taken, lost = 0, 0
-        ready = False
+        ready, until = False, 0.0
         try:
             while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(home.claims(client_id))
@@ -129,14 +137,20 @@ class Remains:
                     return
                 if not ready and (given := await self._was_given(owner, session)) is not None:
                     # From here on its queue, which is on disc, is what is left of it.
-                    self._subscribed.discard(client_id)
-                    broker.router.unsubscribe_all(session)
                     queue_left(session, given=given)
                     ready = True
+                    if given:
+                        session.gate = home.unmarked(session)
+                    until = broker.hub.now() + MARKS_TIMEOUT if given else 0.0
                 if ready:
+                    if client_id in self._subscribed and (
+                        home.all_marked(session) or broker.hub.now() >= until
+                    ):
+                        self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    if not session.queue and not self._awaits_more:
+                    heard = client_id not in self._subscribed
+                    if heard and not session.queue and not self._awaits_more:
                         broker.hub.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         broker.table.end(session, None)

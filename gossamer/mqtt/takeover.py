@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
@@ -298,7 +299,8 @@ class Takeovers:
                 case Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
                 case Done(complete):
-                    self.remains.end(giving.session, moved=complete)
+                    moved = complete and self.all_marked(giving.session)
+                    self.remains.end(giving.session, moved=moved)
                 case _:  # pragma: no cover - the others are the taker's
                     pass
         if giving.machine.state in (Giver.FROZEN, Giver.GIVEN):
@@ -369,6 +371,20 @@ class Takeovers:
         for taking in list(self._taking.values()):
             taking.feed(NodeDown(node))
 
+    def all_marked(self, session: Session) -> bool:
+        """Whether all that was sent to a session before its last move is here."""
+        giving = self._giving.get(session.client_id)
+        if giving is None or giving.session is not session or giving.machine.token != session.move:
+            return True
+        return {"", *self.distribution.nodes()} <= giving.machine.marked
+
+    def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
+        """A gate for what comes still of nodes that had not sent their mark when a session moved."""
+        giving = self._giving.get(session.client_id)
+        if giving is None or giving.session is not session:
+            return None
+        return lambda _item: giving.machine.admits(self.broker.hub.where())
+
     # -- what the taker calls
 
     async def _freeze(
@@ -385,7 +401,7 @@ class Takeovers:
             if session.channel is not None:
                 session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
             self.broker.table.end(session)
-            return None
+            return "ended"
         giving = self._giver(session)
         giving.answer, giving.stamp = None, max(giving.stamp, stamp)
         self._feed(giving, Asked(token, taker))
@@ -423,8 +439,15 @@ class Takeovers:
             if node == self.node:
                 self.marked("", token)
             elif node in forwarders:
-                forwarders[node].append_acked(mark, _ignore)
+                self._behind_disc(partial(forwarders[node].append_acked, mark, _ignore))
         return True
+
+    def _behind_disc(self, send: Callable[[], object]) -> None:
+        """Send behind the messages of QoS 2 that wait for the disc before they go to other nodes."""
+        if self.broker.store is None:
+            send()
+        else:
+            self.broker.store.append_acked(b"", partial(_then, send))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything ``origin`` sent before this is here."""
@@ -505,3 +528,7 @@ class Takeovers:
 
 def _ignore(_safe: bool) -> None:
     pass
+
+
+def _then(send: Callable[[], object], _safe: bool) -> None:
+    send()

@@ -38,6 +38,7 @@ from gossamer.mqtt.moves import (
     Wait,
 )
 from gossamer.mqtt.once import Once
+from gossamer.mqtt.remains import MARKS_TIMEOUT
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.transfer import distinct, forget, install, item_of, left_of, packed, pending_of
@@ -54,6 +55,7 @@ CALL_WITHIN = 5.0
 LOOK = 0.2
 REMEMBERED_MOVES = 8
 """Moves that a session remembers: their sources may come back."""
+NO_ANSWER = object()
 EVERYTHING = 1 << 30
 """Of what is queued: more than there can be."""
 
@@ -66,6 +68,8 @@ class Taking:
         self.claimant = claimant
         """The connection that wants it; None: this node does."""
         self._stamp = home.contests.stamp(client_id) if claimant is None else claimant.stamp
+        self._routed: int | None = None
+        """The number of the write of its subscriptions."""
         self._above = 0
         """The giver's epoch."""
         self.over = asyncio.Event()
@@ -166,8 +170,8 @@ class Taking:
             answer = await ask(contests.age(claimant), True)
         if answer in ("newer", "served"):
             return Answered("kept")
-        if answer == "busy":
-            return Answered("busy")
+        if answer in ("busy", "ended"):
+            return Answered(answer)
         if not isinstance(answer, dict):
             return Answered("none" if answer is None else "unreachable")
         entries = await self._pull(node, answer["parts"])
@@ -201,9 +205,9 @@ class Taking:
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
         self._pending = pending_of(state)
-        seq = broker.subscribing.restore(session)
-        if seq is not None:
-            await broker.router.visible(seq)
+        self._routed = broker.subscribing.restore(session)
+        if self._routed is not None:
+            await broker.router.visible(self._routed)
         return Installed()
 
     def _admit(self, item: Item) -> bool:
@@ -215,15 +219,34 @@ class Taking:
     async def _send_marks(self) -> Event:
         home, giver = self._home, self._machine.giver
         home.mark(self.token, giver, home.node)
-        nodes = home.distribution.nodes()
-        answers = await remote.multicall(
-            nodes, "mqtt.mark", self.token, giver, home.node, timeout=MARKS_WITHIN
-        )
-        return MarksSent(frozenset(n for n, a in answers.items() if isinstance(a, remote.Returned)))
+        sent = await self._mark(self._knowing())
+        late = frozenset(home.distribution.nodes()) - sent
+        if late:
+            self._broker.runtime.spawn(self._mark_late, late, label="mqtt_marks")
+        return MarksSent(sent)
+
+    def _knowing(self) -> frozenset[str]:
+        """The nodes that send to this one too what is for the session; only from then on may they mark."""
+        behind = () if self._routed is None else self._broker.router.unconfirmed(self._routed)
+        return frozenset(self._home.distribution.nodes()).difference(behind)
+
+    async def _mark(self, nodes: frozenset[str]) -> frozenset[str]:
+        giver, here = self._machine.giver, self._home.node
+        answers = await remote.multicall(nodes, "mqtt.mark", self.token, giver, here, timeout=MARKS_WITHIN)
+        return frozenset(node for node, answer in answers.items() if isinstance(answer, remote.Returned))
+
+    async def _mark_late(self, late: frozenset[str]) -> None:
+        """Have the others mark once they know; until then the giver listens."""
+        until = self._broker.hub.now() + MARKS_TIMEOUT
+        while late and self._broker.hub.now() < until:
+            await asyncio.sleep(LOOK)
+            late &= frozenset(self._home.distribution.nodes())
+            late -= await self._mark(late & self._knowing())
 
     async def _ask_release(self, node: str) -> list[Item] | None:
         parts = await self._call(node, "mqtt.release")
         if not isinstance(parts, int):
+            # What the giver did not get to say is among what was put aside here.
             return None
         entries = await self._pull(node, parts)
         if entries is None:
@@ -259,9 +282,9 @@ class Taking:
         return Committed()
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
-        """What a function of the giver returned; False where it did not answer."""
+        """What a function of the giver returned; NO_ANSWER where it did not."""
         answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
-        return answer.value if isinstance(answer, remote.Returned) else False
+        return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
 
     async def _pull(self, node: str, parts: int) -> list[Any] | None:
         entries: list[Any] = []

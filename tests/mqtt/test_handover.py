@@ -3,8 +3,10 @@
 import pytest
 
 from gossamer.mqtt.handover import (
+    AGAIN,
     FROZEN,
     MARKS_WITHIN,
+    NONE_TIMEOUT,
     SILENT_WITHIN,
     Giver,
     Taker,
@@ -261,7 +263,24 @@ def test_a_taker_goes_to_the_next_where_the_first_has_nothing():
     rows = {"a": 3, "c": 2}
     assert taker.begin(0.0, rows) == [AskFreeze("a")]
     assert taker.handle(Answered("none"), 0.0, rows) == [AskFreeze("c")]
-    assert taker.handle(Answered("none"), 0.0, {"c": 2}) == [Done(complete=True)]
+    # Its claim goes in a moment, or a higher one comes.
+    assert taker.handle(Answered("none"), 0.0, {"c": 2}) == [Wait(until=AGAIN)]
+    assert taker.handle(Tick(), 0.1, {"c": 2}) == [AskFreeze("c")]
+    assert taker.handle(Answered("none"), 0.2, {"c": 2, "d": 4}) == [AskFreeze("d")]
+
+
+def test_a_claim_that_stays_without_a_session_is_not_waited_for_long():
+    taker = Taker("t", now=0.0)
+    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    assert taker.handle(Answered("none"), 0.0, {"a": 3}) == [Wait(until=AGAIN)]
+    assert taker.handle(Tick(), NONE_TIMEOUT, {"a": 3}) == [AskFreeze("a")]
+    assert taker.handle(Answered("none"), NONE_TIMEOUT, {"a": 3}) == [Done(complete=True)]
+
+
+def test_a_session_that_ended_with_its_connection_is_not_waited_for():
+    taker = Taker("t", now=0.0)
+    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    assert taker.handle(Answered("ended"), 0.0, {"a": 3}) == [Done(complete=True)]
 
 
 @pytest.mark.parametrize(

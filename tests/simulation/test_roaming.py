@@ -4,7 +4,16 @@ import pytest
 
 from gossamer.testing.roaming.runner import run_seed
 
-LIVES = [("kill", 1), ("kill two", 2), ("pause", 4), ("cut and kill", 6), ("rolling restart", 7)]
+LIVES = [
+    ("kill", 1),
+    ("kill two", 2),
+    ("pause", 4),
+    ("cut", 5),
+    ("cut and kill", 6),
+    ("rolling restart", 7),
+    ("cut and kill", 14),
+    ("kill all", 35),
+]
 
 
 @pytest.mark.parametrize(("fault", "seed"), LIVES)

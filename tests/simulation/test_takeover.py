@@ -169,12 +169,13 @@ async def test_a_cut_in_the_middle_leaves_one_owner_after_it(sim, cluster):
     cluster.cut(1, 2)
     await asyncio.wait([moving])
     lives = [] if moving.exception() else [moving.result()]
-    if lives:
-        await lives[0].subscribe("t", qos=1)
+    # SUBACK is held for as long as a node that is not declared down does not know.
+    subscribing = [asyncio.create_task(life.subscribe("t", qos=1, timeout=200)) for life in lives]
     await asyncio.sleep(40)
     await flow.stop()
     cluster.heal()
     await cluster.settled(timeout=90)
+    await asyncio.gather(*subscribing, return_exceptions=True)
     await asyncio.sleep(20)
     assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
     lives.append(await cluster.client(3, "c", clean_start=False, session_expiry=3000, timeout=40))
