@@ -42,10 +42,13 @@ log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0
 AGAIN = 0.5
+LOOKS = 20
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
 MARKS_TIMEOUT = 60.0
 """Seconds within which a node that is up has sent what it had for a session before it moved."""
+RETURN_TIMEOUT = 10.0
+"""Seconds for which a session is waited with that has moved while a node was away."""
 OFFERED = 100
 """Messages in one offer."""
 
@@ -74,7 +77,7 @@ class Remains:
             return
         if moved:
             broker.router.unsubscribe_all(session)
-            if not (session.inflight or session.queue or self._awaits_more):
+            if not (session.inflight or session.queue or self._awaits_more or self._anybody_away):
                 broker.table.end(session, None)
                 return
         else:
@@ -89,6 +92,7 @@ class Remains:
     def _hear_no_more(self, session: Session) -> None:
         """All that other nodes have sent to this session is here, or was for its successor too."""
         if session.client_id in self._subscribed:
+            session.gate = None
             self._subscribed.discard(session.client_id)
             self._broker.router.unsubscribe_all(session)
 
@@ -106,6 +110,11 @@ class Remains:
     def _awaits_more(self) -> bool:
         away = self._broker.away
         return away is not None and away.arrivals.pending
+
+    @property
+    def _anybody_away(self) -> bool:
+        away = self._broker.away
+        return away is not None and away.keeping.anybody_away
 
     def late(self, message: Message, number: int, moved: Moved) -> None:
         """A message that another node has kept; who moved meanwhile may have had it there."""
@@ -128,6 +137,8 @@ class Remains:
         home, broker, client_id = self._home, self._broker, session.client_id
         taken, lost = 0, 0
         ready, until = False, 0.0
+        # Who is away may be about to come back, and to hand over what it has kept for this session.
+        lingers = broker.hub.now() + RETURN_TIMEOUT if self._anybody_away else 0.0
         try:
             while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(home.claims(client_id))
@@ -139,7 +150,7 @@ class Remains:
                     # From here on its queue, which is on disc, is what is left of it.
                     queue_left(session, given=given)
                     ready = True
-                    if given:
+                    if given and client_id in self._subscribed:
                         session.gate = home.unmarked(session)
                     until = broker.hub.now() + MARKS_TIMEOUT if given else 0.0
                 if ready:
@@ -149,17 +160,24 @@ class Remains:
                         self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    heard = client_id not in self._subscribed
+                    heard = client_id not in self._subscribed and broker.hub.now() >= lingers
                     if heard and not session.queue and not self._awaits_more:
                         broker.hub.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         broker.table.end(session, None)
                         return
-                await asyncio.sleep(AGAIN)
+                await self._a_while(client_id, owner)
         finally:
             if self._offering.get(client_id) is session:
                 del self._offering[client_id]
                 self._subscribed.discard(client_id)
+
+    async def _a_while(self, client_id: str, owner: str) -> None:
+        """Wait, but for a later claim: what the client has had must be told before that is given it again."""
+        for _ in range(LOOKS):
+            await asyncio.sleep(AGAIN / LOOKS)
+            if rightful(self._home.claims(client_id)) != owner:
+                return
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
@@ -184,7 +202,8 @@ class Remains:
         Whether the session here has come by ``move``; None: not known yet, or it is not subscribed yet.
         """
         session = self._broker.sessions.get(client_id)
-        if session is None:
+        if session is None or self.has(client_id):
+            # Left from here itself: whoever asks will see the later claim too.
             return None
         if self._home.is_moving(client_id):
             self._home.told(client_id, had)
@@ -218,7 +237,7 @@ class Remains:
     async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
         """What another node still had for a client of this one; how many were taken. None: not now."""
         session = self._broker.sessions.get(client_id)
-        if session is None or self._home.is_moving(client_id):
+        if session is None or self.has(client_id) or self._home.is_moving(client_id):
             return None
         later = session.clean and session.born > born
         if not later and self._may_subscribe(session):
