@@ -112,8 +112,14 @@ class Following:
         return owner not in self._distribution.nodes()
 
     def _gone(self, clients: list[str]) -> list[str]:
-        """Those of them of which nothing is here."""
-        return [client_id for client_id in clients if client_id not in self._broker.sessions]
+        """Those of them of which nothing is here, nor is waited for any more."""
+        takeovers = self._broker.takeovers
+        return [
+            client_id
+            for client_id in clients
+            if client_id not in self._broker.sessions
+            or (takeovers is not None and takeovers.remains.dismiss(client_id))
+        ]
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
         """Take what another node kept for sessions that are here now; False: not now."""

@@ -80,6 +80,7 @@ class Remains:
             if not (session.inflight or session.queue or self._awaits_more or self._anybody_away):
                 broker.table.end(session, None)
                 return
+            self._home.unclaim(session)
         else:
             # A share group must not choose this one any more.
             shared = [name for name in session.subscriptions if name.startswith("$share/")]
@@ -105,6 +106,14 @@ class Remains:
         session = self._offering.pop(client_id, None)
         self._subscribed.discard(client_id)
         return session if self._broker.sessions.get(client_id) is session else None
+
+    def dismiss(self, client_id: str) -> bool:
+        """Wait no more with what is left of a session that has moved; False: there is something in it."""
+        session = self._offering.get(client_id)
+        if session is None or session.queue or session.inflight or client_id in self._subscribed:
+            return False
+        self._broker.table.end(session, None)
+        return True
 
     @property
     def _awaits_more(self) -> bool:

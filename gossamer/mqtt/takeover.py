@@ -171,7 +171,12 @@ class Takeovers:
         self._forget(session.client_id)
         seq = self.broker.subscribing.restore(session)
         self.broker.table.rest(session)
+        self._claim(session)
         return seq
+
+    def unclaim(self, session: Session) -> None:
+        """It has moved to another node, which claims it; what comes late is waited for here."""
+        self._table.delete(session.client_id)
 
     def next_epoch(self, client_id: str) -> int:
         """An epoch above all that are known."""
