@@ -170,7 +170,10 @@ class Keeping:
         self._had.setdefault(peer, frozenset(self._clients(peer)))
         # What it had in this life, or before, is what is kept for.
         self._lives.setdefault(peer, life)
-        self._put((peer, _NODE, 0), [spool.generation, self._lives[peer]])
+        row: list[Any] = [spool.generation, self._lives[peer]]
+        if not isinstance(self._had[peer], _Anybody):
+            row.append(list(islice(self._had[peer], MOVED_LIMIT)))
+        self._put((peer, _NODE, 0), row)
         self._do(peer, spool.down())
         # Behind what was on its way, of which nobody knows whether it came before or after the client went.
         self._soon(partial(self._note_moved, peer))
@@ -341,10 +344,10 @@ class Keeping:
                 moved.setdefault(peer, {})[key] = value
         for peer in {*entries, *filters}:
             spool = self._spool(peer)
-            generation, life = rows.get((peer, _NODE, 0), ("", 0))
+            generation, life, *had = rows.get((peer, _NODE, 0), ("", 0))
             if life:
                 self._lives[peer] = life
-            self._had[peer] = _Anybody()
+            self._had[peer] = frozenset(had[0]) if had else _Anybody()
             spool.restore(entries.get(peer, []), generation, moved.get(peer, {}))
             self._routes.expect(peer, filters.get(peer, ()))
             if peer in self._up:
