@@ -41,6 +41,9 @@ __all__ = ["MARKS_TIMEOUT", "Remains"]
 log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0
+TOLD_TIMEOUT = 1.0
+"""Shorter, since it may be asked again: while the other node does not know what the client has had, both have
+the session."""
 AGAIN = 0.5
 LOOKS = 20
 SUBSCRIBE_TIMEOUT = 2.0
@@ -200,7 +203,7 @@ class Remains:
             delivered.release(message.ident for message in left_of(session, given=False))
             had = delivered.dump()
         answer = await remote.call(
-            node, "mqtt.superseded", session.client_id, session.move, had, timeout=CALL_WITHIN
+            node, "mqtt.superseded", session.client_id, session.move, had, timeout=TOLD_TIMEOUT
         )
         value = answer.value if isinstance(answer, remote.Returned) else None
         return value and session.given is not None if isinstance(value, bool) else None
