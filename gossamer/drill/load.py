@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gossamer.drill.backend import DrillNode
@@ -47,6 +47,7 @@ class _Lane:
 
     stream: Stream
     publisher: TrafficClient
+    subscriber: TrafficClient
     topic: bytes
 
 
@@ -72,12 +73,13 @@ class Load:
         self._now = now
         self._on_drop = on_drop
         self._on_back = on_back
-        self.subscribers = [
-            self._subscriber(node, qos, persistent=persistent, network=network)
+        by_lane = {
+            (node.name, qos, persistent): self._subscriber(node, qos, persistent=persistent, network=network)
             for node in nodes
             for qos in _SHARES
             for persistent in (False, True)
-        ]
+        }
+        self.subscribers = list(by_lane.values())
         self.publishers: list[TrafficClient] = []
         lanes: list[_Lane] = []
         for source in nodes:
@@ -90,7 +92,7 @@ class Load:
                     observer=self,
                 )
                 self.publishers.append(publisher)
-                lanes += self._lanes(publisher, source, target)
+                lanes += self._lanes(publisher, source, target, by_lane)
         random.Random(seed).shuffle(lanes)
         self._lanes_in_turn = lanes
         self._next = 0
@@ -108,13 +110,20 @@ class Load:
             persistent=persistent,
         )
 
-    def _lanes(self, publisher: TrafficClient, source: DrillNode, target: DrillNode) -> list[_Lane]:
+    def _lanes(
+        self,
+        publisher: TrafficClient,
+        source: DrillNode,
+        target: DrillNode,
+        subscribers: Mapping[tuple[str, int, bool], TrafficClient],
+    ) -> list[_Lane]:
         lanes = []
         for qos, share in _SHARES.items():
             for persistent in (False, True):
                 stream = self.ledger.open(source.name, target.name, qos, persistent=persistent)
                 topic = f"drill/{source.number}/{target.number}/{qos}{'p' if persistent else 'c'}".encode()
-                lanes += [_Lane(stream, publisher, topic)] * share
+                subscriber = subscribers[target.name, qos, persistent]
+                lanes += [_Lane(stream, publisher, subscriber, topic)] * share
         return lanes
 
     # -- life
@@ -182,7 +191,8 @@ class Load:
         sequence = len(stream.sent)
         payload = _HEAD.pack(stream.number, sequence, now) + lane.publisher.client_id.encode()
         if lane.publisher.publish(lane.topic, payload, stream.qos, (stream, sequence)):
-            self.ledger.note_sent(stream, now)
+            absent = not stream.persistent and not lane.subscriber.connected
+            self.ledger.note_sent(stream, now, absent=absent)
         else:
             self.withheld += 1
 

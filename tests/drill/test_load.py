@@ -95,3 +95,17 @@ async def test_a_node_that_is_gone_has_its_load_withheld_not_caught_up(drill) ->
     assert all(client.connected for client in (*load.subscribers, *load.publishers))
     after = sum(len(stream.sent) for stream in load.ledger.streams) - sent
     assert after <= 60 * 8 + 10
+
+
+async def test_what_nobody_subscribes_to_while_a_client_is_away_is_cut_off_from_it(drill) -> None:
+    _cluster, load, _drops = drill
+    [clean] = [client for client in load.subscribers if client.client_id == "drill-sub-2-1c"]
+    clean._line._transport.abort()
+    await asyncio.sleep(0.05)
+    for _ in range(len(load._lanes_in_turn)):
+        load._publish_one(load._now())
+    await asyncio.sleep(5)
+    rows = load.ledger.tallies((Phase("heal", 0, 99),), side_of=SPLIT.get, parted=never, late_after=1.0)
+    lost = [row for row in rows if row.lost]
+    assert {(row.target, row.qos, row.persistent, row.parted) for row in lost} == {("2", 1, False, True)}
+    assert not any(row.parted for row in rows if row not in lost)

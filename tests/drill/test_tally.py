@@ -33,6 +33,7 @@ class Sent(NamedTuple):
     at: float
     acknowledged: float | None
     deliveries: tuple[float, ...]
+    absent: bool
 
 
 times = st.floats(0, 19.9, allow_nan=False)
@@ -45,6 +46,7 @@ sent = st.builds(
     at=times,
     acknowledged=st.none() | times,
     deliveries=st.lists(times, max_size=3).map(tuple),
+    absent=st.booleans(),
 )
 
 
@@ -56,7 +58,7 @@ def fill(messages: list[Sent]) -> Ledger:
         if key not in streams:
             streams[key] = ledger.open(*key[:3], persistent=key[3])
         stream = streams[key]
-        number = ledger.note_sent(stream, message.at)
+        number = ledger.note_sent(stream, message.at, absent=message.absent)
         if message.acknowledged is not None and message.qos:
             ledger.note_acknowledged(stream, number, message.at + message.acknowledged)
             # A broker may say so twice.
@@ -76,7 +78,8 @@ def test_tallies_are_what_counting_one_by_one_gives(messages: list[Sent]) -> Non
     expected: dict[tuple[object, ...], Counter[str]] = {}
     for m in messages:
         phase = phase_of(m.at)
-        key = (SIDE[m.source], SIDE[m.target], phase, m.qos, m.persistent, parted(phase, m.source, m.target))
+        apart = m.absent or parted(phase, m.source, m.target)
+        key = (SIDE[m.source], SIDE[m.target], phase, m.qos, m.persistent, apart)
         count = expected.setdefault(key, Counter())
         known = m.qos == 0 or m.acknowledged is not None
         count["sent"] += 1
