@@ -286,17 +286,26 @@ class Broker:
         if self.hub.trail is not None and route is not UNROUTED:
             self.hub.trail.take(message, publisher or client_id, self.hub.trail.chance())
         self.identify(message)
+        return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
+
+    def spread(
+        self,
+        route: RouteLike,
+        message: Message,
+        publisher: str,
+        on_safe: Callable[[bool], None] | None = None,
+    ) -> tuple[ForwarderLike, ...]:
+        """Pass a message on, to those that are returned too; ``on_safe`` once it is safe at all of them."""
         before = self.notes
         peers, kept = self.pass_on(route, message, publisher)
         if kept is not None:
             peers += (kept,)
         if message.qos and self.store is not None and self.notes != before:
             peers += (self.store,)
-        local = len(route.deliveries)
         if not peers:
             if on_safe is not None:
                 on_safe(True)
-            return local
+            return peers
         record = record_of(message, self.hub.now())
         if message.qos:
             waiting = [len(peers), True]
@@ -312,7 +321,7 @@ class Broker:
         else:
             for peer in peers:
                 peer.append(record)
-        return local + len(peers)
+        return peers
 
     def identify(self, message: Message) -> None:
         """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""

@@ -292,13 +292,12 @@ class Channel(Port, asyncio.Protocol):
         count: int,
         idents: Sequence[int] = (),
         *,
-        first_to: ForwarderLike | None = None,
         safe: Callable[[], object] | None = None,
     ) -> None:
         """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them.
 
         ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
-        is, whether the client is there or not. ``first_to`` must have it before the others are sent it.
+        is, whether the client is there or not.
         """
         if self._pending is None:
             self._pending = deque()
@@ -306,11 +305,8 @@ class Channel(Port, asyncio.Protocol):
         self._pending.append(cell)
         self._owe(count)
         on_safe = partial(self._safe, cell, safe)
-        if first_to is not None:
-            first_to.append_acked(record, partial(_to_all, peers, record, on_safe))
-        else:
-            for peer in peers:
-                peer.append_acked(record, on_safe)
+        for peer in peers:
+            peer.append_acked(record, on_safe)
 
     def _safe(self, cell: list[Any], safe: Callable[[], object] | None, done: bool) -> None:
         cell[1] -= 1
@@ -556,10 +552,3 @@ class Channel(Port, asyncio.Protocol):
 
 def _abort(transport: asyncio.Transport, _now: float) -> None:
     transport.abort()
-
-
-def _to_all(
-    peers: tuple[ForwarderLike, ...], record: bytes, on_safe: Callable[[bool], None], _safe: bool
-) -> None:
-    for peer in peers:
-        peer.append_acked(record, on_safe)

@@ -127,34 +127,31 @@ def _publish(channel: Channel, packet: Publish) -> None:
     if before_ident != NO_IDENT:
         message.ident = before_ident
     channel.broker.identify(message)
-    before = channel.broker.notes
-    targets, kept = channel.broker.pass_on(route, message, session.client_id)
-    peers = targets
-    if kept is not None:
-        targets += (kept,)
-    if packet.qos == 2:
-        session.doubtful.discard(packet_id)
-        session.unreleased(packet_id, message.ident)
-    store = channel.broker.store
-    if packet.qos and store is not None and store.notes != before:
-        targets += (store,)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet_id]
     if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
         kind = Puback if packet.qos == 1 else Pubrec
         ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
+    if packet.qos == 2:
+        session.doubtful.discard(packet_id)
+        session.unreleased(packet_id, message.ident)
+        session.passing[packet_id] = []
+        channel.forward((_Passed(channel, message),), b"", ack, 1, safe=partial(session.passed, packet_id))
+        return
+    before = channel.broker.notes
+    targets, kept = channel.broker.pass_on(route, message, session.client_id)
+    peers = targets
+    if kept is not None:
+        targets += (kept,)
+    store = channel.broker.store
+    if packet.qos and store is not None and store.notes != before:
+        targets += (store,)
     idents: tuple[int, ...] = ()
-    if is_recorded(message.ident) and packet.qos == 1:
+    if is_recorded(message.ident) and packet.qos:
         idents = (message.ident,)
     if targets:
         record = record_of(message, channel.hub.now())
-        if packet.qos == 2:
-            session.passing[packet_id] = []
-            # Should this node die, the message is sent again: others must know it by the identifier that is
-            # on disc.
-            first_to, safe = session.store, partial(session.passed, packet_id)
-            channel.forward(targets, record, ack, 1, first_to=first_to, safe=safe)
-        elif packet.qos:
+        if packet.qos:
             channel.forward(targets, record, ack, 1, idents)
         else:
             for peer in targets:
@@ -164,6 +161,39 @@ def _publish(channel: Channel, packet: Publish) -> None:
     pressure = channel.hub.pressure
     if pressure and route is not UNROUTED:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
+
+
+class _Passed:
+    """The peer of a message of QoS 2: where it goes is decided once its identifier is on disc.
+
+    Should this node die, the message is sent again, and who has had it must know it. Decided earlier, a
+    session that moves meanwhile would be taken for both places, or for neither.
+    """
+
+    peer = "passed"
+
+    def __init__(self, channel: Channel, message: Message) -> None:
+        self._channel = channel
+        self._message = message
+
+    def append(self, record: bytes) -> None:
+        """It is of QoS 2."""
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """``on_safe`` once it is safe wherever it had to go."""
+        store = self._channel.session.store
+        if store is None:
+            self._pass(on_safe)
+        else:
+            store.append_acked(b"", lambda _: self._pass(on_safe))
+
+    def _pass(self, on_safe: Callable[[bool], None]) -> None:
+        channel, message, broker = self._channel, self._message, self._channel.broker
+        route = broker.cache_get(message.topic) or broker.resolve(message.topic)
+        peers = broker.spread(route, message, channel.session.client_id, on_safe)
+        pressure = channel.hub.pressure
+        if pressure and route is not UNROUTED:
+            pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
 
 def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: str) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
@@ -444,15 +443,8 @@ class Takeovers:
             if node == self.node:
                 self.marked("", token)
             elif node in forwarders:
-                self._behind_disc(partial(forwarders[node].append_acked, mark, _ignore))
+                forwarders[node].append_acked(mark, _ignore)
         return True
-
-    def _behind_disc(self, send: Callable[[], object]) -> None:
-        """Send behind the messages of QoS 2 that wait for the disc before they go to other nodes."""
-        if self.broker.store is None:
-            send()
-        else:
-            self.broker.store.append_acked(b"", partial(_then, send))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything ``origin`` sent before this is here."""
@@ -533,7 +525,3 @@ class Takeovers:
 
 def _ignore(_safe: bool) -> None:
     pass
-
-
-def _then(send: Callable[[], object], _safe: bool) -> None:
-    send()
