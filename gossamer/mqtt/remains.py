@@ -30,7 +30,7 @@ from gossamer.mqtt.message import Message
 from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.spool import Moved, is_for
-from gossamer.mqtt.transfer import forget, left_of, messages_in, queue_left
+from gossamer.mqtt.transfer import forget, halves_of, left_of, messages_in, queue_left
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Remains:
         self._offering: dict[str, Session] = {}
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
+        self._given: set[str] = set()
+        """Clients of these whose session went elsewhere as it was: what is here is not it any more."""
 
     def end(self, session: Session, *, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
@@ -77,6 +79,9 @@ class Remains:
             broker.table.suspend(session)
         session.will_due = session.will_at = session.gate = None
         if self._offering.get(session.client_id) is session:
+            return
+        if not (session.subscriptions or session.inflight or session.queue):
+            broker.table.end(session, None)
             return
         if moved:
             broker.router.unsubscribe_all(session)
@@ -91,6 +96,7 @@ class Remains:
                 broker.router.unsubscribe(name, session)
             self._subscribed.add(session.client_id)
         self._offering[session.client_id] = session
+        self._given.discard(session.client_id)
         broker.runtime.spawn(self._offer, session, label="mqtt_remains")
 
     def _hear_no_more(self, session: Session) -> None:
@@ -102,13 +108,21 @@ class Remains:
 
     def has(self, client_id: str) -> bool:
         """Whether something of a client's is still here."""
-        return client_id in self._offering
+        session = self._offering.get(client_id)
+        # One that has been moved back here leaves with its next look.
+        return session is not None and self._broker.sessions.get(client_id) is session
 
     def reclaim(self, client_id: str) -> Session | None:
         """What is left here of a client's session, which is offered to nobody any more."""
         session = self._offering.pop(client_id, None)
         self._subscribed.discard(client_id)
-        return session if self._broker.sessions.get(client_id) is session else None
+        if session is None or self._broker.sessions.get(client_id) is not session:
+            return None
+        if client_id in self._given and not (session.queue or session.inflight):
+            # The client has gone on with it elsewhere, and would be told that it has it here.
+            self._broker.table.end(session, None)
+            return None
+        return session
 
     def dismiss(self, client_id: str) -> bool:
         """Wait no more with what is left of a session that has moved; False: there is something in it."""
@@ -162,6 +176,8 @@ class Remains:
                     # From here on its queue, which is on disc, is what is left of it.
                     queue_left(session, given=given)
                     ready = True
+                    if given and client_id not in self._subscribed:
+                        self._given.add(client_id)
                     if given and client_id in self._subscribed:
                         session.gate = home.unmarked(session)
                     until = broker.hub.now() + MARKS_TIMEOUT if given else 0.0
@@ -183,6 +199,7 @@ class Remains:
             if self._offering.get(client_id) is session:
                 del self._offering[client_id]
                 self._subscribed.discard(client_id)
+                self._given.discard(client_id)
 
     async def _a_while(self, client_id: str, owner: str) -> None:
         """Wait, but for a later claim: what the client has had must be told before that is given it again."""
@@ -202,14 +219,25 @@ class Remains:
             delivered.load(session.once.dump())
             delivered.release(message.ident for message in left_of(session, given=False))
             had = delivered.dump()
+        move = "" if session.given is None else session.move
         answer = await remote.call(
-            node, "mqtt.superseded", session.client_id, session.move, had, timeout=TOLD_TIMEOUT
+            node,
+            "mqtt.superseded",
+            session.client_id,
+            session.born,
+            move,
+            had,
+            halves_of(session),
+            timeout=TOLD_TIMEOUT,
         )
         value = answer.value if isinstance(answer, remote.Returned) else None
-        return value and session.given is not None if isinstance(value, bool) else None
+        return value if isinstance(value, bool) else None
 
-    async def superseded(self, client_id: str, move: str, had: list[Any]) -> bool | None:
-        """What other nodes call whose session of a client is over: what the client has had from it.
+    async def superseded(
+        self, client_id: str, born: int, move: str, had: list[Any], halves: list[int]
+    ) -> bool | None:
+        """What other nodes call whose session of a client is over: what the client has had from it, and has
+        begun to take.
 
         Whether the session here has come by ``move``; None: not known yet, or it is not subscribed yet.
         """
@@ -226,6 +254,10 @@ class Remains:
             forget(session, known)
         if move in session.moves:
             return True
+        if session.born == born:
+            # It is subscribed to what the other was.
+            session.end_halves(halves)
+            return False
         return None if self._may_subscribe(session) and not session.clean else False
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
@@ -252,7 +284,7 @@ class Remains:
         if session is None or self.has(client_id) or self._home.is_moving(client_id):
             return None
         later = session.clean and session.born > born
-        if not later and self._may_subscribe(session):
+        if not later and session.born != born and self._may_subscribe(session):
             return None
         hub = self._broker.hub
         levels: list[tuple[str, int]] = []

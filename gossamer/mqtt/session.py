@@ -233,6 +233,9 @@ class Session:
         self._aliases = {} if alias_maximum else None
         self.expires_at = None
         self.given = None
+        if self.epoch:
+            # A copy that another node has may have given the next identifiers already: see ``end_halves``.
+            self.last_id = self.epoch % 65535
         self.out.clear()
 
     def resume(self) -> None:
@@ -583,6 +586,17 @@ class Session:
         else:
             release = self.inflight[packet_id] = b"\x62\x02" + PACKET_ID[packet_id]
             self.push(release)
+
+    def end_halves(self, packet_ids: Iterable[int]) -> None:
+        """Have the client end what it has begun to take from another copy of this session.
+
+        It would take the next message of QoS 2 that gets one of these identifiers for a repetition.
+        """
+        for packet_id in packet_ids:
+            if packet_id not in self.inflight:
+                release = self.inflight[packet_id] = b"\x62\x02" + PACKET_ID[packet_id]
+                if self.channel is not None:
+                    self.push(release)
 
     def completed(self, packet_id: int) -> bool:
         """PUBCOMP; False where no such message waits for it."""

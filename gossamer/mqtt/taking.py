@@ -41,7 +41,17 @@ from gossamer.mqtt.once import Once
 from gossamer.mqtt.remains import MARKS_TIMEOUT
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
-from gossamer.mqtt.transfer import distinct, forget, install, item_of, left_of, packed, pending_of
+from gossamer.mqtt.transfer import (
+    distinct,
+    forget,
+    halves_of,
+    install,
+    is_given,
+    item_of,
+    left_of,
+    packed,
+    pending_of,
+)
 
 if TYPE_CHECKING:
     from gossamer.mqtt.channel import Channel
@@ -183,9 +193,13 @@ class Taking:
         broker = self._broker
         known = broker.sessions.get(self._client_id)
         older: list[Message] = []
+        halves: list[int] = []
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
-            older = left_of(known, given=known.move in state["moves"])
+            given = is_given(known, state["moves"])
+            older = left_of(known, given=given)
+            if not given and known.born == state["born"]:
+                halves = halves_of(known)
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
                 known.once.release(message.ident for message in left_of(known, given=False))
@@ -202,6 +216,7 @@ class Taking:
         session.gate = self._admit
         self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
+        session.end_halves(halves)
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
         self._pending = pending_of(state)

@@ -10,7 +10,7 @@ another version and have other subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -31,8 +31,10 @@ __all__ = [
     "describe",
     "distinct",
     "forget",
+    "halves_of",
     "in_parts",
     "install",
+    "is_given",
     "item_of",
     "items_of",
     "left_of",
@@ -179,6 +181,16 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
     ]
     first = session.given or 0 if given else 0
     return [*flying, *messages_in(session, islice(session.queue, first, None))]
+
+
+def is_given(session: Session, moves: Collection[str]) -> bool:
+    """Whether a session that came by ``moves`` has what this one had when it was given away."""
+    return session.given is not None and session.move in moves
+
+
+def halves_of(session: Session) -> list[int]:
+    """Under which identifiers the client may have begun to take a message of QoS 2, and not ended it."""
+    return [number for number, packet in session.inflight.items() if packet[0] & 0xF6 != 0x32]
 
 
 def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:

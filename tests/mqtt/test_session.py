@@ -175,3 +175,22 @@ def test_a_zero_queue_keeps_nothing():
     session.deliver(Message(b"t", b"x", qos=1), Delivery(1))
     assert hub.drops == ["queue_full"]
     assert not session.queue
+
+
+def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_before_it_is_given_again():
+    session = Session("c", hub=Hub())
+    session.expiry, session.epoch = 60, 5
+    session.attach(object(), version=p.V4, receive_maximum=10)
+    session.end_halves([7])
+    for number in range(2):
+        session.deliver(Message(b"t", b"%d" % number, qos=2), Delivery(2))
+    framer = Framer()
+    sent = [decode(first, body, p.V4) for first, body in framer.feed(b"".join(session.out))]
+    assert sent[0] == p.Pubrel(7)
+    # Copies of one session begin apart: the epoch says where.
+    assert [packet.packet_id for packet in sent[1:]] == [6, 8]
+    assert session.completed(7)
+    session.detach()
+    session.attach(object(), version=p.V4, receive_maximum=10)
+    session.resume()
+    assert b"\x62\x02\0\7" not in b"".join(session.out)

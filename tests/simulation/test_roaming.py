@@ -11,7 +11,9 @@ LIVES = [
     ("cut", 5),
     ("cut and kill", 6),
     ("rolling restart", 7),
+    ("none", 8),
     ("cut and kill", 14),
+    ("rolling restart", 23),
     ("kill all", 35),
 ]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from gossamer.testing.cluster import SimCluster
+from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.roaming.travellers import Publisher, Subscriber, Traveller
 
@@ -21,6 +22,8 @@ __all__ = ["FAULTS", "RoamingWorld"]
 
 SIZE = 3
 SETTLE = 90.0
+MEAN_COMMIT = 0.01
+SLOW_COMMIT = 0.5
 QUIET = 30.0
 """Seconds after the last fault in which everything must have arrived."""
 
@@ -37,6 +40,10 @@ class RoamingWorld:
         self.rng: Random = sim.rng("roaming")
         self.cluster = SimCluster(sim, SIZE, cluster={"autoheal": 4.0, "autoclean": None})
         self.cluster.discs = discs
+        commits = sim.rng("commits")
+        assert isinstance(sim.loop, VirtualTimeLoop)  # noqa: S101 - simulated nodes run on no other
+        # What waits for a commit meets what does not.
+        sim.loop.executor_delay = lambda: min(commits.expovariate(1 / MEAN_COMMIT), SLOW_COMMIT)
         self.frozen: set[int] = set()
         self.notes: list[str] = []
         self.publishers: list[Publisher] = []
