@@ -17,10 +17,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+import structlog
+from msgspec import Struct, structs
 
 from gossamer.distribution.errors import NotAllowedError
 from gossamer.distribution.terms import register_message
+from gossamer.errors import GossamerError
 from gossamer.supervisor import (
     Caller,
     CallFailed,
@@ -53,6 +55,8 @@ __all__ = [
     "pid_of",
     "spawn_on",
 ]
+
+log = structlog.get_logger(__name__)
 
 RPC = "rpc"
 """The registered name of the server on every node."""
@@ -152,7 +156,11 @@ async def _run(function: Callable[..., Any], request: _Run, caller: Caller) -> N
     except ExitProcess as order:
         reply(caller, Exited(order.reason))
     except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
-        reply(caller, _raised(error))
+        raised = _raised(error)
+        if not isinstance(error, GossamerError):
+            # Nobody said that it might; a caller that only tries again would hide it for ever.
+            log.error("call_failed", function=request.function, **structs.asdict(raised))
+        reply(caller, raised)
     else:
         reply(caller, Returned(value))
 

@@ -68,6 +68,9 @@ class Remains:
         self._given: set[str] = set()
         """Clients of these whose session went elsewhere as it was: what is here is not it any more."""
 
+        self._awaited: set[str] = set()
+        """Clients of these whom another node sends what it has kept here."""
+
     def end(self, session: Session, *, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
 
@@ -97,6 +100,7 @@ class Remains:
             self._subscribed.add(session.client_id)
         self._offering[session.client_id] = session
         self._given.discard(session.client_id)
+        self._awaited.discard(session.client_id)
         broker.runtime.spawn(self._offer, session, label="mqtt_remains")
 
     def _hear_no_more(self, session: Session) -> None:
@@ -125,9 +129,13 @@ class Remains:
         return session
 
     def dismiss(self, client_id: str) -> bool:
-        """Wait no more with what is left of a session that has moved; False: there is something in it."""
+        """Wait no more with what is left of a session that has moved; False: there is something in it, or a
+        node was told so before, which sends here what it has kept."""
         session = self._offering.get(client_id)
-        if session is None or session.queue or session.inflight or client_id in self._subscribed:
+        if session is None or client_id in self._awaited:
+            return False
+        if session.queue or session.inflight or client_id in self._subscribed:
+            self._awaited.add(client_id)
             return False
         self._broker.table.end(session, None)
         return True
@@ -200,6 +208,7 @@ class Remains:
                 del self._offering[client_id]
                 self._subscribed.discard(client_id)
                 self._given.discard(client_id)
+                self._awaited.discard(client_id)
 
     async def _a_while(self, client_id: str, owner: str) -> None:
         """Wait, but for a later claim: what the client has had must be told before that is given it again."""
@@ -310,5 +319,8 @@ class Remains:
         """Whether the client of a new session has not had the time to say what it wants."""
         if not session.subscriptions:
             return True
-        channel = session.channel
-        return channel is not None and self._broker.clock.wall() - channel.since < SUBSCRIBE_TIMEOUT
+        if session.channel is None:
+            return False
+        wall = self._broker.clock.wall()
+        # One that has gone from node to node since was subscribed on its first.
+        return bool(max(wall - session.channel.since, wall - session.born / 1e6) < SUBSCRIBE_TIMEOUT)

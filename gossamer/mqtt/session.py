@@ -244,7 +244,7 @@ class Session:
         if self.max_packet:
             # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
             for packet_id in [n for n, packet in inflight.items() if len(packet) > self.max_packet]:
-                del inflight[packet_id]
+                self.withdraw(packet_id)
                 self.dropped("too_large")
         again = list(inflight.values())
         for packet in again[: self.window]:
@@ -586,6 +586,12 @@ class Session:
         else:
             release = self.inflight[packet_id] = b"\x62\x02" + PACKET_ID[packet_id]
             self.push(release)
+
+    def withdraw(self, packet_id: int) -> None:
+        """What is in flight under an identifier is not any more, and was not acknowledged either."""
+        del self.inflight[packet_id]
+        if self.idents:
+            self.idents.pop(packet_id, None)
 
     def end_halves(self, packet_ids: Iterable[int]) -> None:
         """Have the client end what it has begun to take from another copy of this session.

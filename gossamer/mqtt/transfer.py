@@ -210,7 +210,7 @@ def queue_left(session: Session, *, given: bool) -> None:
         elsewhere = {message.ident for message in left_of(session, given=False)}
         session.once.release(elsewhere.difference(message.ident for message in left))
     for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
-        del session.inflight[packet_id]
+        session.withdraw(packet_id)
     now = session.hub.now()
     session.refill(item for message in left if (item := _item(message, session.version, now)) is not None)
     session.given = None
@@ -258,5 +258,5 @@ def forget(session: Session, known: Once) -> None:
         session.given = given
     for packet_id, ident in list((session.idents or {}).items()):
         if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
-            del session.inflight[packet_id]
+            session.withdraw(packet_id)
     session.remember().load(known.dump())

@@ -5,8 +5,11 @@ from hypothesis import strategies as st
 
 from gossamer.mqtt import Framer, Message, decode
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.idents import UNRECORDED, base_of
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.session import Session
+from gossamer.mqtt.transfer import forget
 
 
 class Hub:
@@ -194,3 +197,19 @@ def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_befo
     session.attach(object(), version=p.V4, receive_maximum=10)
     session.resume()
     assert b"\x62\x02\0\7" not in b"".join(session.out)
+
+
+def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifier_serves_again():
+    session = Session("c", hub=Hub())
+    session.expiry = 60
+    session.attach(object(), version=p.V4, receive_maximum=1)
+    known = Once()
+    for number in (11, 12):
+        message = Message(b"t", b"%d" % number, qos=2)
+        message.ident = base_of("a@h", 1) + UNRECORDED + number
+        known.admit(message.ident)
+        session.deliver(message, Delivery(2))
+    for _ in range(2):
+        # It is told again for as long as it has not answered.
+        forget(session, known)
+        assert (dict(session.inflight), list(session.queue), session.idents) == ({}, [], {})

@@ -14,7 +14,9 @@ LIVES = [
     ("none", 8),
     ("cut and kill", 14),
     ("rolling restart", 23),
+    ("kill", 33),
     ("kill all", 35),
+    ("kill", 121),
 ]
 
 
