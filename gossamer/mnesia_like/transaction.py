@@ -271,16 +271,20 @@ class Transactor:
         if future is not None and not future.done():
             future.set_result(None)
 
-    async def wait(self, attempt: Attempt) -> None:
-        """Until the attempt waits for nothing."""
-        self.tables.transacting()
-        while attempt.waiting:
+    async def wait(self, attempt: Attempt, *, decided: bool = False) -> None:
+        """Until the attempt waits for nothing. ``decided``: it does not; until its rows are on their way to
+        the disc and to readers."""
+        if not (attempt.waiting or decided):
+            self.tables.transacting()
+        while attempt.waiting or decided:
             future = asyncio.get_running_loop().create_future()
             self._waiters[attempt.number] = future
+            self.tables.transacting()
             try:
                 await future
             finally:
                 self._waiters.pop(attempt.number, None)
+            decided = False
 
     # -- inside
 
@@ -311,7 +315,7 @@ class Transactor:
 
         attempt.objection, attempt.install_local = objection, install_local
         self.core.commit(attempt, rows, tx._reads, tx._scans, self.tables.clock.wall())
-        await self.wait(attempt)
+        await self.wait(attempt, decided=bool(rows) and attempt.state == "committed")
         if attempt.state == "committed":
             return
         if attempt.state == "lost":
