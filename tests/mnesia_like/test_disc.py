@@ -170,23 +170,6 @@ def held_on(path: Path) -> dict[str, dict[int, int]]:
     return {"local": rows_on(path, "local"), "owned": rows_on(path, "owned"), "shared": shared}
 
 
-async def test_what_a_transaction_wrote_is_durable_with_the_next_commit(tmp_path: Path) -> None:
-    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
-        for kind in KINDS:
-            await a.store.create_table(kind, storage="disc_copies", replication=kind)
-
-        async def both(tx: Any) -> None:
-            await tx.write("local", "k", 1)
-            await tx.write("shared", "k", 1)
-
-        await a.store.transaction(both)
-        await a.store.table("shared").durable()
-        a.runtime.halt()
-        a.store.abandon()
-        held = held_on(tmp_path / "tables.db")
-    assert held == {"local": {"k": 1}, "owned": {}, "shared": {"k": 1}}
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, seed: int) -> None:
     """Life after life on one file, killed anywhere: it holds all that was acknowledged, and what was written
