@@ -51,11 +51,12 @@ FAINT = """() => {
 
 NOTE_SILENCE = """name => {
   const look = () => {
-    if (document.querySelector('.banner')?.textContent.includes(`Out of reach: ${name}`)) window.told = true;
+    const banner = document.querySelector('.banner')?.textContent;
+    if (banner?.includes(`Out of reach: ${name}`)) document.documentElement.dataset.told = name;
   };
   new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
-"""Sets ``told`` once the page says that a node does not answer, however soon it is back."""
+"""Sets ``data-told`` once the page says that a node does not answer, however soon it is back."""
 
 OVERLAPS = """() => {
   const map = document.querySelector('svg.map').getBoundingClientRect();

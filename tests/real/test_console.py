@@ -405,7 +405,7 @@ def test_a_killed_node_is_told_on_every_page_and_is_back(browser, cluster):
     os.kill(cluster.facts_file()["nodes"][2]["pid"], signal.SIGKILL)
     expect(map_.get_by_role("button", name=f"{name}, does not answer")).to_be_visible()
     for page in pages.values():
-        page.wait_for_function("window.told")
+        page.locator("html[data-told=node3]").wait_for(state="attached")
     expect(map_.get_by_role("button", name=f"{name}, running")).to_be_visible(timeout=2 * PATIENCE)
     for page in pages.values():
         page.close()
