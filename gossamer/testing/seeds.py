@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from gossamer.testing.links import LAN, LinkQuality
 from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 
-__all__ = ["default_seed", "replay_hint", "run_simulation", "seeds"]
+__all__ = ["default_seed", "fix_hashes", "replay_hint", "run_simulation", "seeds"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,16 @@ def seeds(count: int) -> pytest.MarkDecorator:
 def default_seed() -> int:
     """For a seeded test that asks for no number of seeds."""
     return int(os.environ.get(_ONE, 0))
+
+
+def fix_hashes() -> None:
+    """Start this command again with hashes that are the same in every process, where they are not.
+
+    Sets are walked in the order of the hashes, so a seed comes back only with them.
+    """
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - itself
 
 
 def replay_hint(seed: int, nodeid: str) -> str:

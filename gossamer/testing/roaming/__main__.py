@@ -8,6 +8,7 @@ import sys
 
 from gossamer.testing.roaming.runner import run_seed, run_seeds
 from gossamer.testing.roaming.world import FAULTS
+from gossamer.testing.seeds import fix_hashes
 
 
 def main() -> int:
@@ -34,4 +35,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    fix_hashes()
     sys.exit(main())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,11 +19,20 @@ from gossamer.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.mqtt_client import SimClient
 
-__all__ = ["Publisher", "Subscriber", "Traveller"]
+__all__ = ["Publisher", "Reception", "Subscriber", "Traveller"]
 
 SESSION = 86_400
 _RETRY_INTERVAL = 0.5
 _CONNECT_TIMEOUT = 8.0
+
+
+class Reception(NamedTuple):
+    """What a subscriber got: when, in which of its sessions, counted from 1, and at which node."""
+
+    at: float
+    session: int
+    node: int
+    payload: bytes
 
 
 class Traveller:
@@ -107,8 +116,7 @@ class Subscriber(Traveller):
     def __init__(self, *args: Any, wanted: dict[str, int]) -> None:
         super().__init__(*args)
         self.wanted = wanted
-        self.got: list[tuple[float, int, Publish]] = []
-        """When, of which of its sessions, what."""
+        self.got: list[Reception] = []
         self.ready = asyncio.Event()
         self._half: set[int] = set()
         self._known: set[str] = set()
@@ -121,7 +129,8 @@ class Subscriber(Traveller):
         client.adopt(self._half, self._take)
 
     def _take(self, packet: Publish) -> None:
-        self.got.append((self.cluster.sim.loop.time(), len(self.began), packet))
+        now = self.cluster.sim.loop.time()
+        self.got.append(Reception(now, len(self.began), self._number, packet.payload))
 
     async def arrived(self, client: SimClient) -> None:
         for topic_filter, qos in self.wanted.items():

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from gossamer.testing.seeds import fix_hashes
 from gossamer.testing.splits.runner import run_seed, run_seeds
 from gossamer.testing.splits.scenarios import SCENARIOS
 
@@ -39,4 +40,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    fix_hashes()
     sys.exit(main())
