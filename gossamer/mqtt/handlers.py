@@ -108,7 +108,8 @@ def _publish(channel: Channel, packet: Publish) -> None:
     if packet.qos == 2:
         if packet_id in session.doubtful:
             # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
-            before_ident = session.ident_of(packet_id)
+            # What is not marked as sent again is another message ([MQTT-3.3.1-1]).
+            before_ident = session.ident_of(packet_id) if packet.dup else NO_IDENT
         elif packet_id in session.incoming:
             # Sent again: already passed on ([MQTT-4.3.3-10]).
             _acknowledge(channel, packet_id)

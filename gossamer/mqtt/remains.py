@@ -17,6 +17,7 @@ it is answered; should the claim go away meanwhile, the session is this node's a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,15 @@ from gossamer.mqtt.message import Message
 from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.spool import Moved, is_for
-from gossamer.mqtt.transfer import forget, halves_of, left_of, messages_in, queue_left
+from gossamer.mqtt.transfer import (
+    forget,
+    halves_of,
+    know,
+    left_of,
+    messages_in,
+    queue_left,
+    unreleased_in,
+)
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -52,6 +61,8 @@ MARKS_TIMEOUT = 60.0
 """Seconds within which a node that is up has sent what it had for a session before it moved."""
 RETURN_TIMEOUT = 10.0
 """Seconds for which a session is waited with that has moved while a node was away."""
+KNOWS = "mqtt.knows"
+NOT_SUBSCRIBED = "not subscribed"
 OFFERED = 100
 """Messages in one offer."""
 
@@ -67,9 +78,14 @@ class Remains:
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
         """Clients of these whose session went elsewhere as it was: what is here is not it any more."""
-
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
+        self.functions: dict[str, Callable[..., Any]] = {
+            "mqtt.remains": self.accept,
+            "mqtt.superseded": self.superseded,
+            KNOWS: self._knows,
+        }
+        """What other nodes call."""
 
     def end(self, session: Session, *, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
@@ -83,7 +99,7 @@ class Remains:
         session.will_due = session.will_at = session.gate = None
         if self._offering.get(session.client_id) is session:
             return
-        if not (session.subscriptions or session.inflight or session.queue):
+        if not (session.subscriptions or session.inflight or session.queue or session.incoming):
             broker.table.end(session, None)
             return
         if moved:
@@ -170,7 +186,8 @@ class Remains:
     async def _offer(self, session: Session) -> None:
         home, broker, client_id = self._home, self._broker, session.client_id
         taken, lost = 0, 0
-        ready, until = False, 0.0
+        ready = given = heard = False
+        until = 0.0
         # Who is away may be about to come back, and to hand over what it has kept for this session.
         lingers = broker.hub.now() + RETURN_TIMEOUT if self._anybody_away else 0.0
         try:
@@ -180,7 +197,11 @@ class Remains:
                     # Whoever claimed it is gone for good.
                     home.keep(session)
                     return
-                if not ready and (given := await self._was_given(owner, session)) is not None:
+                if not ready and (answer := await self._was_given(owner, session)) is not None:
+                    if self._offering.get(client_id) is not session:
+                        # Its client is back meanwhile, and all of it is the session's again.
+                        return
+                    given = answer
                     # From here on its queue, which is on disc, is what is left of it.
                     queue_left(session, given=given)
                     ready = True
@@ -188,20 +209,21 @@ class Remains:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
                         session.gate = home.unmarked(session)
-                    until = broker.hub.now() + MARKS_TIMEOUT if given else 0.0
+                    until = broker.hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
                 if ready:
-                    if client_id in self._subscribed and (
-                        home.all_marked(session) or broker.hub.now() >= until
-                    ):
+                    if client_id in self._subscribed and (heard or broker.hub.now() >= until):
                         self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    heard = client_id not in self._subscribed and broker.hub.now() >= lingers
-                    if heard and not session.queue and not self._awaits_more:
+                    over = client_id not in self._subscribed and broker.hub.now() >= lingers
+                    if over and not session.queue and not self._awaits_more:
                         broker.hub.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         broker.table.end(session, None)
                         return
+                    if client_id in self._subscribed:
+                        # What they sent before is on its way for the time of a look at most.
+                        heard = home.all_marked(session) if given else await self._all_know(client_id, owner)
                 await self._a_while(client_id, owner)
         finally:
             if self._offering.get(client_id) is session:
@@ -216,6 +238,15 @@ class Remains:
             await asyncio.sleep(AGAIN / LOOKS)
             if rightful(self._home.claims(client_id)) != owner:
                 return
+
+    async def _all_know(self, client_id: str, owner: str) -> bool:
+        """Whether every node that is up knows of the successor, and sends or keeps for it what comes."""
+        others = [node for node in self._home.distribution.nodes() if node != owner]
+        answers = await remote.multicall(others, KNOWS, client_id, owner, timeout=TOLD_TIMEOUT)
+        return all(isinstance(one, remote.Returned) and one.value is True for one in answers.values())
+
+    def _knows(self, client_id: str, owner: str) -> bool:
+        return rightful(self._home.claims(client_id)) == owner
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
@@ -237,18 +268,27 @@ class Remains:
             move,
             had,
             halves_of(session),
+            unreleased_in(session),
             timeout=TOLD_TIMEOUT,
         )
         value = answer.value if isinstance(answer, remote.Returned) else None
+        if value == NOT_SUBSCRIBED:
+            return None if session.subscriptions else False
         return value if isinstance(value, bool) else None
 
     async def superseded(
-        self, client_id: str, born: int, move: str, had: list[Any], halves: list[int]
-    ) -> bool | None:
-        """What other nodes call whose session of a client is over: what the client has had from it, and has
-        begun to take.
+        self,
+        client_id: str,
+        born: int,
+        move: str,
+        had: list[Any],
+        halves: list[int],
+        unreleased: list[Any],
+    ) -> bool | str | None:
+        """What other nodes call whose session of a client is over: what the client has had from it, has begun
+        to take, and has published to it.
 
-        Whether the session here has come by ``move``; None: not known yet, or it is not subscribed yet.
+        Whether the session here has come by ``move``; None: not known yet; or it is not subscribed yet.
         """
         session = self._broker.sessions.get(client_id)
         if session is None or self.has(client_id):
@@ -266,8 +306,9 @@ class Remains:
         if session.born == born:
             # It is subscribed to what the other was.
             session.end_halves(halves)
+            know(session, unreleased)
             return False
-        return None if self._may_subscribe(session) and not session.clean else False
+        return NOT_SUBSCRIBED if self._may_subscribe(session) and not session.clean else False
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""

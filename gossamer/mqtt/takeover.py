@@ -112,8 +112,7 @@ class Takeovers:
         functions["mqtt.end"] = self._end
         functions[SERVES] = self.contests.serves
         functions[KICK] = self.broker.kick
-        functions["mqtt.remains"] = self.remains.accept
-        functions["mqtt.superseded"] = self.remains.superseded
+        functions.update(self.remains.functions)
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it

@@ -48,9 +48,11 @@ from gossamer.mqtt.transfer import (
     install,
     is_given,
     item_of,
+    know,
     left_of,
     packed,
     pending_of,
+    unreleased_in,
 )
 
 if TYPE_CHECKING:
@@ -194,12 +196,13 @@ class Taking:
         known = broker.sessions.get(self._client_id)
         older: list[Message] = []
         halves: list[int] = []
+        unreleased: list[tuple[int, bytes]] = []
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = is_given(known, state["moves"])
             older = left_of(known, given=given)
             if not given and known.born == state["born"]:
-                halves = halves_of(known)
+                halves, unreleased = halves_of(known), unreleased_in(known)
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
                 known.once.release(message.ident for message in left_of(known, given=False))
@@ -217,6 +220,7 @@ class Taking:
         self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
         session.end_halves(halves)
+        know(session, unreleased)
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
         self._pending = pending_of(state)

@@ -10,7 +10,7 @@ another version and have other subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -37,12 +37,14 @@ __all__ = [
     "is_given",
     "item_of",
     "items_of",
+    "know",
     "left_of",
     "message_of",
     "messages_in",
     "packed",
     "pending_of",
     "queue_left",
+    "unreleased_in",
 ]
 
 PART = 512 * 1024
@@ -191,6 +193,20 @@ def is_given(session: Session, moves: Collection[str]) -> bool:
 def halves_of(session: Session) -> list[int]:
     """Under which identifiers the client may have begun to take a message of QoS 2, and not ended it."""
     return [number for number, packet in session.inflight.items() if packet[0] & 0xF6 != 0x32]
+
+
+def unreleased_in(session: Session) -> list[tuple[int, bytes]]:
+    """Messages of QoS 2 that the client has published and may publish again: the identifier of the packet,
+    and the mark of the message."""
+    idents = {number: session.ident_of(number) for number in session.incoming}
+    return [(number, mark_of(ident)) for number, ident in idents.items() if ident != NO_IDENT]
+
+
+def know(session: Session, unreleased: Iterable[Sequence[Any]]) -> None:
+    """Take these for the same messages, should the client publish them again."""
+    for number, mark in unreleased:
+        if number not in session.incoming:
+            session.unreleased(number, read_mark(mark, 0)[0].ident, doubtful=True)
 
 
 def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:

@@ -9,7 +9,7 @@ from gossamer.mqtt.idents import UNRECORDED, base_of
 from gossamer.mqtt.once import Once
 from gossamer.mqtt.pressure import Pressure
 from gossamer.mqtt.session import Session
-from gossamer.mqtt.transfer import forget
+from gossamer.mqtt.transfer import forget, know, unreleased_in
 
 
 class Hub:
@@ -213,3 +213,18 @@ def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifi
         # It is told again for as long as it has not answered.
         forget(session, known)
         assert (dict(session.inflight), list(session.queue), session.idents) == ({}, [], {})
+
+
+def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_it_comes_again():
+    one, other = Session("c", hub=Hub()), Session("c", hub=Hub())
+    first, second = (base_of("a@h", 1) + UNRECORDED + number for number in (1, 2))
+    one.unreleased(7, first)
+    one.unreleased(8, first + 5)
+    other.unreleased(8, second)
+    know(other, unreleased_in(one))
+    # What it has itself under the same identifier is later.
+    assert (other.ident_of(7), other.ident_of(8)) == (first, second)
+    assert other.doubtful == {7}
+    other.released(7)
+    other.incoming.pop(7)
+    assert [number for number, _ in unreleased_in(other)] == [8]

@@ -16,6 +16,7 @@ LIVES = [
     ("rolling restart", 23),
     ("kill", 33),
     ("kill all", 35),
+    ("cut", 93),
     ("kill", 121),
 ]
 
