@@ -12,10 +12,11 @@ death is proven (its host refuses connections, or it is up in a new life), or wh
 holds less than half of the nodes it last saw together publishes nothing that others may have: not the wills
 of others, and of its own only those that began after the loss.  3. Of several that hold a will the node that
 it began on comes first, then the first by name. What that node's disc does not have was void or published.
-4. Of survivors that saw different rows of the dead, those are right who saw most.  5. A delayed will is
-dropped where its client is connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others,
-when it comes or when it learns of the death. One without delay is not: its connection did end
-([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own without asking.
+4. Of survivors that saw different rows of the dead, those are right who saw most; and they are righter than
+the node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is
+connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it
+learns of the death. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops
+in order publishes its own without asking.
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -93,11 +94,22 @@ class _Missing:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What was seen of a life when it was down: how many of its changes, and which wills."""
+    """What was seen of a life when it was down: how many of its changes, the number of its last will, and
+    which wills."""
 
     position: int
+    number: int
     keys: frozenset[Key]
     since: float
+
+    def saw_end(self, key: Key, claimant: str, position: int | None) -> bool:
+        """Whether a will was void or published, as ``claimant`` does not know, which saw so many changes;
+        None: it is the node itself in its next life, whose disc may have been behind."""
+        if key in self.keys:
+            return False
+        if position is not None:
+            return self.position > position
+        return life_of(key).rpartition("/")[0] == claimant and number_of(key) <= self.number
 
 
 class Wills:
@@ -137,6 +149,8 @@ class Wills:
         self._known: dict[str, int] = {}
         self._missing: dict[str, _Missing] = {}
         self._ends: dict[str, _End] = {}
+        self._numbers: dict[str, int] = {}
+        """By life of a node that is up, the number of its last will."""
         self._granted: dict[Key, tuple[str, float]] = {}
         self._elsewhere: dict[str, set[tuple[str, Key]]] = {}
         """Of each client, its wills that other nodes hold."""
@@ -240,6 +254,9 @@ class Wills:
                 continue
             if not key[0]:
                 continue
+            if life_of(key) == self._life:
+                # Taken over while this node was not seen, and its own again.
+                continue
             keys.add(key)
             client_id = key[1]
             if left and isinstance(at, str) and row[3] is None:
@@ -249,13 +266,16 @@ class Wills:
                 here.append(client_id)
             elif key not in self._held and not (row[1] and client_id in self._back):
                 self._orphans[key] = _Held(row, now, now + max(self._grace, self._left(row)))
-        self._ends[origin(name, creation)] = _End(self.table.seen_of(name), frozenset(keys), now)
+        life = origin(name, creation)
+        self._ends[life] = _End(self.table.seen_of(name), self._numbers.pop(life, 0), frozenset(keys), now)
         return here
 
     def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[Any]) -> None:
         """Rows of another node changed: what it holds needs no other."""
         for at, row in written.items():
             if isinstance(at, str):
+                key = (row[2], at)
+                self._numbers[life_of(key)] = max(self._numbers.get(life_of(key), 0), number_of(key))
                 continue
             key = _key(at)
             if row == DONE:
@@ -342,7 +362,7 @@ class Wills:
         life = life_of(key)
         name, _, creation = life.rpartition("/")
         if life == self._life:
-            return int(key[0].rpartition("/")[2]) > self._exposed or self._majority()
+            return number_of(key) > self._exposed or self._majority()
         if name == self._node:
             return now >= self._decide_at + (0 if self._majority() else UNREACHABLE_TIMEOUT)
         missing = self._missing.get(name)
@@ -397,7 +417,7 @@ class Wills:
                 or (granted is not None and granted[0] != claimant and granted[0] in self._known)
             ):
                 wait.append(key)
-            elif end is not None and end.position > ends.get(life, end.position) and key not in end.keys:
+            elif end is not None and end.saw_end(key, claimant, ends.get(life)):
                 void.append(key)
             else:
                 self._granted[key] = claimant, now
@@ -495,3 +515,8 @@ def origin(name: str, creation: int) -> str:
 def life_of(key: Key) -> str:
     """The life that a will began in."""
     return key[0].rpartition("/")[0]
+
+
+def number_of(key: Key) -> int:
+    """Which will of its life it is, counted from 1."""
+    return int(key[0].rpartition("/")[2])

@@ -251,6 +251,26 @@ def test_a_survivor_that_saw_the_goodbye_is_right():
     assert cluster.published == []
 
 
+@pytest.mark.parametrize("published", [True, False])
+def test_what_others_saw_end_is_not_published_by_a_next_life_whose_disc_was_behind(published):
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.nodes["n2"].hold("c", b"will", 0)
+    behind = dict(cluster.table.rows["n2"])
+    if published:
+        assert cluster.nodes["n2"].end("c", cluster.now)
+        cluster.wait(2)
+        assert cluster.published == [("n2", b"will")]
+    else:
+        cluster.nodes["n2"].release("c")
+    sent = list(cluster.published)
+    cluster.die("n2")
+    # Its disc was full.
+    cluster.table.rows["n2"] = behind
+    cluster.add("n2")
+    cluster.wait(MEET_TIMEOUT + 2 * UNREACHABLE_TIMEOUT)
+    assert cluster.published == sent
+
+
 @pytest.mark.parametrize("when", ["before", "after", "held"])
 def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(when):
     """Whether it comes before the death is noticed, after it, or once the will is held."""
