@@ -72,8 +72,7 @@ class Following:
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
         departed = self._keeping.departed(peer)
-        entries = self._keeping.kept(peer, taken, frames) if departed else []
-        if not entries:
+        if not departed or not self._keeping.kept(peer, taken, frames):
             return True
         if not all(map(self._loaded, self._distribution.nodes())):
             # Whoever has them now may not be known, nor where to send what comes from now on.
@@ -88,10 +87,13 @@ class Following:
                 clients[owner][client_id] = moved.get(client_id, ())
             elif self._is_early(peer):
                 return False
-        for owner, whose in clients.items():
-            for start in range(0, len(entries), CHUNK):
-                if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
-                    return False
+        # More comes meanwhile, and nothing is for them there any more.
+        while clients and (entries := self._keeping.kept(peer, taken, frames)):
+            for owner, whose in clients.items():
+                for start in range(0, len(entries), CHUNK):
+                    if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
+                        return False
+            taken = entries[-1][0]
         return True
 
     def _is_early(self, peer: str) -> bool:
@@ -123,8 +125,10 @@ class Following:
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
         """Take what another node kept for sessions that are here now; False: not now."""
-        takeovers = self._broker.takeovers
-        if takeovers is not None and any(map(takeovers.is_moving, clients)):
+        takeovers, sessions = self._broker.takeovers, self._broker.sessions
+        # A session that is moving takes it besides. To wait for the end of the move would be to wait for
+        # oneself: the mark that the move waits for comes behind what is handed on.
+        if takeovers is not None and any(takeovers.is_moving(c) for c in clients if c not in sessions):
             return False
         for number, kept_at, records in entries:
             for client_id, numbers in clients.items():
@@ -151,4 +155,6 @@ class Following:
             if qos:
                 message, _ = read_record(record, 0, len(record), now)
                 if message.qos and session.admits(message):
+                    gate, session.gate = session.gate, None
                     session.take(message, qos=min(message.qos, qos), retain=False)
+                    session.gate = gate

@@ -28,14 +28,14 @@ from gossamer.mqtt.handover import rightful
 from gossamer.mqtt.idents import is_recorded
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
-from gossamer.mqtt.once import Block, Once
+from gossamer.mqtt.once import Once
 from gossamer.mqtt.session import Session
 from gossamer.mqtt.spool import Moved, is_for
 from gossamer.mqtt.transfer import (
     forget,
+    had_from,
     halves_of,
     know,
-    left_of,
     messages_in,
     queue_left,
     unreleased_in,
@@ -63,6 +63,8 @@ RETURN_TIMEOUT = 10.0
 """Seconds for which a session is waited with that has moved while a node was away."""
 KNOWS = "mqtt.knows"
 NOT_SUBSCRIBED = "not subscribed"
+MAX_COMPARED = 1000
+"""Filters up to which two sessions of a client are compared."""
 OFFERED = 100
 """Messages in one offer."""
 
@@ -251,14 +253,8 @@ class Remains:
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
 
-        It is told what the client has had from this session, and gives nothing of that once more.
+        Each tells the other what the client has had from its session, and gives nothing of that once more.
         """
-        had: list[Block] = []
-        if session.once is not None:
-            delivered = Once()
-            delivered.load(session.once.dump())
-            delivered.release(message.ident for message in left_of(session, given=False))
-            had = delivered.dump()
         move = "" if session.given is None else session.move
         answer = await remote.call(
             node,
@@ -266,15 +262,21 @@ class Remains:
             session.client_id,
             session.born,
             move,
-            had,
+            had_from(session),
             halves_of(session),
             unreleased_in(session),
+            [] if len(session.subscriptions) > MAX_COMPARED else list(session.subscriptions),
             timeout=TOLD_TIMEOUT,
         )
-        value = answer.value if isinstance(answer, remote.Returned) else None
-        if value == NOT_SUBSCRIBED:
+        if not isinstance(answer, remote.Returned) or answer.value is None:
+            return None
+        told: Any = answer.value
+        verdict, had = told
+        if had and self._offering.get(session.client_id) is session:
+            forget(session, _once(had))
+        if verdict == NOT_SUBSCRIBED:
             return None if session.subscriptions else False
-        return value if isinstance(value, bool) else None
+        return bool(verdict)
 
     async def superseded(
         self,
@@ -284,11 +286,13 @@ class Remains:
         had: list[Any],
         halves: list[int],
         unreleased: list[Any],
-    ) -> bool | str | None:
+        filters: list[str],
+    ) -> tuple[bool | str, list[Any]] | None:
         """What other nodes call whose session of a client is over: what the client has had from it, has begun
-        to take, and has published to it.
+        to take, has published to it, and is subscribed to there (empty: to more than are compared).
 
-        Whether the session here has come by ``move``; None: not known yet; or it is not subscribed yet.
+        Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
+        had from it. None: not known yet.
         """
         session = self._broker.sessions.get(client_id)
         if session is None or self.has(client_id):
@@ -298,17 +302,18 @@ class Remains:
             self._home.told(client_id, had)
             return None
         if had and session.expiry:
-            known = Once()
-            known.load(had)
-            forget(session, known)
+            forget(session, _once(had))
+        verdict: bool | str = False
         if move in session.moves:
-            return True
-        if session.born == born:
+            verdict = True
+        elif session.born == born:
             # It is subscribed to what the other was.
             session.end_halves(halves)
             know(session, unreleased)
-            return False
-        return NOT_SUBSCRIBED if self._may_subscribe(session) and not session.clean else False
+        elif self._may_subscribe(session) and not session.clean:
+            covered = filters and session.subscriptions.keys() >= set(filters)
+            verdict = False if covered else NOT_SUBSCRIBED
+        return verdict, had_from(session)
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
@@ -365,3 +370,9 @@ class Remains:
         wall = self._broker.clock.wall()
         # One that has gone from node to node since was subscribed on its first.
         return bool(max(wall - session.channel.since, wall - session.born / 1e6) < SUBSCRIBE_TIMEOUT)
+
+
+def _once(blocks: list[Any]) -> Once:
+    known = Once()
+    known.load(blocks)
+    return known

@@ -21,7 +21,7 @@ from gossamer.mqtt.expiring import Expiring, expiry_of
 from gossamer.mqtt.idents import NO_IDENT, Tracked, ident_in, mark_of, read_mark
 from gossamer.mqtt.ingest import read_record, record_of
 from gossamer.mqtt.message import Message
-from gossamer.mqtt.once import Once
+from gossamer.mqtt.once import Block, Once
 from gossamer.mqtt.packets import Subscription
 from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
@@ -31,6 +31,7 @@ __all__ = [
     "describe",
     "distinct",
     "forget",
+    "had_from",
     "halves_of",
     "in_parts",
     "install",
@@ -188,6 +189,16 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
 def is_given(session: Session, moves: Collection[str]) -> bool:
     """Whether a session that came by ``moves`` has what this one had when it was given away."""
     return session.given is not None and session.move in moves
+
+
+def had_from(session: Session) -> list[Block]:
+    """Which messages of QoS 2 its client has had from it, as :meth:`Once.dump` has them."""
+    if session.once is None:
+        return []
+    delivered = Once()
+    delivered.load(session.once.dump())
+    delivered.release(message.ident for message in left_of(session, given=False))
+    return delivered.dump()
 
 
 def halves_of(session: Session) -> list[int]:
