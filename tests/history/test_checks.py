@@ -163,6 +163,19 @@ def test_qos_2_may_come_twice_where_a_cut_hit_a_move_of_the_session() -> None:
         assert tale.broken() == ([] if moving else ["twice"])
 
 
+def test_qos_2_may_come_twice_where_a_session_began_anew_on_one_side_of_a_cut() -> None:
+    tale, subscriber, publisher = pair(2)
+    tale.wait(3)
+    tale.operator("cut", 1, code=2)
+    subscriber.enters(1, present=False).subscribes("t", 2)
+    message = publisher.publishes(1, qos=2)
+    subscriber.gets(message, qos=2)
+    subscriber.enters(2, present=True)
+    subscriber.gets(message, qos=2)
+    tale.operator("joined", 1, code=2)
+    assert tale.broken() == []
+
+
 def test_first_deliveries_out_of_order_break_it() -> None:
     tale, subscriber, publisher = pair()
     subscriber.gets(*reversed([publisher.publishes(1), publisher.publishes(2)]))

@@ -4,7 +4,8 @@ What is legal, and so no violation:
 
 - A message that no server acknowledged may come or not; one of QoS 1 may come again.
 - QoS 2 is once within one session of the subscriber, and for sends within one session of the publisher. Where
-  a cut hit a move of either, both sides have its session (docs/design/guarantees.md).
+  a cut hit a move of either, or one began its session anew behind it, both sides have its session
+  (docs/design/guarantees.md).
 - A session may be gone where its node is down, paused or cut off, unless ``strict`` is asked for; what was
   acknowledged for it before has to come all the same.
 - A SUBACK that says that nodes are not told, or is given while a node is not seen as a member, promises
@@ -122,6 +123,8 @@ def once(story: Story) -> Iterator[Violation]:
             if len(got) > 1 and (message is None or len(message.lives) < 2):
                 publisher = message.publisher if message is not None else client
                 if any(story.forked(either, got[1].at) for either in (client, publisher)):
+                    continue
+                if story.parted(client, got) or (message and story.parted(publisher, message.sent)):
                     continue
                 came = ", ".join(f"{e.at:.2f}s node {e.node} #{e.packet_id}" for e in got)
                 sends = ", ".join(f"{e.at:.2f}s node {e.node}" for e in message.sent) if message else "a will"

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import inf
 
 from .history import Event
@@ -146,6 +147,18 @@ class Story:
         """Could two nodes not talk at any time from start to end, or shortly before?"""
         spans = [*self._apart[frozenset((one, other))], *self._paused[one], *self._paused[other]]
         return one != other and any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def parted(self, client: str, events: Sequence[Event]) -> bool:
+        """Did two of these happen on both sides of one cut, and did the client begin a session during it?
+
+        What it had before it did is on one side, and that one on the other; neither can know of the other.
+        """
+        return any(
+            span.start <= one.at and other.at <= span.end
+            for one, other in combinations(events, 2)
+            for span in self._apart[frozenset((one.node, other.node))]
+            if any(span.start <= began <= other.at for began in self.lives[client])
+        )
 
     def forked(self, client: str, at: float) -> bool:
         """Was it moving when a cut began, before that time, so that both sides may have its session?"""
