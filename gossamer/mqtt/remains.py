@@ -35,9 +35,11 @@ from gossamer.mqtt.transfer import (
     forget,
     had_from,
     halves_of,
+    install,
     know,
     messages_in,
     queue_left,
+    subscriptions_in,
     unreleased_in,
 )
 from gossamer.routes import body_of, matches
@@ -265,7 +267,7 @@ class Remains:
             had_from(session),
             halves_of(session),
             unreleased_in(session),
-            [] if len(session.subscriptions) > MAX_COMPARED else list(session.subscriptions),
+            [] if len(session.subscriptions) > MAX_COMPARED else list(subscriptions_in(session)),
             timeout=TOLD_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
@@ -286,7 +288,7 @@ class Remains:
         had: list[Any],
         halves: list[int],
         unreleased: list[Any],
-        filters: list[str],
+        subscriptions: list[list[Any]],
     ) -> tuple[bool | str, list[Any]] | None:
         """What other nodes call whose session of a client is over: what the client has had from it, has begun
         to take, has published to it, and is subscribed to there (empty: to more than are compared).
@@ -311,7 +313,12 @@ class Remains:
             session.end_halves(halves)
             know(session, unreleased)
         elif self._may_subscribe(session) and not session.clean:
-            covered = filters and session.subscriptions.keys() >= set(filters)
+            if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
+                # Its client never knew of it, or has gone on with the other: that is what it believes it has.
+                install(session, subscriptions, self._broker.hub.now())
+                self._broker.subscribing.restore(session)
+                session.save()
+            covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
             verdict = False if covered else NOT_SUBSCRIBED
         return verdict, had_from(session)
 
@@ -367,9 +374,13 @@ class Remains:
             return True
         if session.channel is None:
             return False
-        wall = self._broker.clock.wall()
+        since = self._broker.clock.wall() - session.channel.since
         # One that has gone from node to node since was subscribed on its first.
-        return bool(max(wall - session.channel.since, wall - session.born / 1e6) < SUBSCRIBE_TIMEOUT)
+        return bool(max(since, self._age(session)) < SUBSCRIBE_TIMEOUT)
+
+    def _age(self, session: Session) -> float:
+        # Seconds. Epochs are microseconds of the day.
+        return float(self._broker.clock.wall() - session.born / 1e6)
 
 
 def _once(blocks: list[Any]) -> Once:

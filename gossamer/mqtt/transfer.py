@@ -45,6 +45,7 @@ __all__ = [
     "packed",
     "pending_of",
     "queue_left",
+    "subscriptions_in",
     "unreleased_in",
 ]
 
@@ -86,9 +87,14 @@ def items_of(items: Iterable[Item], now: float) -> list[list[Any]]:
     return _parts(["q", *_packed(item, now)] for item in items)
 
 
-def _entries(session: Session, now: float) -> Iterator[list[Any]]:
+def subscriptions_in(session: Session) -> Iterator[list[Any]]:
+    """What a session is subscribed to, as :func:`install` takes it."""
     for wanted, identifier in session.subscriptions.values():
         yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
+
+
+def _entries(session: Session, now: float) -> Iterator[list[Any]]:
+    yield from subscriptions_in(session)
     idents = session.idents or {}
     for packet_id, packet in session.inflight.items():
         ident = idents.get(packet_id, NO_IDENT)

@@ -18,6 +18,7 @@ LIVES = [
     ("kill all", 35),
     ("cut", 93),
     ("kill", 121),
+    ("cut and kill", 214),
 ]
 
 
