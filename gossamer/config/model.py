@@ -75,6 +75,8 @@ class GossipConfig(Section):
     """How long a suspicion lasts, in probe intervals, before it grows with the logarithm of the members."""
     suspicion_floor: PositiveDuration = 1.5
     """No suspicion ends sooner, so that a member that lives can refute it."""
+    suspicion_refused: PositiveDuration = 0.5
+    """The same for one whose host refuses connections to its port: its process is gone."""
     suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
     """How many times longer it lasts while nobody confirms it."""
     suspicion_confirmations: Annotated[int, Field(ge=0)] = 2

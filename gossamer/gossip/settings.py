@@ -5,8 +5,9 @@ buy back the safety by trying harder inside each probe: a ping is repeated six t
 are asked, and a stream is opened, before anybody is suspected. At 5 % packet loss one probe fails wrongly
 with a probability below 1e-9, so the suspicion timeout does not have to absorb lost packets, only stalls.
 
-Rule: a suspicion never ends before ``suspicion_floor``, however small the cluster and however strong the
-evidence, so that a member that lives can always refute.
+Rule: a suspicion never ends before ``suspicion_floor``, however small the cluster, so that a member that
+lives can always refute. Its host refuses connections only where no process of it lives, so a round trip and
+the answers to a last probe, ``suspicion_refused``, are enough there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class GossipSettings:
     """Helpers asked in each of the two rounds."""
     suspicion_mult: float = 2.0
     suspicion_floor: float = 1.5
+    suspicion_refused: float = 0.5
+    """The floor where the member's host refuses connections to its port: its process is gone."""
     suspicion_max_mult: float = 6.0
     suspicion_confirmations: int = 2
     """Independent confirmers that shrink a suspicion to its minimum."""

@@ -6,11 +6,12 @@ did::
     max(minimum, maximum - (maximum - minimum) * ln(n + 1) / ln(needed + 1)) - elapsed
 
 Rules: 1. Confirmers are distinct, and the first accuser is not one.  2. Hard evidence (the accused's host
-refused a connection to its port) counts as all of them.  3. In clusters too small to have ``needed`` others
-the field uses the minimum at once; here soft evidence gets twice that, because with no third opinion a
-stalled process and a dead one look the same.  4. So it is where others are there but suspected themselves:
-on the smaller side of a split nobody is left to confirm, and waiting for them would only make it the last to
-know (``witnesses``). Time that this process lost itself is given back (``extend``), as ever.
+refused a connection to its port) counts as all of them, and is enough after ``refused`` seconds.  3. In
+clusters too small to have ``needed`` others the field uses the minimum at once; here soft evidence gets twice
+that, because with no third opinion a stalled process and a dead one look the same. 4. So it is where others
+are there but suspected themselves: on the smaller side of a split nobody is left to confirm, and waiting for
+them would only make it the last to know (``witnesses``). Time that this process lost itself is given back
+(``extend``), as ever.
 """
 
 from __future__ import annotations
@@ -31,13 +32,31 @@ def suspicion_bounds(
 class Suspicion:
     """One accused member's remaining time."""
 
-    __slots__ = ("_confirmers", "_hard", "_maximum", "_minimum", "_needed", "started", "witnesses")
+    __slots__ = (
+        "_confirmers",
+        "_hard",
+        "_maximum",
+        "_minimum",
+        "_needed",
+        "_refused",
+        "started",
+        "witnesses",
+    )
 
     def __init__(
-        self, accuser: str, *, now: float, minimum: float, maximum: float, needed: int, hard: bool = False
+        self,
+        accuser: str,
+        *,
+        now: float,
+        minimum: float,
+        maximum: float,
+        needed: int,
+        refused: float | None = None,
+        hard: bool = False,
     ) -> None:
         self.started = now
         self._minimum = minimum
+        self._refused = minimum if refused is None else refused
         self._maximum = maximum
         self._needed = needed
         self._hard = hard
@@ -73,7 +92,7 @@ class Suspicion:
     def timeout(self) -> float:
         """Seconds from start to verdict, as the evidence stands."""
         if self._hard:
-            return self._minimum
+            return self._refused
         alone = min(2 * self._minimum, self._maximum)
         if self._needed == 0:
             return alone

@@ -272,6 +272,7 @@ class Verdicts:
             maximum=maximum,
             # Neither the accused nor the accuser can confirm.
             needed=needed if size - 2 >= needed else 0,
+            refused=settings.suspicion_refused,
             hard=said.hard,
         )
         entry.suspicion.witnesses = self._witnesses

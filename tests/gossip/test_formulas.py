@@ -67,6 +67,13 @@ def test_without_a_third_opinion_soft_evidence_gets_twice_the_minimum() -> None:
     assert Suspicion("a", now=0, minimum=2, maximum=30, needed=0, hard=True).timeout() == 2
 
 
+def test_a_refused_connection_has_a_floor_of_its_own():
+    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=3, refused=0.5)
+    assert suspicion.timeout() == 30
+    suspicion.confirm("a", hard=True)
+    assert suspicion.timeout() == 0.5
+
+
 def test_time_this_process_lost_is_given_back() -> None:
     suspicion = Suspicion("a", now=10, minimum=2, maximum=30, needed=0)
     suspicion.extend(3)
