@@ -102,14 +102,14 @@ class _End:
     keys: frozenset[Key]
     since: float
 
-    def saw_end(self, key: Key, claimant: str, position: int | None) -> bool:
-        """Whether a will was void or published, as ``claimant`` does not know, which saw so many changes;
-        None: it is the node itself in its next life, whose disc may have been behind."""
+    def saw_end(self, key: Key, position: int | None, *, again: bool) -> bool:
+        """Whether a will was void or published, as one does not know that saw so many changes; ``again``: it
+        is the node itself in a later life, whose disc may have been behind."""
         if key in self.keys:
             return False
         if position is not None:
             return self.position > position
-        return life_of(key).rpartition("/")[0] == claimant and number_of(key) <= self.number
+        return again and number_of(key) <= self.number
 
 
 class Wills:
@@ -417,7 +417,7 @@ class Wills:
                 or (granted is not None and granted[0] != claimant and granted[0] in self._known)
             ):
                 wait.append(key)
-            elif end is not None and end.saw_end(key, claimant, ends.get(life)):
+            elif end is not None and end.saw_end(key, ends.get(life), again=self._is_again(claimant, life)):
                 void.append(key)
             else:
                 self._granted[key] = claimant, now
@@ -447,6 +447,10 @@ class Wills:
         return records
 
     # -- inside
+
+    def _is_again(self, claimant: str, life: str) -> bool:
+        name, _, creation = life.rpartition("/")
+        return name == claimant and self._known.get(name, 0) > int(creation)
 
     def _settled_here(self, key: Key, creation: int) -> bool:
         """Whether this node's disc covers a life of its own, and has that will no more."""
