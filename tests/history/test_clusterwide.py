@@ -135,6 +135,14 @@ def test_the_will_of_a_client_that_said_goodbye_never_comes() -> None:
     assert tale.broken("wills") == ["will for nothing"]
 
 
+def test_a_goodbye_that_nobody_answered_may_have_been_read_or_not() -> None:
+    tale = Tale()
+    mortal(tale).note("aborted", note="after DISCONNECT")
+    assert tale.broken("wills") == []
+    watched(tale)
+    assert tale.broken("wills") == []
+
+
 def test_a_goodbye_at_a_node_that_is_cut_off_may_be_too_late() -> None:
     tale = Tale()
     client = mortal(tale)

@@ -150,7 +150,7 @@ class Client:
         """Drop the connection without a word."""
         wire = self._wire
         if wire is not None and not wire.ended and not wire.lost.is_set():
-            self._note("aborted", wire)
+            self._note("aborted", wire, note="after DISCONNECT" if wire.leaving else "")
             wire.end()
             self._give_up_answers()
 

@@ -164,8 +164,9 @@ def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int
     broken = _broken(story, will.node, connected.at, over.at + SWITCH_OFF)
     if said_goodbye:
         return 0, int(broken), over.at
-    if over.kind == "closed" and over.code:
-        # The server said why, and whether that is an end without DISCONNECT is not for us to say.
+    if over.note or (over.kind == "closed" and over.code):
+        # DISCONNECT may have been read or not; or the server said why, and whether that is an end without
+        # DISCONNECT is not for us to say.
         return 0, 1, over.at
     later = [e for e in story.clients[client] if e.connection > will.connection]
     asked = next((e for e in later if e.kind == "connecting"), None)

@@ -23,7 +23,7 @@ KINDS = {
     "refused": "CONNACK with a failure code",
     "timeout": "no CONNACK, or no answer to what note says, within the client's patience",
     "closed": "the connection was ended by the server or the network; code of DISCONNECT if there was one",
-    "aborted": "the client dropped its connection without a word",
+    "aborted": "the client dropped its connection; note: after DISCONNECT, if nobody closed it then",
     "goodbye": "DISCONNECT was sent, and the server closed the connection then",
     "served": "a PINGRESP came",
     # of a publisher
