@@ -81,7 +81,8 @@ class Remains:
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
-        """Clients of these whose session went elsewhere as it was: what is here is not it any more."""
+        """Clients of these who have gone on elsewhere with all that was here: what is here is not theirs any
+        more."""
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
         self.functions: dict[str, Callable[..., Any]] = {
@@ -128,6 +129,7 @@ class Remains:
         if session.client_id in self._subscribed:
             session.gate = None
             self._subscribed.discard(session.client_id)
+            self._given.add(session.client_id)
             self._broker.router.unsubscribe_all(session)
 
     def has(self, client_id: str) -> bool:
