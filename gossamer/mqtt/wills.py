@@ -300,7 +300,7 @@ class Wills:
 
     def returned(self, client_id: str) -> bool:
         """A client has connected here; whether other nodes must be told, since one may wait with its will."""
-        waits = any(key[1] == client_id for key in self._orphans) if self._orphans else False
+        waits = any(key[1] == client_id for found in (self._orphans, self._held) for key in found)
         return waits or client_id in self._elsewhere
 
     def back(self, client_id: str, now: float) -> None:
@@ -406,15 +406,17 @@ class Wills:
             life = life_of(key)
             name, _, creation = life.rpartition("/")
             end, granted = self._ends.get(life), self._granted.get(key)
-            if self._is_done(key) or (
-                name == self._node != claimant and self._settled_here(key, int(creation))
+            if (
+                self._is_done(key)
+                or self._is_back(claimant, key, now)
+                or (name == self._node != claimant and self._settled_here(key, int(creation)))
             ):
                 void.append(key)
             elif (
                 life == self._life
                 or (self._known.get(name) == int(creation) and name != claimant)
                 or (key in self._held and _first(self._node, claimant, key))
-                or (granted is not None and granted[0] != claimant and granted[0] in self._known)
+                or (granted is not None and granted[0] in self._known and _first(granted[0], claimant, key))
             ):
                 wait.append(key)
             elif end is not None and end.saw_end(key, ends.get(life), again=self._is_again(claimant, life)):
@@ -437,7 +439,11 @@ class Wills:
         records = []
         for key in keys:
             one = self._held.get(key)
+            granted = self._granted.get(key)
             if one is None or (key in wait and key not in void):
+                continue
+            if granted is not None and granted[0] in self._known:
+                # One that comes first has asked meanwhile.
                 continue
             if key in void or (one.delayed and self._connected(key[1])):
                 self._drop(key)
@@ -447,6 +453,17 @@ class Wills:
         return records
 
     # -- inside
+
+    def _is_back(self, claimant: str, key: Key, now: float) -> bool:
+        """Whether the client of a delayed will is here, or was anywhere after its connection had ended, and
+        ``claimant`` could not know, which began later."""
+        row = None if self.table is None else self.table.rows_of(claimant).get(key)
+        if not row or not row[1]:
+            return False
+        if self._connected(key[1]):
+            return True
+        back = self._back.get(key[1])
+        return back is not None and row[3] is not None and self._wall() - (now - back) > row[3] - row[1]
 
     def _is_again(self, claimant: str, life: str) -> bool:
         name, _, creation = life.rpartition("/")

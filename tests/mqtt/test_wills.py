@@ -251,6 +251,47 @@ def test_a_survivor_that_saw_the_goodbye_is_right():
     assert cluster.published == []
 
 
+@pytest.mark.parametrize("late", [1, 4, 8])
+@pytest.mark.parametrize("name", ["n1", "n2", "n3"])
+def test_a_delayed_will_is_published_once_where_its_node_is_back_while_others_hold_it(name, late):
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.nodes[name].hold("c", b"will", 5)
+    cluster.nodes[name].count_down("c", 5)
+    cluster.die(name)
+    cluster.wait(late)
+    cluster.add(name)
+    cluster.wait(100)
+    assert [record for _, record in cluster.published] == [b"will"]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_delayed_will_is_void_in_the_next_life_of_its_node_where_its_client_came_back_before(stays):
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.nodes["n3"].hold("c", b"will", 5)
+    cluster.nodes["n3"].count_down("c", 5)
+    cluster.wait(1)
+    cluster.die("n3")
+    cluster.connect("n1", "c")
+    if not stays:
+        cluster.wait(1)
+        cluster.connected["n1"].discard("c")
+    cluster.add("n3")
+    cluster.wait(MEET_TIMEOUT + 30)
+    assert cluster.published == []
+
+
+def test_a_delayed_will_of_a_later_connection_is_published_in_the_next_life_of_its_node():
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.tell_back("c")
+    cluster.wait(2)
+    cluster.nodes["n3"].hold("c", b"will", 5)
+    cluster.nodes["n3"].count_down("c", 5)
+    cluster.die("n3", proven=False)
+    cluster.add("n3")
+    cluster.wait(MEET_TIMEOUT + 30)
+    assert [record for _, record in cluster.published] == [b"will"]
+
+
 @pytest.mark.parametrize("published", [True, False])
 def test_what_others_saw_end_is_not_published_by_a_next_life_whose_disc_was_behind(published):
     cluster = Cluster("n1", "n2", "n3")
