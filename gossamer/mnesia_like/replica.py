@@ -172,7 +172,13 @@ class Replica:
     # -- what the owner says
 
     def on_head(self, number: int) -> None:
-        """The owner's newest number."""
+        """The owner's newest number.
+
+        It is told to peers that are not known to follow too: who was refused, and has not asked again, is
+        refused still.
+        """
+        if self.refused and self.answered:
+            return
         self.refused = None
         if not self.answered:
             self.answered = True

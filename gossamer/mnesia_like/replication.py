@@ -283,7 +283,8 @@ class Replication(Standing):
                 peer.acks[table] = peer.acks.get(table, False) or (replica.loading and index > replica.index)
             case Head(number=number):
                 replica.on_head(number)
-                peer.acks[table] = peer.acks.get(table, False) or replica.missing
+                if not replica.refused:
+                    peer.acks[table] = peer.acks.get(table, False) or replica.missing
             case Refused(pact=pact):
                 replica.on_refused(pact)
                 if pact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -185,6 +186,27 @@ def test_a_short_absence_is_caught_up_by_deltas_and_a_long_one_by_a_snapshot() -
         net.advance(5)
         assert net.machines["b"].held() == {"a": net.machines["a"].state.log.rows}
         assert net.machines["a"].core.counts["snapshots"] - first == snapshots
+
+
+def test_a_table_made_otherwise_is_never_held_for_loaded() -> None:
+    """Not for a moment, though each tells the other its newest number again and again."""
+    net = Lossy(1, ["a"], loss=0.0)
+    net.definition = dataclasses.replace(DEFINITION, type="bag")
+    net.boot("b")
+    for name in ("a", "b"):
+        net.write(name, "k", 1)
+        net.flush(name)
+    net.advance(1)
+    for _ in range(500):
+        net.advance(0.51)
+        assert all(machine.core.not_loaded("routes") for machine in net.machines.values())
+    assert [machine.held() for machine in net.machines.values()] == [{}, {}]
+    # Once it is made as there, it is followed.
+    net.crash("b")
+    net.definition = DEFINITION
+    net.boot("b")
+    net.settle()
+    net.check()
 
 
 @pytest.mark.parametrize("damage", ["lost", "changed", "added"])
