@@ -65,7 +65,7 @@ MARKS_WITHIN = 3.0
 ASKING_WITHIN = 20.0
 """Longer than :data:`FROZEN`: who waits for another taker sees how that ended."""
 SILENT_WITHIN = 6.0
-"""How long a giver that is said to be up may give no answer."""
+"""How long a giver that is said to be up may give no answer, or name one that is not known here."""
 AGAIN = 0.05
 NONE_TIMEOUT = 1.0
 """How long the claim of a node is waited for to go, or to be outbid, that says that it has no session."""
@@ -210,7 +210,8 @@ class Taker:
             case Answered("ended"), Taker.ASKING:
                 return self.begin(now, {node: rows[node] for node in rows if node != self.giver})
             case Answered(answer), Taker.ASKING:
-                if answer == "unreachable":
+                # Outbid: by a claim that is not known here yet, or whose node cannot be reached from here.
+                if answer in ("unreachable", "outbid"):
                     self._silent_since = min(self._silent_since, now)
                     if now >= self._silent_since + SILENT_WITHIN:
                         self._ask_until = now

@@ -87,9 +87,9 @@ class Answered:
     state: Any = None
 
 
-Answer = Literal["state", "busy", "none", "ended", "unreachable", "kept"]
-"""``ended``: it ended with its connection. ``kept``: a later connection of the client is at the giver, or the
-one that wants the session has ended."""
+Answer = Literal["state", "busy", "none", "outbid", "ended", "unreachable", "kept"]
+"""``outbid``: another node has it, as far as the giver knows. ``ended``: it ended with its connection.
+``kept``: a later connection of the client is at the giver, or the one that wants the session has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,6 @@ MARKS_TIMEOUT = 60.0
 """Seconds within which a node that is up has sent what it had for a session before it moved."""
 RETURN_TIMEOUT = 10.0
 """Seconds for which a session is waited with that has moved while a node was away."""
-KNOWS = "mqtt.knows"
 NOT_SUBSCRIBED = "not subscribed"
 MAX_COMPARED = 1000
 """Filters up to which two sessions of a client are compared."""
@@ -88,7 +87,6 @@ class Remains:
         self.functions: dict[str, Callable[..., Any]] = {
             "mqtt.remains": self.accept,
             "mqtt.superseded": self.superseded,
-            KNOWS: self._knows,
         }
         """What other nodes call."""
 
@@ -229,7 +227,7 @@ class Remains:
                         return
                     if client_id in self._subscribed:
                         # What they sent before is on its way for the time of a look at most.
-                        heard = home.all_marked(session) if given else await self._all_know(client_id, owner)
+                        heard = home.all_marked(session) if given else await self._is_succeeded(session)
                 await self._a_while(client_id, owner)
         finally:
             if self._offering.get(client_id) is session:
@@ -245,14 +243,9 @@ class Remains:
             if rightful(self._home.claims(client_id)) != owner:
                 return
 
-    async def _all_know(self, client_id: str, owner: str) -> bool:
-        """Whether every node that is up knows of the successor, and sends or keeps for it what comes."""
-        others = [node for node in self._home.distribution.nodes() if node != owner]
-        answers = await remote.multicall(others, KNOWS, client_id, owner, timeout=TOLD_TIMEOUT)
-        return all(isinstance(one, remote.Returned) and one.value is True for one in answers.values())
-
-    def _knows(self, client_id: str, owner: str) -> bool:
-        return rightful(self._home.claims(client_id)) == owner
+    async def _is_succeeded(self, session: Session) -> bool:
+        """Whether every node that is up knows of a successor, and sends or keeps for it what comes."""
+        return bool(await self._home.withdrawals.all_know({session.client_id: session.epoch}))
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.

@@ -51,6 +51,7 @@ from gossamer.mqtt.session import Item, Session
 from gossamer.mqtt.sessions import Pending
 from gossamer.mqtt.taking import Taking
 from gossamer.mqtt.transfer import describe, forget, in_parts, items_of
+from gossamer.mqtt.withdrawals import Withdrawals
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -100,6 +101,7 @@ class Takeovers:
         """Whose sessions were given to a node that died, or was cut off, before it was seen to have them; and
         the epoch with which it may have claimed them."""
         self.contests = Contests(self)
+        self.withdrawals = Withdrawals(broker.runtime, distribution, table)
         self.remains = Remains(self)
         self._number = 0
 
@@ -113,6 +115,7 @@ class Takeovers:
         functions[SERVES] = self.contests.serves
         functions[KICK] = self.broker.kick
         functions.update(self.remains.functions)
+        functions.update(self.withdrawals.functions)
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -174,7 +177,7 @@ class Takeovers:
 
     def unclaim(self, session: Session) -> None:
         """It has moved to another node, which claims it; what comes late is waited for here."""
-        self._table.delete(session.client_id)
+        self.withdrawals.withdraw(session.client_id)
 
     def next_epoch(self, client_id: str) -> int:
         """An epoch above all that are known."""
@@ -246,6 +249,7 @@ class Takeovers:
         if not session.epoch:
             session.epoch = self.next_epoch(client_id)
         number = None
+        self.withdrawals.stays(client_id)
         if self._table.read(client_id).get(self.node) != session.epoch:
             number = self._table.write(client_id, session.epoch)
         self._check(client_id)
@@ -255,7 +259,7 @@ class Takeovers:
         """The session is over."""
         self._forget(client_id)
         self._doubtful.pop(client_id, None)
-        self._table.delete(client_id)
+        self.withdrawals.withdraw(client_id)
 
     def _forget(self, client_id: str) -> None:
         giving = self._giving.pop(client_id, None)
@@ -394,8 +398,9 @@ class Takeovers:
         self, client_id: str, token: str, taker: str, stamp: int, age: float, insist: bool
     ) -> dict[str, Any] | str | None:
         session = self.broker.sessions.get(client_id)
+        none = "outbid" if self.withdrawals.is_outbid(client_id) else None
         if session is None or client_id in self._taking:
-            return None if session is None else "busy"
+            return none if session is None else "busy"
         standing = self.contests.standing(client_id, age, insist=insist)
         if standing:
             return standing
@@ -412,7 +417,7 @@ class Takeovers:
         if session.store is not None:
             # That it was given must be known in the next life of this node too.
             await session.store.settled()
-        return None if answer == "none" else answer
+        return none if answer == "none" else answer
 
     def _part(self, client_id: str, token: str, number: int) -> list[Any] | None:
         giving = self._giving.get(client_id)

@@ -182,7 +182,7 @@ class Taking:
             answer = await ask(contests.age(claimant), True)
         if answer in ("newer", "served"):
             return Answered("kept")
-        if answer in ("busy", "ended"):
+        if answer in ("busy", "ended", "outbid"):
             return Answered(answer)
         if not isinstance(answer, dict):
             return Answered("none" if answer is None else "unreachable")

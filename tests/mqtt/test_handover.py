@@ -277,6 +277,18 @@ def test_a_claim_that_stays_without_a_session_is_not_waited_for_long():
     assert taker.handle(Answered("none"), NONE_TIMEOUT, {"a": 3}) == [Done(complete=True)]
 
 
+def test_who_outbid_a_claim_is_waited_for_until_it_is_known_here():
+    taker = Taker("t", now=0.0)
+    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    now = 0.0
+    while now < SILENT_WITHIN - 1:
+        assert taker.handle(Answered("outbid"), now, {"a": 3}) == [Wait(until=now + AGAIN)]
+        now += 1
+        assert taker.handle(Tick(), now, {"a": 3}) == [AskFreeze("a")]
+    assert taker.handle(Answered("outbid"), now, {"a": 3, "b": 4}) == [Wait(until=now + AGAIN)]
+    assert taker.handle(Tick(), now + AGAIN, {"a": 3, "b": 4}) == [AskFreeze("b")]
+
+
 def test_a_session_that_ended_with_its_connection_is_not_waited_for():
     taker = Taker("t", now=0.0)
     assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]

@@ -8,6 +8,7 @@ from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.packets import Subscription, Will
 from gossamer.testing import seeds
+from gossamer.testing.links import LinkQuality
 from gossamer.testing.recording import Recording
 
 from .flows import Flow
@@ -397,6 +398,32 @@ async def test_a_client_that_gives_up_waiting_finds_its_session_later(sim, clust
     await asyncio.sleep(1)
     assert client.session_present
     assert client.payloads() == [b"x", b"y"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_is_none(sim, cluster):
+    """The giver's claim is gone as soon as it has seen the taker's; not so where that is not known yet."""
+    await cluster.start()
+    await cluster.settled()
+    old = await cluster.client(1, "c", session_expiry=300)
+    await old.subscribe("t", qos=1)
+    sim.shape(cluster.address(2), cluster.address(3), LinkQuality(latency=1.5), one_way=True)
+    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=300, timeout=60))
+    for _ in range(3000):
+        if "c" not in cluster.nodes[1].broker.sessions:
+            break
+        await asyncio.sleep(0.01)
+    assert not moving.done()
+    moving.cancel()
+    client = await cluster.client(3, "c", clean_start=False, session_expiry=300, timeout=60)
+    assert client.session_present
+    sim.shape(cluster.address(2), cluster.address(3), None)
+    await asyncio.sleep(5)
+    # Only who has it claims it at last.
+    assert [cluster.nodes[number].broker.takeovers.claims("c").keys() for number in (1, 2, 3)] == [
+        {cluster.nodes[3].name}
+    ] * 3
 
 
 @pytest.mark.parametrize("disc", [True, False])
