@@ -52,6 +52,7 @@ from gossamer.mqtt.transfer import (
     left_of,
     packed,
     pending_of,
+    subscriptions_in,
     unreleased_in,
 )
 
@@ -197,12 +198,15 @@ class Taking:
         older: list[Message] = []
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
+        wanted: list[list[Any]] = []
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = is_given(known, state["moves"])
             older = left_of(known, given=given)
             if not given and known.born == state["born"]:
                 halves, unreleased = halves_of(known), unreleased_in(known)
+            if not given and known.born != state["born"] and not state["clean"]:
+                wanted = list(subscriptions_in(known))
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
                 known.once.release(message.ident for message in left_of(known, given=False))
@@ -219,6 +223,9 @@ class Taking:
         session.gate = self._admit
         self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
+        if not session.subscriptions:
+            # Its client never knew that this one began anew: it believes to be subscribed as it was here.
+            install(session, wanted, broker.hub.now())
         session.end_halves(halves)
         know(session, unreleased)
         self._older = list(packed(older, session, broker.hub.now()))

@@ -426,6 +426,32 @@ async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_
     ] * 3
 
 
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_session_that_began_behind_a_cut_has_the_subscriptions_of_the_one_it_meets(sim, cluster):
+    """Its client has subscribed once, and was told at each later CONNACK that it has a session."""
+    await cluster.start()
+    await cluster.settled()
+    client = await cluster.client(2, "c", session_expiry=300)
+    await client.subscribe("t", qos=1)
+    client.drop()
+    cluster.cut(1, 2)
+    await asyncio.sleep(40)
+    # It gives up before it has heard that it has no session there.
+    (await cluster.client(1, "c", clean_start=False, session_expiry=300)).drop()
+    cluster.heal()
+    for _ in range(1000):
+        if len(cluster.nodes[2].broker.takeovers.claims("c")) > 1:
+            break
+        await asyncio.sleep(0.01)
+    client = await cluster.client(2, "c", clean_start=False, session_expiry=300)
+    assert client.session_present
+    speaker = await cluster.client(1)
+    await speaker.publish("t", b"x", qos=1)
+    await asyncio.sleep(1)
+    assert client.payloads() == [b"x"]
+
+
 @pytest.mark.parametrize("disc", [True, False])
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, cluster, disc, tmp_path):
