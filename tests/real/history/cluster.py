@@ -45,8 +45,10 @@ class Cluster:
         spares: int = 1,
         small_disc: int = 0,
         warm: bool = False,
+        autoheal: float = AUTOHEAL,
     ) -> None:
         self._warm = warm
+        self._autoheal = autoheal
         self.directory = directory
         self.history = history
         self.nodes = range(1, nodes + 1)
@@ -105,7 +107,7 @@ class Cluster:
             "cluster": {
                 "host": host,
                 "port": ports["gossip"],
-                "autoheal": AUTOHEAL,
+                "autoheal": self._autoheal,
                 "seed_endpoints": [f"{self._host(n)}:{self._ports[n]['gossip']}" for n in self.nodes],
             },
             "distribution": {"host": host, "port": ports["distribution"]},
