@@ -7,11 +7,12 @@ did::
 
 Rules: 1. Confirmers are distinct, and the first accuser is not one.  2. Hard evidence (the accused's host
 refused a connection to its port) counts as all of them, and is enough after ``refused`` seconds.  3. In
-clusters too small to have ``needed`` others the field uses the minimum at once; here soft evidence gets twice
-that, because with no third opinion a stalled process and a dead one look the same. 4. So it is where others
-are there but suspected themselves: on the smaller side of a split nobody is left to confirm, and waiting for
-them would only make it the last to know (``witnesses``). Time that this process lost itself is given back
-(``extend``), as ever.
+clusters too small to have as many others as are asked for, ``needed`` are all there are, and the field uses
+the minimum at once; here soft evidence gets twice that until they have confirmed it, because with no other
+opinion a stalled process and a dead one look the same (``few``).  4. So it is where others are there but
+suspected themselves: on the smaller side of a split nobody is left to confirm, and waiting for them would
+only make it the last to know (``witnesses``). Time that this process lost itself is given back (``extend``),
+as ever.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Suspicion:
 
     __slots__ = (
         "_confirmers",
+        "_few",
         "_hard",
         "_maximum",
         "_minimum",
@@ -51,6 +53,7 @@ class Suspicion:
         minimum: float,
         maximum: float,
         needed: int,
+        few: bool = False,
         refused: float | None = None,
         hard: bool = False,
     ) -> None:
@@ -59,6 +62,7 @@ class Suspicion:
         self._refused = minimum if refused is None else refused
         self._maximum = maximum
         self._needed = needed
+        self._few = few
         self._hard = hard
         self.witnesses = needed
         """How many could confirm now: those that are neither accused themselves nor the accuser."""
@@ -98,7 +102,7 @@ class Suspicion:
             return alone
         shrink = math.log(self.confirmations + 1) / math.log(self._needed + 1)
         asked = max(self._minimum, self._maximum - (self._maximum - self._minimum) * shrink)
-        return min(asked, alone) if self.witnesses < self._needed else asked
+        return min(asked, alone) if self._few or self.witnesses < self._needed else asked
 
     def deadline(self) -> float:
         """When the accused is declared down."""

@@ -264,14 +264,15 @@ class Verdicts:
             max_mult=settings.suspicion_max_mult,
             floor=settings.suspicion_floor,
         )
-        needed = settings.suspicion_confirmations
+        # Neither the accused nor the accuser can confirm.
+        needed = min(settings.suspicion_confirmations, max(0, size - 2))
         entry.suspicion = Suspicion(
             said.by,
             now=now,
             minimum=minimum,
             maximum=maximum,
-            # Neither the accused nor the accuser can confirm.
-            needed=needed if size - 2 >= needed else 0,
+            needed=needed,
+            few=needed < settings.suspicion_confirmations,
             refused=settings.suspicion_refused,
             hard=said.hard,
         )

@@ -67,6 +67,14 @@ def test_without_a_third_opinion_soft_evidence_gets_twice_the_minimum() -> None:
     assert Suspicion("a", now=0, minimum=2, maximum=30, needed=0, hard=True).timeout() == 2
 
 
+def test_where_all_there_are_agree_the_minimum_is_enough():
+    """As in a cluster of three, where one other can confirm."""
+    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=1, few=True)
+    assert suspicion.timeout() == 4
+    suspicion.confirm("b")
+    assert suspicion.timeout() == 2
+
+
 def test_a_refused_connection_has_a_floor_of_its_own():
     suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=3, refused=0.5)
     assert suspicion.timeout() == 30
