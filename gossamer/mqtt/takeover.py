@@ -156,6 +156,13 @@ class Takeovers:
         elif self._gives(client_id):
             self._giving[client_id].had.load(had)
 
+    def _move_of(self, client_id: str) -> asyncio.Event | None:
+        """Set once the session of a client is on its way no more, here or elsewhere; None: it is not."""
+        taking = self._taking.get(client_id)
+        if taking is not None:
+            return taking.over
+        return self._giving[client_id].over if self._gives(client_id) else None
+
     def _gives(self, client_id: str) -> bool:
         giving = self._giving.get(client_id)
         return giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
@@ -481,12 +488,9 @@ class Takeovers:
 
         False: it stays there, since a later connection is there, or ``claimant``'s has ended.
         """
-        taking, giving = self._taking.get(client_id), self._giving.get(client_id)
-        if taking is not None:
-            await taking.over.wait()
-        elif giving is not None and self._gives(client_id):
-            # Its client is back before it was gone: it comes back as soon as it is there.
-            await giving.over.wait()
+        while (moving := self._move_of(client_id)) is not None:
+            # Others may have waited for its end as well, and have begun the next move.
+            await moving.wait()
         if clean:
             return await self._end_elsewhere(client_id, claimant)
         if self.better(client_id) and not await self._take(client_id, claimant):

@@ -7,6 +7,7 @@ import pytest
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.packets import Subscription, Will
+from gossamer.mqtt.taking import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.recording import Recording
@@ -424,6 +425,46 @@ async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_
     assert [cluster.nodes[number].broker.takeovers.claims("c").keys() for number in (1, 2, 3)] == [
         {cluster.nodes[3].name}
     ] * 3
+
+
+@seeds(8)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, monkeypatch):
+    """Both connections find that it is on its way elsewhere, and are there when it is over."""
+    run, running, most = Taking.run, [], []
+
+    async def counted(taking):
+        running.append(taking._home.node)
+        most.append(running.count(taking._home.node))
+        try:
+            return await run(taking)
+        finally:
+            running.remove(taking._home.node)
+
+    monkeypatch.setattr(Taking, "run", counted)
+    await cluster.start()
+    await cluster.settled()
+    sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1, jitter=0.1))
+    old = await cluster.client(1, "c", session_expiry=300)
+    await old.subscribe("t", qos=2)
+    old.drop()
+    flow = Flow(await cluster.client(2), "t", qos=2, pause=0.02).start()
+    there = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=300))
+    for _ in range(1000):
+        if cluster.nodes[1].broker.takeovers.is_moving("c"):
+            break
+        await asyncio.sleep(0.001)
+    first = asyncio.create_task(cluster.client(1, "c", clean_start=False, session_expiry=300))
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(cluster.client(1, "c", clean_start=False, session_expiry=300))
+    await asyncio.wait([there, first, second])
+    assert second.result().session_present
+    await asyncio.sleep(1)
+    await flow.stop()
+    await asyncio.sleep(3)
+    lives = [task.result() for task in (there, first, second) if not task.exception()]
+    assert set(flow.acknowledged) <= {payload for life in lives for payload in life.payloads()}
+    assert max(most) == 1
 
 
 @seeds(2)
