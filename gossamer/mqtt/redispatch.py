@@ -114,7 +114,7 @@ class Redispatch:
     def __call__(self, left: list[Orphan]) -> None:
         """Give these to others, so many in a turn."""
         for name, message in left[:STEP]:
-            self._give(name, message, _ignore)
+            self._give(name, message, None)
         if len(left) > STEP:
             self._call_soon(lambda: self(left[STEP:]))
 
@@ -140,28 +140,32 @@ class Redispatch:
         self._to(chosen, name, message, on_safe)
         return True
 
-    def _give(self, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
+    def _give(self, name: str, message: Message, on_safe: Callable[[bool], None] | None) -> None:
         group = self._router.group(name)
         chosen = None if group is None else self._router.pick(group, "", message.topic.decode())
         if chosen is not None:
             self._to(chosen, name, message, on_safe)
         elif message.qos and self._router.expects(name):
-            self._owed.wait(name, record_of(message, self._hub.now()), on_safe)
+            self._owed.wait(name, record_of(message, self._hub.now()), on_safe or _ignore)
         else:
             self._hub.dropped("no_group_member")
             if is_recorded(message.ident) and self._hub.trail is not None:
                 self._hub.trail.lost(message.ident, None, "no_group_member")
-            on_safe(True)
+            (on_safe or _ignore)(True)
 
-    def _to(self, chosen: Any, name: str, message: Message, on_safe: Callable[[bool], None]) -> None:
+    def _to(self, chosen: Any, name: str, message: Message, on_safe: Callable[[bool], None] | None) -> None:
         self.count += 1
         if is_recorded(message.ident) and self._hub.trail is not None:
             self._hub.trail.chosen(message, name, getattr(chosen, "peer", None))
         if hasattr(chosen, "append_acked"):
-            chosen.append_acked(record_of(message, self._hub.now()), on_safe)
+            record = record_of(message, self._hub.now())
+            if on_safe is None:
+                # Nobody waits for it: its publisher was told that it is safe.
+                on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
+            chosen.append_acked(record, on_safe)
         else:
             self._hub.member(chosen, message, name)
-            on_safe(True)
+            (on_safe or _ignore)(True)
 
 
 def _ignore(_safe: bool) -> None:

@@ -94,6 +94,26 @@ async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_ano
 
 
 @seeds(1)
+async def test_what_is_on_its_way_to_another_member_when_the_node_dies_comes_to_it(sim, trio):
+    """Its first member has gone, and the way to the second is cut without anybody knowing."""
+    faithless = await member(trio, 3, "faithless", session_expiry=0, clean_start=True)
+    mute(faithless)
+    sent = await publish(trio, 3, 30)
+    other = await member(trio, 2, "other")
+    await asyncio.sleep(1)
+    trio.cut(2, 3)
+    faithless.drop()
+    await asyncio.sleep(1)
+    trio.crash(3)
+    trio.heal()
+    await trio.restart(3)
+    await trio.settled()
+    await asyncio.sleep(20)
+    assert sorted(other.payloads()) == sorted(sent)
+    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+
+
+@seeds(1)
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize(
     ("length", "chooser_dies"), [(15, False), (150, False), (40, True)], ids=["short", "long", "and chooser"]
