@@ -119,6 +119,8 @@ class Remains:
             self._subscribed.add(session.client_id)
         self._offering[session.client_id] = session
         self._given.discard(session.client_id)
+        if moved:
+            self._given.add(session.client_id)
         self._awaited.discard(session.client_id)
         broker.runtime.spawn(self._offer, session, label="mqtt_remains")
 
@@ -142,7 +144,9 @@ class Remains:
         self._subscribed.discard(client_id)
         if session is None or self._broker.sessions.get(client_id) is not session:
             return None
-        if client_id in self._given and not (session.queue or session.inflight):
+        given = client_id in self._given
+        self._given.discard(client_id)
+        if given and not (session.queue or session.inflight):
             # The client has gone on with it elsewhere, and would be told that it has it here.
             self._broker.table.end(session, None)
             return None
@@ -198,8 +202,9 @@ class Remains:
             while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(home.claims(client_id))
                 if owner == home.node or owner is None:
-                    # Whoever claimed it is gone for good.
-                    home.keep(session)
+                    # Whoever claimed it is gone.
+                    if (left := self.reclaim(client_id)) is not None:
+                        home.keep(left)
                     return
                 if not ready and (answer := await self._was_given(owner, session)) is not None:
                     if self._offering.get(client_id) is not session:

@@ -468,6 +468,29 @@ async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, mon
 
 
 @seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_what_waits_only_for_late_messages_is_no_session_once_its_successor_is_gone(sim, cluster):
+    """Its client had more from the successor, and knows of identifiers that are not known here."""
+    await cluster.start()
+    await cluster.settled()
+    client = await cluster.client(3, "c", session_expiry=300)
+    await client.subscribe("t", qos=2)
+    client.drop()
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    client = await cluster.client(2, "c", clean_start=False, session_expiry=300)
+    assert client.session_present
+    await asyncio.sleep(0.5)
+    # Node 1 may have kept something for it.
+    assert cluster.nodes[3].broker.takeovers.remains.has("c")
+    cluster.crash(2)
+    await cluster.restart(2)
+    await asyncio.sleep(2)
+    client = await cluster.client(3, "c", clean_start=False, session_expiry=300)
+    assert not client.session_present
+
+
+@seeds(2)
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_a_session_that_began_behind_a_cut_has_the_subscriptions_of_the_one_it_meets(sim, cluster):
     """Its client has subscribed once, and was told at each later CONNACK that it has a session."""
