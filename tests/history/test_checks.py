@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from real.history.history import read, write
 from real.history.story import matches
 
@@ -174,6 +175,22 @@ def test_qos_2_may_come_twice_where_a_session_began_anew_on_one_side_of_a_cut() 
     subscriber.gets(message, qos=2)
     tale.operator("joined", 1, code=2)
     assert tale.broken() == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(late: bool) -> None:
+    """What that one had in the last second before its node died."""
+    tale, subscriber, publisher = pair(2)
+    tale.operator("down", 2)
+    subscriber.enters(1, present=False).subscribes("t", 2)
+    message = publisher.publishes(1, qos=2)
+    subscriber.gets(message, qos=2)
+    tale.wait(3 if late else 0)
+    tale.operator("down", 1)
+    subscriber.enters(3, present=True)
+    tale.operator("up", 2)
+    subscriber.gets(message, qos=2)
+    assert tale.broken() == (["twice"] if late else [])
 
 
 def test_first_deliveries_out_of_order_break_it() -> None:

@@ -126,6 +126,8 @@ def once(story: Story) -> Iterator[Violation]:
                     continue
                 if story.parted(client, got) or (message and story.parted(publisher, message.sent)):
                     continue
+                if story.outlived(client, got):
+                    continue
                 came = ", ".join(f"{e.at:.2f}s node {e.node} #{e.packet_id}" for e in got)
                 sends = ", ".join(f"{e.at:.2f}s node {e.node}" for e in message.sent) if message else "a will"
                 yield Violation(

@@ -160,6 +160,20 @@ class Story:
             if any(span.start <= began <= other.at for began in self.lives[client])
         )
 
+    def outlived(self, client: str, events: Sequence[Event]) -> bool:
+        """Was one of these in a session that began anew, whose node died just then with what it knew of it?
+
+        An older session of the client goes on where that is, and may have got the same.
+        """
+        asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
+        return any(
+            one.at <= span.start <= one.at + MOVE_END
+            and span.start <= asked.get(other.connection, inf) <= span.end
+            and sum(began <= one.at for began in self.lives[client]) > 1
+            for one, other in combinations(events, 2)
+            for span in self._down[one.node]
+        )
+
     def forked(self, client: str, at: float) -> bool:
         """Was it moving when a cut began, before that time, so that both sides may have its session?"""
         asked: Event | None = None
