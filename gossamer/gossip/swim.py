@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -287,7 +288,7 @@ class Swim:
 
     def _leave(self, event: LeaveRequested, now: float) -> None:
         if not self.table.live:
-            self._withdraw(now)
+            self._withdraw(now, returning=event.returning)
             self._outbox.answer(event.token, None)
             return
         me = self.table.me
@@ -296,22 +297,25 @@ class Swim:
         self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
         if self._leaving is None:
             self._leaving = event.token
-            self._timers.at(now + self._settings.leave_delay, self._left)
+            self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=event.returning))
             self._spreader.at_once(now)
         else:
             self._outbox.answer(event.token, None)
 
-    def _left(self, now: float) -> None:
+    def _left(self, now: float, *, returning: bool) -> None:
         token, self._leaving = self._leaving, None
-        self._withdraw(now)
+        self._withdraw(now, returning=returning)
         self._outbox.answer(token, None)
 
-    def _withdraw(self, now: float) -> None:
-        """Be alone: forget the others, who are told nothing more, and stay alone until asked to join."""
+    def _withdraw(self, now: float, *, returning: bool) -> None:
+        """Be alone: forget the others, who are told nothing more, and stay alone until asked to join.
+
+        They are gone for this node too, with all that it keeps for them, unless it is ``returning`` to them.
+        """
         self._aloof = True
         self._hints.withdraw()
         for entry in list(self.table):
-            if entry.state < LEFT:
+            if entry.state < LEFT and not returning:
                 self._outbox.emit(MemberLeft(entry.member()))
             self.table.remove(entry.name, now)
             self._outbox.forget(entry.name)
@@ -354,11 +358,11 @@ class Swim:
 
     def _forced_out(self, by: str, now: float) -> None:
         if self._leaving is None:
-            self._withdraw(now)
+            self._withdraw(now, returning=False)
             self._outbox.emit(ForcedOut(by))
 
     def _give_way(self, holder: Member, now: float) -> None:
-        self._withdraw(now)
+        self._withdraw(now, returning=False)
         self._outbox.emit(NameConflict(self.table.me.name, holder))
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], None]]] = {}

@@ -173,6 +173,26 @@ async def test_the_node_that_keeps_may_die_too(sim, made):
 
 
 @seeds(1)
+async def test_the_node_that_keeps_may_be_stopped_too(sim, made):
+    """In order, and after the one that it keeps for: what it keeps is not thrown away with its members."""
+    await begin(made)
+    running = await flows(made)
+    await asyncio.sleep(3)
+    await made.stop(3)
+    await asyncio.sleep(5)
+    for number in (2, 1):
+        await made.stop(number)
+    await asyncio.sleep(5)
+    for number in (1, 2, 3):
+        await made.restart(number)
+    await finish(made, running)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    judge(running, back)
+    assert not doubled(back)
+
+
+@seeds(1)
 async def test_a_split_that_comes_again_while_it_is_made_good(sim, made):
     here, _ = await begin(made)
     running = await flows(made)
