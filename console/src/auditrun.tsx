@@ -36,7 +36,7 @@ export function AuditForm(props: { told: Audits; node: string; onStart: (id: str
       )}
       {may && <p class="oops">{may}</p>}
       <fieldset disabled={!!may || !!told.lacks}>
-        <p class="dim">Judges what {short(node)} recorded in <code>{told.dir}</code>. Nodes that write into one directory are judged together. Spark runs beside the node, for a minute or more.</p>
+        <p class="dim">Judges what {short(node)} recorded in <code>{told.dir}</code>. Nodes that write into one directory are judged together. A small recording takes seconds; for a large one Spark runs beside the node, for a minute or more.</p>
         <div class="fields">
           <label class="two">
             <strong>job</strong>
@@ -95,7 +95,7 @@ export function AuditRun(props: { node: string; id: string; onChange: () => void
                 {one.job}{one.seconds === null ? "" : ` ${span(one.seconds)}`}
               </li>
             ))}
-            {running && !data.steps.length && <li aria-current="step">Spark starts…</li>}
+            {running && !data.steps.length && <li aria-current="step">It starts…</li>}
           </ol>
         )}
         {jobs.length > 0 && (
