@@ -177,6 +177,25 @@ def test_qos_2_may_come_twice_where_a_session_began_anew_on_one_side_of_a_cut() 
     assert tale.broken() == []
 
 
+@pytest.mark.parametrize("met", [False, True])
+def test_a_cut_lasts_until_the_nodes_say_that_they_see_each_other(met: bool) -> None:
+    tale, subscriber, publisher = pair(2)
+    tale.wait(3)
+    tale.operator("cut", 1, code=2)
+    tale.operator("members", 1, note="1")
+    tale.operator("members", 2, note="2,3")
+    subscriber.enters(1, present=False).subscribes("t", 2)
+    message = publisher.publishes(1, qos=2)
+    subscriber.gets(message, qos=2)
+    tale.operator("joined", 1, code=2)
+    if met:
+        tale.operator("members", 1, note="1,2,3")
+        tale.operator("members", 2, note="1,2,3")
+    subscriber.enters(2, present=True)
+    subscriber.gets(message, qos=2)
+    assert tale.broken() == (["twice"] if met else [])
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(late: bool) -> None:
     """What that one had in the last second before its node died."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import inf
+from operator import itemgetter
 
 from .history import Event
 
@@ -154,11 +155,21 @@ class Story:
         What it had before it did is on one side, and that one on the other; neither can know of the other.
         """
         return any(
-            span.start <= one.at and other.at <= span.end
+            span.start <= one.at and other.at <= self._met(one.node, other.node, span.end)
             for one, other in combinations(events, 2)
             for span in self._apart[frozenset((one.node, other.node))]
             if any(span.start <= began <= other.at for began in self.lives[client])
         )
+
+    def _met(self, one: int, other: int, since: float) -> float:
+        """When two nodes said that they see each other, not before that time."""
+        at = since
+        for node, peer in ((one, other), (other, one)):
+            views = self._views[node]
+            place = bisect_right(views, since, key=itemgetter(0)) - 1
+            if place >= 0 and peer not in views[place][1]:
+                at = max(at, next((when for when, seen in views[place + 1 :] if peer in seen), inf))
+        return at
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
         """Was one of these in a session that began anew, whose node died just then with what it knew of it?
