@@ -29,7 +29,7 @@ from gossamer.mqtt.idents import MARK
 from gossamer.mqtt.ingest import MOVE_MARK, read_record
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.pressure import Hold
-from gossamer.mqtt.records import walk
+from gossamer.mqtt.records import kept_in, walk
 from gossamer.mqtt.spool import Moved, is_for
 
 if TYPE_CHECKING:
@@ -124,19 +124,14 @@ class Arrivals:
         broker = self._broker
         keeper = self._keepers.setdefault(peer, _Keeper())
         before = broker.notes
-        pos = 0
-        while pos < len(data):
-            number = int.from_bytes(data[pos : pos + 8])
-            size = int.from_bytes(data[pos + 8 : pos + 12])
-            records = data[pos + 12 : pos + 12 + (size >> 1)]
-            pos += 12 + len(records)
+        for number, live, records in kept_in(data):
             if not number:
                 keeper.waiting = False
             elif number <= keeper.taken:
                 self.counts["known"] += 1
             else:
                 keeper.taken = number
-                if size & 1 or records[:1] == MOVE_MARK:
+                if live or records[:1] == MOVE_MARK:
                     broker.ingest(peer, records)
                 else:
                     self._give(peer, keeper, number, records)

@@ -38,7 +38,7 @@ from gossamer.mqtt.packets import Connect
 from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
 from gossamer.mqtt.properties import NONE, Properties
 from gossamer.mqtt.reasons import ReasonCode
-from gossamer.mqtt.records import fresh
+from gossamer.mqtt.records import fresh, fresh_kept
 from gossamer.mqtt.redispatch import Redispatch
 from gossamer.mqtt.retained import LocalRetained, Retained
 from gossamer.mqtt.session import Session
@@ -182,7 +182,7 @@ class Broker:
         self.ingest = Ingest(self)
         router.on_forward(self.ingest)
         router.on_group_forward(self.ingest.group)
-        router.refresh_with(fresh)
+        router.refresh_with(fresh, fresh_kept)
         router.on_congestion(self.hub.pressure.link)
         self.owed = Owed(
             self.hub,

@@ -27,7 +27,7 @@ import msgspec
 import structlog
 
 from gossamer.mqtt.ingest import MOVE_MARK
-from gossamer.mqtt.records import acknowledged, fresh, walk
+from gossamer.mqtt.records import acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.sessionstore import JournalLike
 from gossamer.mqtt.spool import (
     MOVED_LIMIT,
@@ -44,7 +44,7 @@ from gossamer.mqtt.spool import (
     Spool,
 )
 
-__all__ = ["Keeping", "encode_kept"]
+__all__ = ["Keeping"]
 
 log = structlog.get_logger(__name__)
 
@@ -76,11 +76,6 @@ class AwayRoutes(Protocol):
     def live(self, peer: str, /) -> None: ...
 
     def to_kept(self, peer: str, /) -> Any: ...
-
-
-def encode_kept(number: int, records: bytes, *, live: bool) -> bytes:
-    """An entry as it travels; without records: all that was kept has been sent."""
-    return number.to_bytes(8) + (len(records) << 1 | live).to_bytes(4) + records
 
 
 class Keeping:

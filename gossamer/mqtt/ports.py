@@ -76,7 +76,12 @@ class RouterLike(Protocol):
 
     def keep_with(self, keeper: Any, /) -> None: ...
 
-    def refresh_with(self, fresh: Callable[[bytes, float], tuple[bytes, int]], /) -> None: ...
+    def refresh_with(
+        self,
+        fresh: Callable[[bytes, float], tuple[bytes, int]],
+        fresh_kept: Callable[[bytes, float], tuple[bytes, int]],
+        /,
+    ) -> None: ...
 
     def awaits(self, peer: str, topic: bytes, /) -> bool: ...
 

@@ -15,7 +15,7 @@ from gossamer.mqtt.idents import MARK, mark_of, read_mark
 from gossamer.mqtt.ingest import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.wire import MAX_VARINT
 
-__all__ = ["acknowledged", "fresh", "walk"]
+__all__ = ["acknowledged", "encode_kept", "fresh", "fresh_kept", "kept_in", "walk"]
 
 _LIMIT = MAX_VARINT + 5
 
@@ -79,4 +79,30 @@ def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
             out.append(record_of(message, 0.0))
         else:
             late += 1
+    return b"".join(out), late
+
+
+def encode_kept(number: int, records: bytes, *, live: bool) -> bytes:
+    """An entry as it travels; without records: all that was kept has been sent."""
+    return number.to_bytes(8) + (len(records) << 1 | live).to_bytes(4) + records
+
+
+def kept_in(data: bytes) -> Iterator[tuple[int, bool, bytes]]:
+    """The entries of a frame: number, whether it is a live one, records."""
+    pos = 0
+    while pos < len(data):
+        number, size = int.from_bytes(data[pos : pos + 8]), int.from_bytes(data[pos + 8 : pos + 12])
+        records = data[pos + 12 : pos + 12 + (size >> 1)]
+        yield number, bool(size & 1), records
+        pos += 12 + len(records)
+
+
+def fresh_kept(entries: bytes, seconds: float) -> tuple[bytes, int]:
+    """The same as :func:`fresh` of entries: their records with so much less time left."""
+    out: list[bytes] = []
+    late = 0
+    for number, live, records in kept_in(entries):
+        left, gone = fresh(records, seconds)
+        out.append(encode_kept(number, left, live=live))
+        late += gone
     return b"".join(out), late

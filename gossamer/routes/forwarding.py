@@ -27,6 +27,7 @@ from typing import Any
 import structlog
 
 from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
+from gossamer.errors import GossamerError
 from gossamer.histogram import Histogram
 from gossamer.routes.forwarder import Dropped, Forwarder
 from gossamer.routes.nodes import NodeSlot, NodeTable
@@ -90,6 +91,7 @@ class Forwarding:
         self._congestion: list[Callable[[str, bool], Any]] = []
         self._dropped: Dropped | None = None
         self._fresh: Fresh | None = None
+        self._fresh_kept: Fresh | None = None
 
     def attach(self, links: DataLinks) -> None:
         """Forward over ``links`` from now on; once for each."""
@@ -118,19 +120,25 @@ class Forwarding:
         """Who takes what was kept elsewhere for lasting sessions here."""
         self._kept = callback
 
-    def refresh_with(self, fresh: Fresh) -> None:
-        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them."""
-        self._fresh = fresh
+    def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
+        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
+        :meth:`to_kept` as ``fresh_kept`` does."""
+        self._fresh, self._fresh_kept = fresh, fresh_kept
 
     def _refreshed(self, frame: bytes, seconds: float) -> bytes:
-        if self._fresh is None:
+        if self._fresh is None or self._fresh_kept is None:
             return frame
-        start = 0
+        fresh, start = self._fresh, 0
         if frame[:1] == bytes([KEPT_MARK]):
-            start = 1
+            fresh, start = self._fresh_kept, 1
         elif frame[:1] == bytes([GROUP_MARK]):
             start = 4 + int.from_bytes(frame[1:4])
-        return frame[:start] + self._fresh(frame[start:], seconds)[0]
+        try:
+            return frame[:start] + fresh(frame[start:], seconds)[0]
+        except GossamerError as error:
+            # It would be tried again with every link that is opened, and nothing behind it would ever pass.
+            log.error("not_refreshed", bytes=len(frame), error=str(error))
+            return frame
 
     def keep_with(self, keeper: Keeper) -> None:
         """From now on what the lasting sessions of nodes that are away want goes to ``keeper``."""

@@ -210,9 +210,10 @@ class Router:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
         self._forwarding.on_congestion(callback)
 
-    def refresh_with(self, fresh: Fresh) -> None:
-        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them."""
-        self._forwarding.refresh_with(fresh)
+    def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
+        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
+        :meth:`to_kept` as ``fresh_kept`` does."""
+        self._forwarding.refresh_with(fresh, fresh_kept)
 
     def on_dropped(self, callback: Dropped) -> None:
         """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""

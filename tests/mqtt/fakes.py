@@ -135,7 +135,7 @@ class FakeRouter:
     def on_evicted(self, callback):
         self.evicted = callback
 
-    def refresh_with(self, fresh):
+    def refresh_with(self, fresh, fresh_kept):
         self.fresh = fresh
 
     def on_group_forward(self, callback):

@@ -3,7 +3,7 @@
 from gossamer.mqtt.ingest import MOVE_MARK, record_of
 from gossamer.mqtt.message import Message
 from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.records import fresh
+from gossamer.mqtt.records import encode_kept, fresh, fresh_kept, kept_in
 
 
 def record(topic, expiry=None, now=0.0):
@@ -22,3 +22,13 @@ def test_a_mark_of_a_move_stays_in_its_place():
     mark = MOVE_MARK + b"\x05token"
     records = record(b"a", 100) + mark + record(b"b", 5) + mark + record(b"c")
     assert fresh(records, 20.0) == (record(b"a", 80) + mark + mark + record(b"c"), 1)
+
+
+def test_entries_keep_their_numbers_and_their_kind():
+    """Also one of which nothing is left: it was kept, and is not to be waited for."""
+    entries = [(7, False, record(b"a", 100)), (8, True, record(b"b", 5)), (1 << 60, True, record(b"c"))]
+    data = b"".join(encode_kept(number, records, live=live) for number, live, records in entries)
+    assert list(kept_in(data)) == entries
+    left, late = fresh_kept(data, 20.0)
+    assert late == 1
+    assert list(kept_in(left)) == [(7, False, record(b"a", 80)), (8, True, b""), entries[2]]

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.distribution import Frame, Gap
+from gossamer.errors import UsageError
 from gossamer.routes import Forwarder, Router, SubscriptionOptions
+from gossamer.routes.forwarding import GROUP_MARK, KEPT_MARK
 from tests.routes.fakes import Client, Links, Turn
 from tests.routes.test_router import make
 
@@ -344,3 +346,25 @@ def test_a_gap_in_the_link_is_told_with_what_was_in_it():
     turn.end()
     to.lost(1)
     assert told == [("b", b"1", "gap", False)]
+
+
+def test_a_frame_that_left_late_goes_as_those_say_who_know_what_is_in_it():
+    router, _table, links, _turn = make()
+    router.refresh_with(
+        lambda records, _: (b"fresh " + records, 0), lambda entries, _: (b"kept " + entries, 0)
+    )
+    kept, group = bytes([KEPT_MARK]), bytes([GROUP_MARK, 0, 0, 1]) + b"g"
+    assert links.refresh(b"one", 2.0) == b"fresh one"
+    assert links.refresh(kept + b"one", 2.0) == kept + b"kept one"
+    assert links.refresh(group + b"one", 2.0) == group + b"fresh one"
+
+
+def test_a_frame_that_cannot_be_refreshed_goes_as_it_is():
+    """It would be tried again over each new connection, and nothing behind it would pass."""
+    router, _table, links, _turn = make()
+
+    def fail(_records: bytes, _seconds: float) -> tuple[bytes, int]:
+        raise UsageError("no run of records")
+
+    router.refresh_with(fail, fail)
+    assert links.refresh(b"one", 2.0) == b"one"

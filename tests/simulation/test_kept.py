@@ -8,6 +8,7 @@ import structlog
 
 from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
+from gossamer.testing.links import LinkQuality
 from gossamer.testing.recording import Recording
 
 from .flows import Flow, doubled, in_order
@@ -170,6 +171,26 @@ async def test_the_node_that_keeps_may_die_too(sim, made):
     assert not doubled(back)
     assert len(after.acknowledged) > 100
     assert all(in_order(back, flow.topic) for flow in [*running, after])
+
+
+@seeds(1)
+async def test_what_is_kept_passes_a_link_that_is_slow(sim, made):
+    """It leaves late, with less time left: entries of a journal, not a run of messages."""
+    await begin(made)
+    made.crash(3)
+    await asyncio.sleep(5)
+    speaker = await made.client(1, "speaker")
+    sent = [b"%d " % number + bytes(2000) for number in range(600)]
+    for payload in sent:
+        await speaker.publish("t/1/1", payload, qos=1, expiry=6000)
+    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=200_000), one_way=True)
+    await made.restart(3)
+    await made.settled()
+    await asyncio.sleep(20)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(2)
+    assert back.payloads() == sent
+    assert all(6000 - 60 < message.properties.message_expiry < 6000 - 5 for message in back.messages)
 
 
 @seeds(1)
