@@ -37,6 +37,7 @@ from gossamer.mqtt.transfer import (
     halves_of,
     install,
     know,
+    left_of,
     messages_in,
     queue_left,
     subscriptions_in,
@@ -146,7 +147,7 @@ class Remains:
             return None
         given = client_id in self._given
         self._given.discard(client_id)
-        if given and not (session.queue or session.inflight):
+        if given and not left_of(session, given=session.given is not None):
             # The client has gone on with it elsewhere, and would be told that it has it here.
             self._broker.table.end(session, None)
             return None
@@ -214,7 +215,7 @@ class Remains:
                     # From here on its queue, which is on disc, is what is left of it.
                     queue_left(session, given=given)
                     ready = True
-                    if given and client_id not in self._subscribed:
+                    if given:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
                         session.gate = home.unmarked(session)
