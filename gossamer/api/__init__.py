@@ -2,24 +2,13 @@
 
 from gossamer.api.alarms import OWN_ALARMS, AlarmInfo, AlarmOrder, Alarms
 from gossamer.api.app import make_app
-from gossamer.api.audits import spark_lacks
-from gossamer.api.backup import BackupInfo
-from gossamer.api.findings import is_audit
-from gossamer.api.healing import (
-    HealEpisode,
-    HealingView,
-    HealPlanInfo,
-    HealRows,
-    HealSettings,
-    HealStatusInfo,
-    PartitionInfo,
-    QuarantinedRow,
-)
-from gossamer.api.history import NodeHistory
-from gossamer.api.limits import Limits
-from gossamer.api.live import Pulse, Seen
-from gossamer.api.messages import RetainedInfo
-from gossamer.api.metrics import Exposition
+from gossamer.api.http.limits import Limits
+from gossamer.api.http.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
+from gossamer.api.jobs.findings import is_audit
+from gossamer.api.jobs.processes import Programs, runs_spec
+from gossamer.api.jobs.runs import Runs
+from gossamer.api.metrics.exposition import Exposition
+from gossamer.api.metrics.process import ProcessNumbers
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -44,15 +33,26 @@ from gossamer.api.model import (
     TopicMatch,
     TraceEvent,
 )
-from gossamer.api.paging import Listed, Walked
-from gossamer.api.process import ProcessNumbers
-from gossamer.api.programs import Programs, runs_spec
-from gossamer.api.recording import RecordingInfo, RecordingSettings, RecordingView
-from gossamer.api.relay import REQUEST, Answer, Ask, More, PeerSilentError, Relay
-from gossamer.api.runs import Runs
-from gossamer.api.search import ClientSearch, sort_key
+from gossamer.api.peers.client_search import ClientSearch, sort_key
+from gossamer.api.peers.paging import Listed, Walked
+from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerSilentError, Relay
+from gossamer.api.resources.audits import spark_lacks
+from gossamer.api.resources.backup import BackupInfo
+from gossamer.api.resources.healing import (
+    HealEpisode,
+    HealingView,
+    HealPlanInfo,
+    HealRows,
+    HealSettings,
+    HealStatusInfo,
+    PartitionInfo,
+    QuarantinedRow,
+)
+from gossamer.api.resources.history import NodeHistory
+from gossamer.api.resources.live import Pulse, Seen
+from gossamer.api.resources.messages import RetainedInfo
+from gossamer.api.resources.recording import RecordingInfo, RecordingSettings, RecordingView
 from gossamer.api.server import ApiServer, PortTakenError
-from gossamer.api.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
 from gossamer.api.view import NodeView, TopicRow
 
 __all__ = [

@@ -18,25 +18,15 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
-from gossamer.api.access import Access, Gate, RoleTooLowError, needs
 from gossamer.api.alarms import NoSuchAlarmError
-from gossamer.api.answers import problem
-from gossamer.api.audits import audits_router
-from gossamer.api.backup import backup_router
-from gossamer.api.clients import clients_router
-from gossamer.api.contract import allowed_methods, correct
-from gossamer.api.drill import drill_router
-from gossamer.api.drills import drills_router
-from gossamer.api.elsewhere import elsewhere
-from gossamer.api.guard import Guard
-from gossamer.api.healing import healing_router
-from gossamer.api.history import history_router
-from gossamer.api.inside import inside
-from gossamer.api.limits import Intake, Limits
-from gossamer.api.lists import lists
-from gossamer.api.live import live_router
-from gossamer.api.messages import messages_router
-from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
+from gossamer.api.http.access import Access, Gate, RoleTooLowError, needs
+from gossamer.api.http.contract import allowed_methods, correct
+from gossamer.api.http.guard import Guard
+from gossamer.api.http.limits import Intake, Limits
+from gossamer.api.http.problems import problem
+from gossamer.api.http.tokens import Role, Tokens
+from gossamer.api.jobs.runs import NoReportError, NoSuchRunError, RunBusyError
+from gossamer.api.metrics.exposition import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model import (
     ClusterInfo,
     Done,
@@ -53,15 +43,25 @@ from gossamer.api.model import (
     TableDigest,
     TableInfo,
 )
-from gossamer.api.noticed import noticed_router
-from gossamer.api.pages import pages
-from gossamer.api.recording import recording_router
-from gossamer.api.reports import reports_router
-from gossamer.api.runs import NoReportError, NoSuchRunError, RunBusyError
-from gossamer.api.settings import settings_router
-from gossamer.api.timeline import timeline_router
-from gossamer.api.tokens import Role, Tokens
-from gossamer.api.tokens_routes import tokens_router
+from gossamer.api.resources.alarms import alarms_router
+from gossamer.api.resources.audits import audits_router
+from gossamer.api.resources.backup import backup_router
+from gossamer.api.resources.clients import clients_router
+from gossamer.api.resources.console_files import pages
+from gossamer.api.resources.drills import drills_router
+from gossamer.api.resources.faults import drill_router
+from gossamer.api.resources.healing import healing_router
+from gossamer.api.resources.history import history_router
+from gossamer.api.resources.lists import lists
+from gossamer.api.resources.live import live_router
+from gossamer.api.resources.messages import messages_router
+from gossamer.api.resources.peer_proxy import proxy_router
+from gossamer.api.resources.processes import inside
+from gossamer.api.resources.recording import recording_router
+from gossamer.api.resources.report_links import reports_router
+from gossamer.api.resources.settings import settings_router
+from gossamer.api.resources.timeline import timeline_router
+from gossamer.api.resources.tokens import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import ApiConfig, expected_of, parse_endpoint, shown_of
@@ -107,14 +107,14 @@ def make_app(
     app.include_router(lists(view), prefix="/api/v1")
     app.include_router(clients_router(view), prefix="/api/v1")
     app.include_router(inside(view), prefix="/api/v1")
-    app.include_router(elsewhere(view), prefix="/api/v1")
+    app.include_router(proxy_router(view), prefix="/api/v1")
     app.include_router(live_router(view, clock=clock), prefix="/api/v1")
     app.include_router(messages_router(view), prefix="/api/v1")
     app.include_router(settings_router(view), prefix="/api/v1")
     app.include_router(backup_router(view), prefix="/api/v1")
     app.include_router(_orders(view), prefix="/api/v1/cluster")
     app.include_router(healing_router(view.healing), prefix="/api/v1")
-    app.include_router(noticed_router(view), prefix="/api/v1")
+    app.include_router(alarms_router(view), prefix="/api/v1")
     app.include_router(timeline_router(view), prefix="/api/v1")
     app.include_router(history_router(view), prefix="/api/v1")
     app.include_router(recording_router(view.recording), prefix="/api/v1")

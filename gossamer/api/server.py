@@ -2,9 +2,9 @@
 
 Rules: 1. The listener is opened through :class:`~gossamer.network.Network`, so a taken port is an error of
 ours that names the key, and the simulator can stand in.  2. uvicorn brings its protocol only, which
-:class:`~gossamer.api.connection.Connection` bounds: no main loop that ticks, no signal handlers.  3. However
-the process ends, killed included, its listener closes and its connections are gone, so that the supervisor
-can start it again.
+:class:`~gossamer.api.http.connection.Connection` bounds: no main loop that ticks, no signal handlers.
+3. However the process ends, killed included, its listener closes and its connections are gone, so that the
+supervisor can start it again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from gossamer.api.app import make_app
-from gossamer.api.connection import Connection, Connections
-from gossamer.api.limits import Limits
-from gossamer.api.relay import Relay
-from gossamer.api.tokens import Tokens
+from gossamer.api.http.connection import Connection, Connections
+from gossamer.api.http.limits import Limits
+from gossamer.api.http.tokens import Tokens
+from gossamer.api.peers.requests import Relay
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig

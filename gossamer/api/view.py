@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gossamer.api.healing import HealingView
+from gossamer.api.jobs.runs import Runs
 from gossamer.api.model import (
     ClientInfo,
     ClusterInfo,
@@ -29,20 +29,20 @@ from gossamer.api.model import (
     TableInfo,
     TopicMatch,
 )
-from gossamer.api.paging import Listed, Walked
-from gossamer.api.recording import RecordingView
-from gossamer.api.relay import Answer, Ask, More
-from gossamer.api.runs import Runs
-from gossamer.api.search import ClientSearch
+from gossamer.api.peers.client_search import ClientSearch
+from gossamer.api.peers.paging import Listed, Walked
+from gossamer.api.peers.requests import Answer, Ask, More
+from gossamer.api.resources.healing import HealingView
+from gossamer.api.resources.recording import RecordingView
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
 if TYPE_CHECKING:
-    from gossamer.api.backup import BackupInfo
-    from gossamer.api.history import NodeHistory
-    from gossamer.api.live import Pulse
-    from gossamer.api.messages import RetainedInfo
+    from gossamer.api.resources.backup import BackupInfo
+    from gossamer.api.resources.history import NodeHistory
+    from gossamer.api.resources.live import Pulse
+    from gossamer.api.resources.messages import RetainedInfo
 
 __all__ = ["NodeView", "TopicRow"]
 

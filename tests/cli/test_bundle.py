@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from api.linked import NAMES
 
-from gossamer.api import settings
+from gossamer.api.resources import settings
 from gossamer.log_destination import LogDestination, identity_of, log_destination
 
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from cli.terminal import Terminal
-from gossamer.api.drill_orders import KINDS
+from gossamer.api.jobs.drill_plan import KINDS
 from gossamer.cli import app, values
 from gossamer.cli.bashline import parse
 from gossamer.cli.complete import answer, candidates

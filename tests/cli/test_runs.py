@@ -6,7 +6,7 @@ import threading
 import pytest
 from api.fakes import FakeView
 
-from gossamer.api.audits import Job
+from gossamer.api.resources.audits import Job
 from gossamer.cli import runs, values
 
 RESULT = {

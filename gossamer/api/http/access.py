@@ -1,0 +1,238 @@
+"""Who asks, whether they may, and how often: tokens, roles, rates, and a log of every order.
+
+Rules: 1. Who brings a token is who the token says, also on this machine.  2. Who brings none has
+``api.loopback_role`` on this machine, and ``api.anonymous_role`` elsewhere, nobody by default.  3. Looking
+takes a viewer, anything else an operator; what takes more says so at its route (:func:`needs`). So a new
+route is closed before anybody thought about it.  4. Probes and the console's own files take nobody: they
+tell nothing of the cluster.  5. Each caller has a rate; what is beyond it is refused before it costs, wrong
+tokens much sooner.  6. Every order, and every refusal, is one line in the log, without secrets.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import structlog
+from fastapi import Depends, Request
+from fastapi.params import Depends as Dependency
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gossamer.api.http.limits import PROBES, Refusal
+from gossamer.api.http.problems import refuse
+from gossamer.api.http.tokens import BadTokenError, Principal, Role, Tokens
+from gossamer.clock import Clock
+from gossamer.config import ApiConfig
+from gossamer.errors import UsageError
+from gossamer.mqtt import Bucket
+
+__all__ = ["Access", "Gate", "RoleTooLowError", "is_public", "needs", "principal_of", "role_of"]
+
+log = structlog.get_logger(__name__)
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "/docs"})
+PUBLIC_BELOW = "/console/"
+Kind = Literal["asked", "probe", "stream", "wrong"]
+"""What is counted on its own: who opens streams without end may still ask, and a probe is always answered."""
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
+CALLERS = 4096
+"""Callers whose rates are remembered; the one that was silent longest is forgotten."""
+WRONG_TOKENS = 5.0
+"""Wrong tokens a second that an address may try."""
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks; routes that nobody is needed for have no principal."""
+    found: Principal = request.scope["gossamer.principal"]
+    return found
+
+
+class _Needs:
+    """Lets a request through whose principal has the role."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def __call__(self, request: Request) -> None:
+        principal = principal_of(request)
+        if not principal.role.includes(self.role):
+            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=self.role)
+
+
+def needs(role: Role) -> Dependency:
+    """A dependency of a route that takes more than its method does."""
+    dependency: Dependency = Depends(_Needs(role))
+    return dependency
+
+
+def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str, path: str) -> str:
+    """The role that a route takes, from the functions it depends on; nobody is a role, too."""
+    if is_public(method, path):
+        return "nobody"
+    roles = [Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR]
+    roles += [needed.role for needed in dependencies if isinstance(needed, _Needs)]
+    return next(role for role in roles if all(role.includes(other) for other in roles)).value
+
+
+class RoleTooLowError(UsageError):
+    """Somebody may not do this."""
+
+    def __init__(self, *, name: str, role: Role, wanted: Role) -> None:
+        self.name = name
+        self.role = role
+        self.wanted = wanted
+        super().__init__(f"this takes the role {wanted}; {name} is {role}")
+
+
+class Access:
+    """Decides who somebody is, and whether it is too much; no I/O."""
+
+    def __init__(self, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
+        self._tokens = tokens
+        self._config = config
+        self.clock = clock
+        self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
+
+    def who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
+        """Who asks, None for nobody.
+
+        Raises:
+            BadTokenError: what was brought is no good token.
+        """
+        if authorization is not None:
+            scheme, _, text = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                raise BadTokenError(reason=f"got the scheme {scheme[:20]!r}, expected Bearer")
+            token = self._tokens.check(text.strip())
+            return Principal(name=token.name, role=token.role, address=address)
+        role = self._config.loopback_role if loopback else self._config.anonymous_role
+        if role == "none":
+            return None
+        return Principal(name="loopback" if loopback else "anonymous", role=Role(role), address=address)
+
+    def too_often(self, kind: Kind, caller: str) -> bool:
+        """Count one more of ``caller``; whether that is beyond its rate."""
+        key = (kind, caller)
+        bucket = self._rates.get(key)
+        if bucket is None:
+            bucket = self._rates[key] = Bucket(self._config.rate if kind != "wrong" else WRONG_TOKENS)
+            if len(self._rates) > CALLERS:
+                self._rates.popitem(last=False)
+        else:
+            self._rates.move_to_end(key)
+        return not bucket.admit(self.clock.monotonic())
+
+
+class Gate:
+    """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
+
+    A request that has a principal already was let in by another node of the cluster.
+    """
+
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        principal: Principal | None = scope.get("gossamer.principal")
+        refusal: Refusal | None = None
+        if principal is None:
+            principal, refusal = self._let_in(scope)
+        if refusal is None:
+            refusal = _refusal(scope, principal)
+        if refusal is not None:
+            if refusal[0] != 429:
+                self._note(scope, principal, refusal[0], 0.0)
+            extra = {401: (b"www-authenticate", b"Bearer"), 429: (b"retry-after", b"1")}.get(refusal[0])
+            await refuse(send, *refusal, headers=() if extra is None else (extra,))
+            return
+        if principal is not None:
+            scope["gossamer.principal"] = principal
+        status, begin = 0, self._access.clock.monotonic()
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if scope["method"] not in SAFE_METHODS or status in (401, 403):
+                self._note(scope, principal, status, self._access.clock.monotonic() - begin)
+
+    def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
+        address, loopback = caller_of(scope)
+        if self._access.too_often(_kind(scope), address):
+            return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
+        authorization = next(
+            (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
+        )
+        try:
+            return self._access.who(authorization, address, loopback=loopback), None
+        except BadTokenError as error:
+            if self._access.too_often("wrong", address):
+                return None, (429, "Too Many Requests", "too many wrong tokens; wait")
+            return None, (401, "Unauthorized", str(error))
+
+    def _note(self, scope: Scope, principal: Principal | None, status: int, seconds: float) -> None:
+        log.info(
+            "api_order" if status < 400 else "api_refused",
+            who=principal.name if principal else "nobody",
+            role=principal.role.value if principal else "none",
+            address=principal.address if principal else caller_of(scope)[0],
+            method=scope["method"],
+            path=scope["path"][:300],
+            status=status,
+            seconds=round(seconds, 4),
+        )
+
+
+def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
+    safe = scope["method"] in SAFE_METHODS
+    if is_public(scope["method"], scope["path"]):
+        return None
+    if principal is None:
+        text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
+        return 401, "Unauthorized", text
+    wanted = Role.VIEWER if safe else Role.OPERATOR
+    if not principal.role.includes(wanted):
+        too_low = RoleTooLowError(name=principal.name, role=principal.role, wanted=wanted)
+        return 403, "Forbidden", str(too_low)
+    return None
+
+
+def _kind(scope: Scope) -> Kind:
+    path: str = scope["path"]
+    if path in PROBES:
+        return "probe"
+    lasts = path.endswith(("/live", "/trace")) or b"format=ndjson" in scope["query_string"]
+    return "stream" if lasts else "asked"
+
+
+def is_public(method: str, path: str) -> bool:
+    """Whether anybody at all may ask this."""
+    return method in SAFE_METHODS and (path in PUBLIC or path.startswith(PUBLIC_BELOW))
+
+
+def caller_of(scope: Scope) -> tuple[str, bool]:
+    """The address that asks, and whether it is this machine's loopback.
+
+    A proxy on this machine is not who asks: what it passes on comes from elsewhere.
+    """
+    client = scope.get("client")
+    if client is None:
+        return "", False
+    if any(name in _FORWARDED for name, _ in scope["headers"]):
+        return client[0], False
+    try:
+        return client[0], ipaddress.ip_address(client[0]).is_loopback
+    except ValueError:
+        return client[0], False

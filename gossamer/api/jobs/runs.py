@@ -1,0 +1,350 @@
+"""What the API had programs do beside the node, drills and audits: each run is a directory that tells all.
+
+::
+
+    DIR/ID/run.json   what was ordered, by whom and when, and how it stands; the node writes it
+    DIR/ID/out, err   what the program printed
+    DIR/ID/…          what it made
+
+Rules: 1. One of a kind runs at a time.  2. What is kept is bounded in number: a new run takes the place of
+the oldest. Directories that others put there are shown and never removed for that.  3. What stands as running
+and is not the one that runs ended with an earlier life of the node.  4. An ID is the name of a directory, and
+leads nowhere else.  5. Discs are asked from threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gossamer.api.jobs.processes import BROKEN, Body, Ended, Program, Started
+from gossamer.errors import UnavailableError, UsageError
+from gossamer.supervisor import Reason
+
+__all__ = [
+    "ID",
+    "NoDirectoryError",
+    "NoReportError",
+    "NoSuchRunError",
+    "Run",
+    "RunBusyError",
+    "Runs",
+    "State",
+]
+
+log = structlog.get_logger(__name__)
+
+ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+STATE = "run.json"
+MOST_LISTED = 200
+"""Directories that a list looks at, the latest."""
+_WORDS = 600
+_REPORT = 7 * 1024 * 1024
+"""Bytes of the longest page that is passed on."""
+
+State = Literal["running", "kept", "broken", "failed", "stopped", "interrupted", "elsewhere"]
+
+
+class RunBusyError(UsageError):
+    """One is running already."""
+
+    def __init__(self, *, what: str, id: str) -> None:  # noqa: A002 - the word of the API
+        self.id = id
+        super().__init__(f"{what}: {id} is running, expected none: one at a time; wait, or stop it")
+
+
+class NoSuchRunError(UsageError):
+    """No run has this ID."""
+
+    def __init__(self, *, what: str, id: str) -> None:  # noqa: A002
+        self.id = id
+        super().__init__(f"{what}: got {id}, expected the id of one that is listed")
+
+
+class NoReportError(UsageError):
+    """A run has no page, or not yet."""
+
+    def __init__(self, *, what: str, id: str, why: str) -> None:  # noqa: A002
+        self.id = id
+        super().__init__(f"{what}: {id} has no report: {why}")
+
+
+class NoDirectoryError(UnavailableError):
+    """The node keeps nothing on disc."""
+
+    def __init__(self, *, what: str, why: str) -> None:
+        super().__init__(
+            f"{what}: {why}; expected a data directory that the node may write to (node.data_dir)"
+        )
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run, as its directory tells."""
+
+    id: str
+    order: dict[str, Any] = {}
+    by: str = ""
+    """Who ordered it."""
+    state: State = "running"
+    """kept and broken: the promises; stopped: by an order; interrupted: the node ended; elsewhere: the
+    directory was put there by somebody else."""
+    says: str = ""
+    """Why it failed."""
+    began_at: float = 0.0
+    ended_at: float = 0.0
+
+
+class Starter(Protocol):
+    """Starts what is to run; see :class:`gossamer.api.jobs.processes.Programs`."""
+
+    async def start(self, arguments: Sequence[str], directory: Path, ended: Ended, label: str) -> Started:
+        """A program."""
+
+    async def watch(self, body: Body, directory: Path, ended: Ended, label: str) -> Started:
+        """Something that the node does itself."""
+
+
+class Runs:
+    """The runs of one kind. ``what`` is the word for them in errors; ``most`` are kept.
+
+    ``made_at`` tells when what others put into a directory was made, 0 where it is nothing to be shown.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        what: str,
+        most: int,
+        now: Callable[[], float],
+        programs: Starter,
+        made_at: Callable[[Path], float] | None = None,
+        lacks: Callable[[], UnavailableError | None] = lambda: None,
+    ) -> None:
+        self.what = what
+        self.lacks = lacks
+        """What is missing on this machine for anything to be run; None: nothing."""
+        self._made_at = made_at or page_at
+        # Programs have a directory of their own to work in.
+        self._root = None if directory is None else directory.absolute()
+        self._most = most
+        self._now = now
+        self._programs = programs
+        self._lock = asyncio.Lock()
+        self._run: Run | None = None
+        self._started: Started | None = None
+        self._stopping = False
+
+    @property
+    def running(self) -> str:
+        """The ID of the one that runs, empty without."""
+        return "" if self._run is None else self._run.id
+
+    async def start(self, order: dict[str, Any], *, by: str, program: Program) -> Run:
+        """Start one.
+
+        Raises:
+            RunBusyError: one is running.
+            UnavailableError: something is missing for it.
+            NoDirectoryError: there is nowhere to keep it.
+            StartFailed: the program cannot be started.
+        """
+        async with self._lock:
+            if self._run is not None:
+                raise RunBusyError(what=self.what, id=self._run.id)
+            if (missing := self.lacks()) is not None:
+                raise missing
+            now = self._now()
+            stamp = f"{datetime.fromtimestamp(now, tz=UTC):%Y%m%dT%H%M%S}"
+            run = Run(id=f"{stamp}-{secrets.token_hex(3)}", order=order, by=by, began_at=round(now, 3))
+            directory = await self._make(run, program)
+            self._run, self._stopping = run, False
+            try:
+                self._started = await self._begin(run, program, directory)
+            except BaseException:
+                self._run = None
+                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+                raise
+            return run
+
+    async def all(self) -> list[Run]:
+        """The newest first."""
+        return await asyncio.to_thread(self._list)
+
+    async def get(self, id: str) -> Run:  # noqa: A002
+        """One of them.
+
+        Raises:
+            NoSuchRunError: none has this ID.
+        """
+        found = await asyncio.to_thread(self._find, id)
+        if found is None:
+            raise NoSuchRunError(what=self.what, id=id)
+        return found
+
+    async def remove(self, id: str) -> Run:  # noqa: A002
+        """Stop the one that runs, or remove one that is over and all of its files; as it was.
+
+        Raises:
+            NoSuchRunError: none has this ID.
+        """
+        run = await self.get(id)
+        if run.id == self.running:
+            if self._started is not None:
+                self._stopping = True
+                await self._started.stop()
+            return await self.get(id)
+        await asyncio.to_thread(shutil.rmtree, self.directory(id), ignore_errors=True)
+        return run
+
+    async def read(self, id: str, *names: str) -> bytes | None:  # noqa: A002
+        """The first of these files of a run that is there, None without."""
+        return await asyncio.to_thread(self._read, id, names)
+
+    async def report(self, id: str) -> bytes:  # noqa: A002
+        """The page of a run.
+
+        Raises:
+            NoSuchRunError: none has this ID.
+            NoReportError: it has none.
+        """
+        run = await self.get(id)
+        page = await self.read(id, "report.html")
+        if page is None:
+            why = "it is running" if run.state == "running" else "it made none, or it is too long"
+            raise NoReportError(what=self.what, id=id, why=why)
+        return page
+
+    def directory(self, id: str) -> Path:  # noqa: A002
+        """Where a run is."""
+        if self._root is None or re.fullmatch(ID, id) is None:
+            raise NoSuchRunError(what=self.what, id=id)
+        return self._root / id
+
+    async def _begin(self, run: Run, program: Program, directory: Path) -> Started:
+        def ended(reason: Reason) -> None:
+            self._ended(run, reason)
+
+        if program.body is not None:
+            return await self._programs.watch(program.body, directory, ended, self.what)
+        arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
+        return await self._programs.start(arguments, directory, ended, self.what)
+
+    # -- in threads
+
+    def _list(self) -> list[Run]:
+        if self._root is None:
+            return []
+        try:
+            names = sorted((entry.name for entry in os.scandir(self._root) if entry.is_dir()), reverse=True)
+        except FileNotFoundError:
+            return []
+        found = [self._find(name) for name in names[:MOST_LISTED]]
+        return sorted((run for run in found if run), key=lambda run: run.began_at, reverse=True)
+
+    def _find(self, id: str) -> Run | None:  # noqa: A002
+        try:
+            directory = self.directory(id)
+            run = msgspec.json.decode((directory / STATE).read_bytes(), type=Run)
+        except NoSuchRunError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            at = round(self._made_at(directory), 3)
+            return Run(id=id, state="elsewhere", began_at=at, ended_at=at) if at else None
+        if run.state == "running" and run.id != self.running:
+            return replace(run, id=id, state="interrupted", says="the node ended while it ran")
+        return replace(run, id=id)
+
+    def _read(self, id: str, names: Sequence[str]) -> bytes | None:  # noqa: A002
+        for name in names:
+            file = self.directory(id) / name
+            try:
+                if file.stat().st_size <= _REPORT:
+                    return file.read_bytes()
+            except OSError:
+                continue
+        return None
+
+    async def _make(self, run: Run, program: Program) -> Path:
+        if self._root is None:
+            raise NoDirectoryError(what=self.what, why="this node keeps nothing on disc")
+        directory = self.directory(run.id)
+        try:
+            await asyncio.to_thread(self._prepare, directory, run, program.files)
+        except OSError as error:
+            raise NoDirectoryError(what=self.what, why=f"{directory}: {error.strerror or error}") from error
+        return directory
+
+    def _prepare(self, directory: Path, run: Run, files: Mapping[str, bytes]) -> None:
+        directory.mkdir(parents=True, mode=0o700)
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+        _write(directory, run)
+        ours = [old for old in self._list() if old.state != "elsewhere" and old.id != run.id]
+        for old in ours[self._most - 1 :]:
+            shutil.rmtree(directory.parent / old.id, ignore_errors=True)
+
+    # -- its end
+
+    def _ended(self, run: Run, reason: Reason) -> None:
+        """A callback of the loop: what is written is small, and must stand before the next one begins."""
+        state, says = _judged(reason, self.directory(run.id), stopping=self._stopping)
+        over = replace(run, state=state, says=says, ended_at=round(self._now(), 3))
+        self._run = self._started = None
+        try:
+            _write(self.directory(run.id), over)
+        except OSError as error:
+            log.warning("run_not_written", run=run.id, error=str(error))
+        log.info("run_ended", what=self.what, run=run.id, state=state, says=says)
+
+
+def _judged(reason: Reason, directory: Path, *, stopping: bool) -> tuple[State, str]:
+    match reason:
+        case "normal":
+            return "kept", ""
+        case ("exit_status", code) if code == BROKEN:
+            return "broken", ""
+    if stopping:
+        return "stopped", ""
+    if reason in ("shutdown", "killed"):
+        return "interrupted", "the node ended while it ran"
+    return "failed", _last_words(directory / "err") or f"the program ended: {reason}"
+
+
+def _last_words(file: Path) -> str:
+    """Why a program gave up, by what it printed last."""
+    try:
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - 8192))
+            text = lines.read().decode(errors="replace")
+    except OSError:
+        return ""
+    _, mark, said = text.rpartition("error: ")
+    lines_ = [line for line in text.splitlines() if line.strip()]
+    return (said if mark else lines_[-1] if lines_ else "").strip()[:_WORDS]
+
+
+def page_at(directory: Path) -> float:
+    """When the page in ``directory`` was made, 0 without one."""
+    try:
+        return (directory / "report.html").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _write(directory: Path, run: Run) -> None:
+    aside = directory / f"{STATE}.new"
+    aside.write_bytes(msgspec.json.encode(run))
+    aside.replace(directory / STATE)

@@ -1,0 +1,286 @@
+"""One node asks another over the links of the cluster, in the words of the HTTP API.
+
+So that any node answers for any other, a request travels by ``rpc`` with who asks (the node that was asked
+let him in), runs there through the same application as one from a socket, and its answer comes back.
+
+An answer that comes in pieces, such as a trace, leaves a cursor after the first; who asked fetches the next
+pieces with :class:`More`.
+
+Rules: 1. The rights travel with the request and are checked where it runs, too.  2. A whole answer is bounded
+in size, and waiting for it in time.  3. Of an answer in pieces a few wait at most; a cursor that nobody asks
+any more ends, and what was running for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from urllib.parse import quote, unquote
+
+import msgspec
+from starlette.types import ASGIApp, Message, Scope
+
+from gossamer.api.http.tokens import Principal, Role
+from gossamer.distribution import register_message
+from gossamer.errors import UnavailableError
+from gossamer.supervisor import Runtime
+
+__all__ = ["REQUEST", "Answer", "AnswerTooLongError", "Ask", "More", "PeerSilentError", "Relay", "ask_of"]
+
+REQUEST = "api.request"
+"""The function that every node offers to the others."""
+MAX_ANSWER = 8 * 1024 * 1024
+STREAMED = "application/x-ndjson"
+PIECES = 16
+"""Pieces that wait for who asks."""
+MOST = 256 * 1024
+"""Bytes of pieces that travel at once, but for one that is longer: signals travel on the same link."""
+PATIENCE = 30.0
+"""Seconds after which a reader that does not come back is gone."""
+PULSE = 10.0
+"""Seconds after which a reader hears that there is nothing new."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request for another node; ``target`` is the path, ``%`` and ``?`` in it quoted, and the query."""
+
+    method: str
+    target: str
+    body: bytes
+    name: str
+    role: str
+    address: str
+
+
+class More(msgspec.Struct, frozen=True):
+    """A request for the next pieces of an answer; ``over``: no more are wanted."""
+
+    cursor: str
+    over: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a route answered, or the next pieces; more of it comes while there is a ``cursor``."""
+
+    status: int
+    content_type: str
+    body: bytes
+    cursor: str = ""
+
+
+for _type in (Ask, More, Answer):
+    register_message(_type, f"api.{_type.__name__}")
+
+
+class PeerSilentError(UnavailableError):
+    """Another node gave no answer."""
+
+    def __init__(self, *, node: str, reason: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"{node} did not answer: {reason}; see `gossamer nodes`")
+
+
+class AnswerTooLongError(UnavailableError):
+    """An answer that does not travel from node to node."""
+
+    def __init__(self, *, target: str, reason: str) -> None:
+        self.target = target
+        super().__init__(f"{target}: the answer cannot be passed on: {reason}; ask the node itself, in pages")
+
+
+class ReaderGoneError(UnavailableError):
+    """Nobody fetches the pieces of an answer any more."""
+
+    def __init__(self, *, target: str) -> None:
+        self.target = target
+        super().__init__(f"{target}: nobody reads the answer any more")
+
+
+def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
+    """What ``principal`` wants of another node."""
+    return Ask(method, target, body, principal.name, principal.role.value, principal.address)
+
+
+class Relay:
+    """Runs requests of other nodes. ``make`` gives the application where nobody says :meth:`use`."""
+
+    def __init__(self, make: Callable[[], ASGIApp], runtime: Runtime) -> None:
+        self._make = make
+        self._runtime = runtime
+        self._app: ASGIApp | None = None
+        self._running: dict[str, _Run] = {}
+
+    def use(self, app: ASGIApp) -> None:
+        """Run requests through ``app`` from now on."""
+        self._app = app
+
+    async def answer(self, ask: Ask | More) -> Answer:
+        """Run ``ask`` as whom it names, or go on with what runs."""
+        if isinstance(ask, More):
+            return await self._more(ask)
+        if self._app is None:
+            self._app = self._make()
+        run = _Run(self._app, _scope(ask), ask.body)
+        pid = self._runtime.spawn(run.serve, label="api_request")
+        try:
+            answer = await run.first
+        except asyncio.CancelledError:
+            self._runtime.exit(pid, "shutdown")
+            raise
+        if run.over.is_set() and run.waiting.empty():
+            return answer
+        cursor = secrets.token_hex(12)
+        self._running[cursor] = run
+        run.on_end = lambda: self._running.pop(cursor, None)
+        return msgspec.structs.replace(answer, cursor=cursor)
+
+    async def _more(self, more: More) -> Answer:
+        run = self._running.get(more.cursor)
+        if run is None:
+            return Answer(200, STREAMED, b"")
+        if more.over:
+            run.give_up()
+            return Answer(200, STREAMED, b"")
+        parts = await run.pieces()
+        cursor = "" if run.over.is_set() and run.waiting.empty() else more.cursor
+        return Answer(200, STREAMED, b"".join(parts), cursor)
+
+
+class _Run:
+    """One request under way; :meth:`serve` is the body of its process."""
+
+    def __init__(self, app: ASGIApp, scope: Scope, body: bytes) -> None:
+        self._app = app
+        self._scope = scope
+        self._body: bytes | None = body
+        self._status = 0
+        self._content_type = ""
+        self._whole: list[bytes] = []
+        self._size = 0
+        self.first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
+        self.over = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._fetched = asyncio.Event()
+        self._asked = False
+        self.on_end: Callable[[], object] = int
+
+    async def serve(self) -> None:
+        """Run the application; whatever happens, who asked hears of it."""
+        try:
+            await self._run()
+            if not self.waiting.empty():
+                # All is said; who asked may still come for it.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._fetched.wait()
+        finally:
+            self.on_end()
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+        except ReaderGoneError:
+            pass
+        except Exception as error:
+            if self.first.done():
+                raise
+            self.first.set_exception(error)
+        finally:
+            self.over.set()
+            if self._asked:
+                self.waiting.put_nowait(b"")
+            if not self.first.done():
+                self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
+
+    def give_up(self) -> None:
+        """Nobody wants any more of it."""
+        self.gone.set()
+        self._fetched.set()
+        # What waits for room in the queue finds it, and what comes after finds nobody.
+        while not self.waiting.empty():
+            self.waiting.get_nowait()
+
+    async def pieces(self) -> list[bytes]:
+        """What has come since, one piece at least unless nothing comes."""
+        if self.waiting.empty() and not self.over.is_set():
+            self._asked = True
+            try:
+                async with asyncio.timeout(PULSE):
+                    parts = [await self.waiting.get()]
+            except TimeoutError:
+                return []
+            finally:
+                self._asked = False
+        else:
+            parts = []
+        size = sum(map(len, parts))
+        while not self.waiting.empty() and size < MOST:
+            parts.append(self.waiting.get_nowait())
+            size += len(parts[-1])
+        if self.over.is_set() and self.waiting.empty():
+            self._fetched.set()
+        return parts
+
+    async def _receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers: dict[bytes, bytes] = dict(message["headers"])
+            self._content_type = headers.get(b"content-type", b"").decode("latin-1")
+            if self._content_type.startswith("text/event-stream"):
+                raise AnswerTooLongError(target=self._scope["path"], reason="it has no end")
+            return
+        part: bytes = message.get("body", b"")
+        if self.first.done():
+            await self._hand_on(part)
+        elif message.get("more_body") and self._content_type.startswith(STREAMED):
+            self.first.set_result(Answer(self._status, self._content_type, part))
+        else:
+            self._size += len(part)
+            if self._size > MAX_ANSWER:
+                raise AnswerTooLongError(target=self._scope["path"], reason=f"it is over {MAX_ANSWER} bytes")
+            self._whole.append(part)
+
+    async def _hand_on(self, part: bytes) -> None:
+        if not part:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.waiting.put(part)
+        except TimeoutError:
+            raise ReaderGoneError(target=self._scope["path"]) from None
+
+
+def _scope(ask: Ask) -> Scope:
+    quoted, _, query = ask.target.partition("?")
+    path = unquote(quoted)
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": ask.method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": quote(path).encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(ask.body)).encode()),
+        ],
+        "client": None,
+        "server": None,
+        "gossamer.relayed": True,
+        "gossamer.principal": Principal(name=ask.name, role=Role(ask.role), address=ask.address),
+    }

@@ -1,0 +1,1 @@
+"""Resources: one module for each, which gives its routes below ``/api/v1``."""

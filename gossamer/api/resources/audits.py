@@ -1,0 +1,272 @@
+"""Audits over HTTP: run the jobs over what this node recorded, and show what they found, here or elsewhere.
+
+A run is a program beside the node (``gossamer audit run``), with a bounded heap and half of the processors.
+Directories that others put beside it, of a stream or of ``spark-submit``, are listed too.
+
+Rule: jobs live in ``gossamer.spark``, which this house does not import; their names stand here, and a test
+holds the two lists together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+from pydantic import ConfigDict, Field, ValidationError
+
+from gossamer.api.http.access import principal_of
+from gossamer.api.http.sandbox import page_response
+from gossamer.api.jobs.findings import findings_in, steps_in
+from gossamer.api.jobs.processes import Program
+from gossamer.api.jobs.runs import ID, Run, State
+from gossamer.api.model import Value
+from gossamer.api.resources.drills import HTML
+from gossamer.api.view import NodeView
+from gossamer.errors import UnavailableError, WrongValueError, how_to_install
+
+__all__ = ["AuditInfo", "AuditOrder", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
+
+HEAP = "1g"
+"""Of Spark, beside a node that has other work; more of it: ``gossamer audit run --memory``."""
+
+Job = Literal[
+    "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies"
+]
+Promise = Literal[
+    "lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"
+]
+_MOMENT = (
+    r"^(now|today|yesterday|\d{1,6} ?[smhdw]( ago)?"
+    r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)$"
+)
+Moment = Annotated[str, Field(pattern=_MOMENT, max_length=40)]
+"""A time such as 2026-01-31T07:00 (UTC where it names no zone), 6h, 2d ago, yesterday, now."""
+RunId = Annotated[str, Path(pattern=ID, description="`id` of a report.")]
+
+
+class SparkAbsentError(UnavailableError):
+    """This node cannot run jobs."""
+
+    def __init__(self, *, lacks: str, remedy: str) -> None:
+        self.lacks = lacks
+        super().__init__(f"audit jobs need {lacks}, which this node's machine has not; {remedy}")
+
+
+class BadSpanError(WrongValueError):
+    """From when to when makes no sense."""
+
+    def __init__(self, *, key: str, got: str, expected: str) -> None:
+        self.key = key
+        super().__init__(f"{key}: got {got!r}, expected {expected}")
+
+
+class AuditOrder(Value):
+    """A job to run over what this node recorded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    job: Job = "report"
+    """report: all of them, and one page."""
+    begin: Moment | None = Field(default=None, alias="from")
+    """Unless given, the first that was recorded."""
+    end: Moment | None = Field(default=None, alias="to")
+    """Excluded; unless given, the last."""
+    fail_on: Annotated[tuple[Promise, ...], Field(max_length=9)] = ()
+    """Promises; with one broken, the run counts as broken."""
+
+
+class JobFindings(Value):
+    """What one job found."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    numbers: Mapping[str, int | float] = {}
+    says: tuple[str, ...] = ()
+
+
+class JobStep(Value):
+    """A job of a run that was begun."""
+
+    job: str
+    seconds: float | None
+    """null: it goes on."""
+
+
+class AuditInfo(Value):
+    """One run, or one report that was put there."""
+
+    id: str
+    node: str
+    state: State
+    order: Mapping[str, Any]
+    by: str
+    began_at: float
+    ended_at: float
+    says: str
+    """Why it failed."""
+    begin: str = Field(default="", alias="from")
+    """The span that was judged, ISO 8601."""
+    end: str = Field(default="", alias="to")
+    nodes: tuple[str, ...] = ()
+    """Whose recordings were there."""
+    files: int = 0
+    share: float = 1.0
+    """Of all messages, those that were recorded."""
+    holes: int = 0
+    """Spans in which a recorder was not looking."""
+    problems: int = 0
+    """Files that were not read as they are."""
+    broken: Mapping[str, int | float] = {}
+    jobs: Mapping[str, JobFindings] = {}
+    steps: tuple[JobStep, ...] = ()
+    report: bool = False
+
+
+class AuditsInfo(Value):
+    """What can be run here, and what was."""
+
+    dir: str
+    """What is judged: where this node's recorder writes."""
+    lacks: str
+    """What is missing for jobs to run here; empty: nothing."""
+    running: str
+    """ID of the one that runs, empty without."""
+    items: tuple[AuditInfo, ...]
+    """The newest first."""
+
+
+def audits_router(view: NodeView) -> APIRouter:
+    """``/audit/reports`` and ``/audit/runs``."""
+    router = APIRouter(prefix="/audit", tags=["audit"])
+
+    async def info(run: Run) -> AuditInfo:
+        directory = view.audits.directory(run.id)
+        return await asyncio.to_thread(_info, run, directory, view.name)
+
+    @router.get("/reports")
+    async def listed() -> AuditsInfo:
+        """The audits that were run here, and reports that were put beside them."""
+        runs = await view.audits.all()
+        missing = view.audits.lacks()
+        return AuditsInfo(
+            dir=(await view.recording.status()).dir,
+            lacks="" if missing is None else str(missing),
+            running=view.audits.running,
+            items=tuple([await info(run) for run in runs]),
+        )
+
+    @router.post("/runs", status_code=201)
+    async def start(order: AuditOrder, request: Request) -> AuditInfo:
+        """Run a job over what this node recorded; one at a time."""
+        check_span(order)
+        where = os.path.abspath((await view.recording.status()).dir)  # noqa: ASYNC240, PTH100 - no disc is asked
+        told = order.model_dump(mode="json", by_alias=True, exclude_none=True)
+        by = principal_of(request).name
+        return await info(await view.audits.start(told, by=by, program=_program(order, where)))
+
+    @router.get("/reports/{id}")
+    async def one(id: RunId) -> AuditInfo:  # noqa: A002 - the word of the API
+        """One of them: how far it is, or what it found."""
+        return await info(await view.audits.get(id))
+
+    @router.get("/reports/{id}/report", response_class=Response, responses=HTML)
+    async def report(id: RunId) -> Response:  # noqa: A002
+        """Its page, with a policy under which it can do nothing."""
+        return page_response(await view.audits.report(id))
+
+    @router.delete("/reports/{id}")
+    async def remove(id: RunId) -> AuditInfo:  # noqa: A002
+        """Stop the run; or remove one that is over, with all that it made."""
+        told = await info(await view.audits.get(id))
+        after = await view.audits.remove(id)
+        return told.model_copy(update={"state": after.state, "ended_at": after.ended_at})
+
+    return router
+
+
+def spark_lacks() -> SparkAbsentError | None:
+    """What this machine lacks for jobs to run, by a look that takes no time; the job itself looks closer."""
+    if importlib.util.find_spec("duckdb") is not None:
+        return None
+    if importlib.util.find_spec("pyspark") is None:
+        return SparkAbsentError(lacks="duckdb", remedy=how_to_install("audit"))
+    home = os.environ.get("JAVA_HOME")
+    java = FilePath(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    if not java:
+        return SparkAbsentError(
+            lacks="Java 17 or newer", remedy="install it (Debian: apt install openjdk-17-jre-headless)"
+        )
+    return None
+
+
+def check_span(order: AuditOrder) -> None:
+    """See that days and hours exist, as far as they are written out.
+
+    Raises:
+        BadSpanError: they do not, or the end is not after the beginning.
+    """
+    moments = []
+    for key, text in (("from", order.begin), ("to", order.end)):
+        if text is None or re.match(r"\d{4}-", text) is None:
+            continue
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise BadSpanError(key=key, got=text, expected=f"a time that exists: {error}") from None
+        moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    if len(moments) == 2 and moments[0] >= moments[1]:
+        raise BadSpanError(key="to", got=order.end or "", expected=f"a time after {order.begin}")
+
+
+def _program(order: AuditOrder, where: str) -> Program:
+    cores = max(1, (os.cpu_count() or 1) // 2)
+    arguments = ["-m", "gossamer.spark", "run", order.job, "--dir", where, "--out", "{dir}", "--json"]
+    arguments += ["--memory", HEAP, "--master", f"local[{cores}]"]
+    for option, text in (("--from", order.begin), ("--to", order.end)):
+        if text is not None:
+            arguments += [option, text]
+    if order.fail_on:
+        arguments += ["--fail-on", ",".join(order.fail_on)]
+    return Program(arguments=tuple(arguments))
+
+
+def _info(run: Run, directory: FilePath, node: str) -> AuditInfo:
+    found = findings_in(directory)
+    own: dict[str, Any] = {
+        "id": run.id,
+        "node": node,
+        "state": run.state,
+        "order": run.order,
+        "by": run.by,
+        "began_at": run.began_at,
+        "ended_at": run.ended_at,
+        "says": run.says,
+        "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in steps_in(directory)),
+        "report": (directory / "report.html").is_file(),
+    }
+    try:
+        return AuditInfo.model_validate(
+            {
+                **own,
+                "from": found.get("from", ""),
+                "to": found.get("to", ""),
+                "nodes": found.get("nodes", ()),
+                "files": found.get("files", 0),
+                "share": found.get("share", 1.0),
+                "holes": len(found.get("holes", ())),
+                "problems": len(found.get("problems", ())),
+                "broken": found.get("broken", {}),
+                "jobs": found.get("jobs", {}),
+            }
+        )
+    except (ValidationError, TypeError):
+        return AuditInfo.model_validate(own)

@@ -1,0 +1,260 @@
+"""Drills over HTTP: what can be ordered, what runs, what came of it.
+
+A drill runs as a program beside the node (``python -m gossamer.drill``), on a cluster of its own on loopback
+and ports of its own, with an environment that names nothing of this cluster; what is read here is what it
+writes into its directory. Or it is of this cluster, by the gates of its nodes (``drill_here``). Pages are
+served with a policy that lets them do nothing (``sandbox``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+from pydantic import ConfigDict, ValidationError
+
+from gossamer.api.http.access import RoleTooLowError, principal_of
+from gossamer.api.http.sandbox import page_response
+from gossamer.api.http.tokens import Role
+from gossamer.api.jobs.cluster_drill import HereDrill
+from gossamer.api.jobs.drill_plan import (
+    COMMON,
+    KINDS,
+    DrillKindInfo,
+    DrillOrder,
+    ParameterInfo,
+    check_here,
+    plan_json,
+)
+from gossamer.api.jobs.processes import Program
+from gossamer.api.jobs.runs import ID, Run, RunBusyError, State
+from gossamer.api.model import Value
+from gossamer.api.peers.scatter_gather import Wide
+from gossamer.api.view import NodeView
+from gossamer.clock import Clock
+
+__all__ = [
+    "DrillInfo",
+    "DrillProgress",
+    "DrillVerdict",
+    "DrillsInfo",
+    "drills_router",
+]
+
+RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
+HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
+
+
+class _Told(Value):
+    """What a program wrote; keys of later versions are left out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class DrillVerdict(_Told):
+    """A promise, and whether it was kept; null: this drill does not put it to the test."""
+
+    promise: str
+    kept: bool | None
+    expected: str = ""
+    got: str = ""
+
+
+class DrillPhase(_Told):
+    """A stretch of a drill, in its own seconds."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class DrillSide(_Told):
+    """Nodes that no fault of the drill parts from each other."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class DrillMark(_Told):
+    """Something that happened at a node, or that the drill did."""
+
+    at: float
+    node: str
+    kind: str
+    peer: str = ""
+    detail: str = ""
+
+
+class DrillProgress(_Told):
+    """How far a drill is."""
+
+    step: str
+    """starting, connecting, warm-up, split, heal, after, draining, closing, done."""
+    at: float
+    """Seconds since its load began."""
+    phases: tuple[DrillPhase, ...] = ()
+    sides: tuple[DrillSide, ...] = ()
+    marks: tuple[DrillMark, ...] = ()
+    """The latest."""
+    sees: Mapping[str, Mapping[str, Literal["up", "suspect", "down"]]] = {}
+    sent: int = 0
+    delivered: int = 0
+    owed: int = 0
+    """Acknowledged and not delivered yet."""
+    dropped: int = 0
+    """Clients whose connection ended, and not by the drill."""
+
+
+class DrillInfo(Value):
+    """One run of a drill."""
+
+    id: str
+    node: str
+    """On whose machine."""
+    state: State
+    order: Mapping[str, Any]
+    by: str
+    began_at: float
+    ended_at: float
+    """0 while it runs."""
+    says: str
+    """Why it failed."""
+    words: str = ""
+    """The verdict as a sentence."""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+    """Name, value, remark."""
+    report: bool = False
+    progress: DrillProgress | None = None
+    """While it runs, and where it broke off."""
+
+
+class DrillsInfo(Value):
+    """What can be ordered here, and what was."""
+
+    kinds: tuple[DrillKindInfo, ...]
+    common: tuple[ParameterInfo, ...]
+    here: bool
+    """This cluster can be drilled itself: its nodes have a gate (drill.faults)."""
+    running: str
+    """ID of the one that runs, empty without."""
+    items: tuple[DrillInfo, ...]
+    """The newest first."""
+
+
+class _Result(_Told):
+    words: str = ""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+
+
+def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
+    """``/drills``."""
+    router = APIRouter(prefix="/drills", tags=["drill"])
+    telling = asyncio.Lock()
+    """Held from the look whether a drill runs until this one does: a second order must not open the gates."""
+
+    async def info(run: Run, *, whole: bool = False) -> DrillInfo:
+        result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
+        progress = None
+        if whole and not result.verdicts:
+            progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
+        # A drill of this cluster has verdicts and no page: nobody counted messages.
+        paged = bool(result.words) and run.order.get("on") != "this-cluster"
+        return DrillInfo(
+            id=run.id,
+            node=view.name,
+            state=run.state,
+            order=run.order,
+            by=run.by,
+            began_at=run.began_at,
+            ended_at=run.ended_at,
+            says=run.says,
+            words=result.words,
+            happened=result.happened,
+            verdicts=result.verdicts,
+            figures=result.figures,
+            report=run.state == "elsewhere" or paged,
+            progress=progress,
+        )
+
+    @router.get("")
+    async def listed() -> DrillsInfo:
+        """The drills that can be ordered, and those that were."""
+        runs = await view.drills.all()
+        return DrillsInfo(
+            kinds=KINDS,
+            common=COMMON,
+            here=view.faults is not None,
+            running=view.drills.running,
+            items=tuple([await info(run) for run in runs]),
+        )
+
+    @router.post("", status_code=201)
+    async def start(order: DrillOrder, request: Request) -> DrillInfo:
+        """Start a drill, on a cluster of its own on this node's machine, or of this one; one at a time."""
+        principal = principal_of(request)
+        if order.on == "this-cluster" and not principal.role.includes(Role.ADMIN):
+            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=Role.ADMIN)
+        told = order.model_dump(mode="json", exclude_none=True)
+        if order.on == "own-cluster":
+            plan = plan_json(order)
+            program = Program(arguments=("-m", "gossamer.drill", "{dir}"), files={"plan.json": plan})
+            return await info(await view.drills.start(told, by=principal.name, program=program))
+        check_here(order)
+        names = sorted(node.name for node in view.nodes() if node.status != "left")
+        drill = HereDrill.of(
+            order, names, wide=Wide(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
+        )
+        async with telling:
+            if view.drills.running:
+                raise RunBusyError(what="drills", id=view.drills.running)
+            await drill.begin()
+            try:
+                run = await view.drills.start(told, by=principal.name, program=Program(body=drill.watch))
+            except BaseException:
+                await drill.end()
+                raise
+        return await info(run)
+
+    @router.get("/{id}")
+    async def one(id: RunId) -> DrillInfo:  # noqa: A002 - the word of the API
+        """One run: how far it is, or what came of it."""
+        return await info(await view.drills.get(id), whole=True)
+
+    @router.get("/{id}/report", response_class=Response, responses=HTML)
+    async def report(id: RunId) -> Response:  # noqa: A002
+        """Its page, with a policy under which it can do nothing."""
+        return page_response(await view.drills.report(id))
+
+    @router.delete("/{id}")
+    async def remove(id: RunId) -> DrillInfo:  # noqa: A002
+        """Stop the run, and all that it started; or forget one that is over."""
+        return await info(await view.drills.remove(id))
+
+    return router
+
+
+def _apart(view: NodeView) -> str:
+    """Who is not there, as this node sees it."""
+    return ", ".join(
+        f"{node.name} {node.status}, link {node.link}"
+        for node in view.nodes()
+        if node.status != "left" and not (node.status == "online" and node.link in ("self", "up"))
+    )
+
+
+def _told(kind: type[Any], content: bytes | None) -> Any:
+    """What a program wrote, None if it makes no sense: it may be of another version."""
+    if content is None:
+        return None
+    try:
+        return kind.model_validate(msgspec.json.decode(content))
+    except (msgspec.DecodeError, ValidationError):
+        return None

@@ -1,0 +1,106 @@
+"""Messages over HTTP: publish one, see which are retained, remove one.
+
+Payloads go in and never come out: who wants to read messages subscribes, as whom the ACL knows.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from gossamer.api.model import Flag, Page, Value
+from gossamer.api.peers.paging import page_of
+from gossamer.api.view import NodeView
+from gossamer.errors import WrongValueError
+
+__all__ = ["BadPayloadError", "PublishOrder", "Published", "RetainedInfo", "messages_router"]
+
+MAX_PAYLOAD = 48 * 1024
+
+Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
+
+
+class BadPayloadError(WrongValueError):
+    """A payload is not what its encoding says."""
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"payload: {reason}; expected base64, or encoding: text")
+
+
+class PublishOrder(Value):
+    """A message to publish."""
+
+    topic: Topic
+    payload: Annotated[str, Field(max_length=MAX_PAYLOAD)] = ""
+    encoding: Literal["text", "base64"] = "text"
+    """How ``payload`` is written here; clients get the bytes."""
+    qos: Annotated[int, Field(ge=0, le=2, strict=True)] = 0
+    retain: Flag = False
+
+
+class Published(Value):
+    """What became of a message that was published."""
+
+    topic: str
+    receivers: int
+    """Subscribers here and nodes elsewhere that it went to."""
+    safe: bool
+    """Every node that it went to has it; always true for QoS 0, which nobody confirms."""
+
+
+class RetainedInfo(Value):
+    """A topic that has a retained message, and what is known of it here without its payload."""
+
+    topic: str
+    qos: int | None = None
+    """Null: it is large, and kept by other nodes."""
+    bytes: int | None = None
+    """Of its payload; null as above."""
+    expires_at: float | None = None
+    """Seconds since 1970; null: it stays."""
+
+
+def messages_router(view: NodeView) -> APIRouter:
+    """``/publish`` and ``/retained``."""
+    router = APIRouter(tags=["messages"])
+
+    @router.post("/publish")
+    async def publish(order: PublishOrder) -> Published:
+        """Publish a message, and wait until every node that has subscribers to it has it."""
+        payload = order.payload.encode()
+        if order.encoding == "base64":
+            try:
+                payload = base64.b64decode(payload, validate=True)
+            except binascii.Error as error:
+                raise BadPayloadError(reason=str(error)) from None
+        receivers, safe = await view.publish(order.topic, payload, qos=order.qos, retain=order.retain)
+        return Published(topic=order.topic, receivers=receivers, safe=safe)
+
+    @router.get("/retained")
+    async def retained(
+        limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
+        after: Annotated[
+            str | None, Query(max_length=200_000, description="`next` of the page before.")
+        ] = None,
+        wanted: Annotated[
+            str, Query(alias="filter", max_length=65_535, description="Only topics that this filter matches.")
+        ] = "#",
+    ) -> Page[RetainedInfo]:
+        """The topics that have a retained message, on any node."""
+        items, following = await page_of(view.retained(wanted), limit=limit, after=after)
+        return Page(items=items, next=following)
+
+    @router.delete("/retained")
+    async def forget(
+        topic: Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")],
+    ) -> Published:
+        """Remove the retained message of a topic, as an empty one that is published does."""
+        receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
+        return Published(topic=topic, receivers=receivers, safe=safe)
+
+    return router

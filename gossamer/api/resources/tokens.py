@@ -1,0 +1,98 @@
+"""Tokens over HTTP: list them, make one, take one back; and who the caller is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from pydantic import Field
+
+from gossamer.api.http.access import needs, principal_of
+from gossamer.api.http.tokens import Role, Token, Tokens
+from gossamer.api.model import Value
+from gossamer.config import PositiveDuration
+
+__all__ = ["NewToken", "TokenInfo", "TokenOrder", "WhoAmI", "tokens_router"]
+
+TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a token.")]
+
+
+class TokenInfo(Value):
+    """A token as the cluster knows it; its secret is not kept."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: float
+    expires_at: float
+    """0: never."""
+    created_by: str
+    expired: bool
+
+
+class NewToken(TokenInfo):
+    """A token that was just made."""
+
+    token: str
+    """The only time that it is shown."""
+
+
+class TokenOrder(Value):
+    """The token to make."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.@ -]+$")]
+    """Who or what is to have it; stands in the log of orders."""
+    role: Role = Role.VIEWER
+    expires: PositiveDuration | None = 90 * 86_400.0
+    """How long it lets in; null: for ever."""
+
+
+class WhoAmI(Value):
+    """Who the caller is to this node."""
+
+    name: str
+    role: Role
+    node: str
+
+
+def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
+    """``/tokens``, for administrators, and ``/whoami``."""
+    router = APIRouter(tags=["access"])
+    admin = [needs(Role.ADMIN)]
+
+    def info(token: Token) -> dict[str, object]:
+        return {
+            "id": token.id,
+            "name": token.name,
+            "role": token.role,
+            "created_at": token.created_at,
+            "expires_at": token.expires_at,
+            "created_by": token.created_by,
+            "expired": tokens.expired(token),
+        }
+
+    @router.get("/whoami")
+    async def whoami(request: Request) -> WhoAmI:
+        """Who asks, and in which role."""
+        principal = principal_of(request)
+        return WhoAmI(name=principal.name, role=principal.role, node=node)
+
+    @router.get("/tokens", dependencies=admin)
+    async def listed() -> tuple[TokenInfo, ...]:
+        """All tokens, the newest first."""
+        found = sorted(tokens, key=lambda token: -token.created_at)
+        return tuple(TokenInfo.model_validate(info(token)) for token in found)
+
+    @router.post("/tokens", dependencies=admin, status_code=201)
+    async def create(order: TokenOrder, request: Request) -> NewToken:
+        """Make a token; the answer is the only place where it ever stands."""
+        by = principal_of(request).name
+        text, token = tokens.create(name=order.name, role=order.role, lifetime=order.expires, by=by)
+        return NewToken.model_validate({**info(token), "token": text})
+
+    @router.delete("/tokens/{id}", dependencies=admin)
+    async def revoke(id: TokenId) -> TokenInfo:  # noqa: A002
+        """Take a token back, on every node."""
+        return TokenInfo.model_validate(info(tokens.revoke(id)))
+
+    return router

@@ -1,0 +1,58 @@
+"""What happened at a node lately, over HTTP."""
+
+from types import SimpleNamespace
+
+import httpx
+from fastapi import FastAPI
+
+from gossamer.api.resources.events import events_router
+from gossamer.node.chronicle import Chronicle
+
+
+class Clocks:
+    """Both stand still until they are set."""
+
+    def __init__(self) -> None:
+        self.monotonic_now, self.wall_now = 100.0, 1_700_000_000.0
+
+    def monotonic(self):
+        return self.monotonic_now
+
+    def wall(self):
+        return self.wall_now
+
+
+def client_of(chronicle):
+    app = FastAPI()
+    app.include_router(events_router(SimpleNamespace(name="node1@127.0.0.1", chronicle=chronicle)))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+
+
+async def test_events_come_in_order_with_their_age_from_a_serial_on():
+    clocks = Clocks()
+    chronicle = Chronicle(clocks, creation=7)
+    chronicle.note("suspected", "node2@127.0.0.1")
+    clocks.monotonic_now += 4.0
+    # The wall clock is set back meanwhile, which does not make events younger.
+    clocks.wall_now -= 3600.0
+    chronicle.note("down", "node2@127.0.0.1", "unreachable")
+    clocks.monotonic_now += 1.5
+    async with client_of(chronicle) as client:
+        told = (await client.get("/events")).json()
+        assert (told["node"], told["creation"]) == ("node1@127.0.0.1", 7)
+        assert [(e["serial"], e["kind"], e["age"], e["text"]) for e in told["items"]] == [
+            (1, "suspected", 5.5, ""),
+            (2, "down", 1.5, "unreachable"),
+        ]
+        [later] = (await client.get("/events", params={"after": 1})).json()["items"]
+        assert later["at"] == 1_700_000_000.0 - 3600.0
+        assert (await client.get("/events", params={"after": 2})).json()["items"] == []
+        assert len((await client.get("/events", params={"limit": 1})).json()["items"]) == 1
+        assert (await client.get("/events", params={"after": -1})).status_code == 422
+
+
+def test_the_oldest_go_and_serials_show_it():
+    chronicle = Chronicle(Clocks(), creation=1, kept=3)
+    for number in range(5):
+        chronicle.note("up", f"node{number}")
+    assert [happening.serial for happening in chronicle.after(0)] == [3, 4, 5]

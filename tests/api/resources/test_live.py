@@ -1,0 +1,201 @@
+"""The pulse of the cluster as server-sent events."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from api.fakes import FakeTable, FakeView
+from api.linked import NAMES, client_of
+from api.reader import Reader
+from gossamer.api import ApiServer, Role, Tokens, make_app
+from gossamer.api.http import limits
+from gossamer.clock import SystemClock
+from gossamer.config import ApiConfig
+from gossamer.network import SystemNetwork
+from gossamer.supervisor import Runtime
+
+
+class StoppedClock:
+    """However long the readers take, they come at once."""
+
+    def monotonic(self) -> float:
+        return 1.0
+
+    wall = monotonic
+
+
+async def test_every_node_has_a_pulse(cluster):
+    async with client_of(cluster([])[0]) as client:
+        pulse = (await client.get("/api/v1/pulse")).json()
+    assert pulse["node"] == NAMES[0]
+    assert pulse["sees"][NAMES[1]] == {"status": "online", "link": "up"}
+
+
+async def test_the_stream_shows_all_nodes_and_names_the_silent(cluster):
+    view = cluster([], silent={NAMES[2]})[0]
+    reader = Reader(make_app(view), "/api/v1/live")
+    first = await reader.event()
+    assert [node["node"] for node in first["nodes"]] == NAMES[:2]
+    assert list(first["missing"]) == [NAMES[2]]
+    assert first["asked"] == NAMES[0]
+    await reader.close()
+
+
+async def test_many_readers_cost_one_question(cluster):
+    view = cluster([])[0]
+    asked = []
+    ask_peer = view.ask_peer
+
+    async def counting(node, ask, timeout):
+        asked.append(node)
+        return await ask_peer(node, ask, timeout)
+
+    view.ask_peer = counting
+    app = make_app(view, clock=StoppedClock())
+    readers = [Reader(app, "/api/v1/live") for _ in range(20)]
+    events = [await reader.event() for reader in readers]
+    assert len({json.dumps(event) for event in events}) == 1
+    assert sorted(asked) == NAMES[1:]
+    for reader in readers:
+        await reader.close()
+
+
+async def test_readers_beyond_the_limit_are_told_to_come_back_and_places_are_given_back():
+    app = make_app(FakeView(), config=ApiConfig(streams=2))
+    readers = [Reader(app, "/api/v1/live") for _ in range(2)]
+    for reader in readers:
+        assert await reader.status == 200
+    refused = Reader(app, "/api/v1/live")
+    assert await refused.status == 503
+    assert b"api.streams" in await refused.chunks.get()
+    await readers[0].close()
+    again = Reader(app, "/api/v1/live")
+    assert await again.status == 200
+    for reader in (readers[1], again, refused):
+        await reader.close()
+
+
+async def test_one_caller_takes_no_more_than_a_share_and_others_have_theirs():
+    tokens = Tokens(now=SystemClock().wall)
+    tokens.attach(FakeTable())
+    text = tokens.create(name="board", role=Role.VIEWER, lifetime=60, by="test")[0]
+    app = make_app(FakeView(), config=ApiConfig(streams=5, streams_each=2), tokens=tokens)
+    readers = [Reader(app, "/api/v1/live") for _ in range(2)]
+    for reader in readers:
+        assert await reader.status == 200
+    refused = Reader(app, "/api/v1/clients", b"format=ndjson")
+    assert await refused.status == 429
+    problem = json.loads(await refused.chunks.get())
+    assert "loopback has 2 streams open, as many as api.streams_each allows" in problem["detail"]
+    other = Reader(app, "/api/v1/live", headers=[(b"authorization", b"Bearer " + text.encode())])
+    assert await other.status == 200
+    for reader in (*readers, refused, other):
+        await reader.close()
+    assert not app.state.limits.streams
+
+
+async def test_streams_take_no_places_of_requests_and_probes_need_none(monkeypatch):
+    monkeypatch.setattr(limits, "REQUESTS", 1)
+    view = FakeView()
+    going_on = asyncio.Event()
+
+    async def digests():
+        await going_on.wait()
+        return []
+
+    view.digests = digests
+    app = make_app(view, config=ApiConfig(rate=1000))
+    reader = Reader(app, "/api/v1/live")
+    assert await reader.status == 200
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        slow = Reader(app, "/api/v1/tables/digests")
+        while not app.state.limits.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        refused = await client.get("/api/v1/nodes")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        for path in ("/health", "/ready", "/metrics"):
+            assert (await client.get(path)).status_code == 200
+        going_on.set()
+        assert await slow.status == 200
+        assert (await client.get("/api/v1/nodes")).status_code == 200
+        await slow.close()
+    await reader.close()
+    assert app.state.limits.requests == 0
+
+
+async def test_a_thousand_readers_do_not_keep_others_from_asking():
+    runtime = Runtime(node="node1@127.0.0.1", creation=1)
+    config = ApiConfig(port=0, streams=4, rate=100_000)
+    pid = await runtime.start(ApiServer, FakeView(), config=config, network=SystemNetwork())
+    host, port = await runtime.call(pid, "address")
+    request = b"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    served = refused = 0
+    held = []
+    # In waves, since one process has only so many sockets.
+    for _ in range(50):
+        wave = await asyncio.gather(*(asyncio.open_connection(host, port) for _ in range(20)))
+        for reader, writer in wave:
+            writer.write(request)
+            async with asyncio.timeout(30):
+                status = (await reader.readline()).split()[1]
+            if status == b"200":
+                served += 1
+                held.append(writer)
+            else:
+                assert status == b"503"
+                refused += 1
+                writer.close()
+    assert (served, refused) == (4, 996)
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"http://{host}:{port}/api/v1/nodes")).status_code == 200
+    for writer in held:
+        writer.close()
+    await runtime.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"topic": "a/b", "payload": "hi"}, 200),
+        ({"topic": "a/b", "payload": "aGk=", "encoding": "base64", "qos": 2, "retain": True}, 200),
+        ({"topic": "a/b", "payload": "?", "encoding": "base64"}, 422),
+        ({"topic": "a/+"}, 422),
+        ({"topic": ""}, 422),
+        ({"topic": "a", "qos": 3}, 422),
+        ({"topic": "a", "ttl": 3}, 422),
+        ({"topic": "a", "payload": "x" * 50_000}, 422),
+    ],
+)
+async def test_messages_are_published_or_refused(body, status):
+    view = FakeView()
+    async with client_of(view) as client:
+        answer = await client.post("/api/v1/publish", json=body)
+    assert answer.status_code == status
+    assert len(view.orders) == (status == 200)
+    if status == 200:
+        assert view.orders[0][1][1] == b"hi"
+        assert answer.json() == {"topic": "a/b", "receivers": 3, "safe": True}
+
+
+async def test_retained_topics_are_listed_and_removed():
+    view = FakeView()
+    async with client_of(view) as client:
+        page = (await client.get("/api/v1/retained")).json()
+        assert [row["topic"] for row in page["items"]] == ["a/1", "b"]
+        page = (await client.get("/api/v1/retained", params={"filter": "b"})).json()
+        assert [row["topic"] for row in page["items"]] == ["b"]
+        assert (await client.delete("/api/v1/retained", params={"topic": "b"})).status_code == 200
+    assert view.orders == [("publish", ("b", b"", 1, True))]
+
+
+async def test_settings_are_shown_read_again_and_changed():
+    view = FakeView()
+    async with client_of(view) as client:
+        shown = (await client.get("/api/v1/config")).json()
+        assert shown["changed"] == {"node": {"cookie": "**********"}}
+        assert (await client.post("/api/v1/config/reload")).json()["files"] == ["/etc/gossamer/acl"]
+        assert (await client.put("/api/v1/log-level", json={"level": "debug"})).json() == {"level": "debug"}
+        assert (await client.get("/api/v1/log-level")).json() == {"level": "debug"}
+        assert (await client.put("/api/v1/log-level", json={"level": "loud"})).status_code == 422
