@@ -12,6 +12,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 BY_MODULE = {
     "gossamer.api.model",
     "gossamer.audit.schema",
+    "gossamer.config.discovery",
     "gossamer.drill.record",
     "gossamer.mqtt.packets",
     "gossamer.supervisor.signals",

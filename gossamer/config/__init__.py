@@ -4,7 +4,8 @@
 :class:`~gossamer.errors.ConfigError` that names every mistake. ``Config()`` alone is a node that runs.
 
 Names are imported when they are first used: durations and sizes in words, which the whole command
-needs, come without the schema, and without what reads and checks it.
+needs, come without the schema, and without what reads and checks it. The sections of the discovery
+strategies are named by :mod:`gossamer.config.discovery` itself.
 """
 
 from typing import TYPE_CHECKING
@@ -13,20 +14,7 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
-    from gossamer.config.discovery import (
-        DiscoveryConfig,
-        DnsConfig,
-        DnsDiscovery,
-        EtcdConfig,
-        EtcdDiscovery,
-        EtcdTlsConfig,
-        K8sConfig,
-        K8sDiscovery,
-        ManualDiscovery,
-        SingletonDiscovery,
-        StaticDiscovery,
-        etcd_name,
-    )
+    from gossamer.config.gossip import GossipConfig
     from gossamer.config.load import config_from, load_config
     from gossamer.config.model import (
         ApiConfig,
@@ -34,18 +22,21 @@ if TYPE_CHECKING:
         ClusterConfig,
         Config,
         DistributionConfig,
-        GossipConfig,
+        LogConfig,
+        NodeConfig,
+    )
+    from gossamer.config.mqtt import (
         HttpAuthConfig,
         JwtConfig,
         ListenerConfig,
-        LogConfig,
         MqttAuthConfig,
+        MqttCapabilitiesConfig,
         MqttConfig,
         MqttLimitsConfig,
         MqttRetainedConfig,
         MqttServerConfig,
         MqttSessionsConfig,
-        NodeConfig,
+        SharedStrategy,
         TlsConfig,
         TlsHostConfig,
     )
@@ -68,23 +59,15 @@ __all__ = [
     "Autoheal",
     "ClusterConfig",
     "Config",
-    "DiscoveryConfig",
     "DistributionConfig",
-    "DnsConfig",
-    "DnsDiscovery",
     "Endpoint",
-    "EtcdConfig",
-    "EtcdDiscovery",
-    "EtcdTlsConfig",
     "GossipConfig",
     "HttpAuthConfig",
     "JwtConfig",
-    "K8sConfig",
-    "K8sDiscovery",
     "ListenerConfig",
     "LogConfig",
-    "ManualDiscovery",
     "MqttAuthConfig",
+    "MqttCapabilitiesConfig",
     "MqttConfig",
     "MqttLimitsConfig",
     "MqttRetainedConfig",
@@ -93,14 +76,12 @@ __all__ = [
     "NodeConfig",
     "OptionalDuration",
     "PositiveDuration",
-    "SingletonDiscovery",
-    "StaticDiscovery",
+    "SharedStrategy",
     "TlsConfig",
     "TlsHostConfig",
     "TracingConfig",
     "config_from",
     "cookie_of",
-    "etcd_name",
     "expected_of",
     "format_duration",
     "format_size",
@@ -119,20 +100,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "cookie": ("COOKIE_FILE", "cookie_of", "write_cookie"),
-        "discovery": (
-            "DiscoveryConfig",
-            "DnsConfig",
-            "DnsDiscovery",
-            "EtcdConfig",
-            "EtcdDiscovery",
-            "EtcdTlsConfig",
-            "K8sConfig",
-            "K8sDiscovery",
-            "ManualDiscovery",
-            "SingletonDiscovery",
-            "StaticDiscovery",
-            "etcd_name",
-        ),
+        "gossip": ("GossipConfig",),
         "load": ("config_from", "load_config"),
         "model": (
             "ApiConfig",
@@ -140,18 +108,21 @@ __getattr__, __dir__ = lazy(
             "ClusterConfig",
             "Config",
             "DistributionConfig",
-            "GossipConfig",
+            "LogConfig",
+            "NodeConfig",
+        ),
+        "mqtt": (
             "HttpAuthConfig",
             "JwtConfig",
             "ListenerConfig",
-            "LogConfig",
             "MqttAuthConfig",
+            "MqttCapabilitiesConfig",
             "MqttConfig",
             "MqttLimitsConfig",
             "MqttRetainedConfig",
             "MqttServerConfig",
             "MqttSessionsConfig",
-            "NodeConfig",
+            "SharedStrategy",
             "TlsConfig",
             "TlsHostConfig",
         ),

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gossamer.config.section import Blank, Section
 from gossamer.config.units import PositiveDuration
-from gossamer.config.values import Endpoint, Endpoints, EndpointText, Port
+from gossamer.config.values import LOOPBACK, Endpoint, Endpoints, EndpointText, Port
 
 __all__ = [
     "STRATEGIES",
@@ -35,8 +35,6 @@ __all__ = [
     "StaticDiscovery",
     "etcd_name",
 ]
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +224,7 @@ class K8sDiscovery(DiscoveryConfig):
     k8s: Annotated[K8sConfig, Blank] = K8sConfig()
 
 
-def _spelt_out(value: object) -> object:
+def _with_strategy(value: object) -> object:
     if isinstance(value, str):
         return {"strategy": value}
     if value is None:
@@ -236,20 +234,16 @@ def _spelt_out(value: object) -> object:
     return value
 
 
+_AnyDiscovery = (
+    ManualDiscovery | StaticDiscovery | DnsDiscovery | EtcdDiscovery | K8sDiscovery | SingletonDiscovery
+)
+
 STRATEGIES: dict[str, type[DiscoveryConfig]] = {
-    "manual": ManualDiscovery,
-    "static": StaticDiscovery,
-    "dns": DnsDiscovery,
-    "etcd": EtcdDiscovery,
-    "k8s": K8sDiscovery,
-    "singleton": SingletonDiscovery,
+    get_args(section.model_fields["strategy"].annotation)[0]: section for section in get_args(_AnyDiscovery)
 }
+"""The section of each strategy, by name."""
 
 Discovery = Annotated[
-    Annotated[
-        ManualDiscovery | StaticDiscovery | DnsDiscovery | EtcdDiscovery | K8sDiscovery | SingletonDiscovery,
-        Field(discriminator="strategy"),
-    ],
-    BeforeValidator(_spelt_out),
+    Annotated[_AnyDiscovery, Field(discriminator="strategy")], BeforeValidator(_with_strategy)
 ]
 """One strategy with its keys; the name of one alone, or nothing, which is ``static``."""

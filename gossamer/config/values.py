@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from gossamer.config.units import OptionalDuration, parse_optional_duration
 
 __all__ = [
+    "LOOPBACK",
     "Autoheal",
     "Endpoint",
     "EndpointText",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 Network: TypeAlias = IPv4Network | IPv6Network
+
+LOOPBACK = "127.0.0.1"
 
 AUTOHEAL_DELAY = 15.0
 """What ``autoheal: on`` means, in seconds."""

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import structlog
 
-from gossamer.config import Endpoint, EtcdConfig, etcd_name
+from gossamer.config import Endpoint
+from gossamer.config.discovery import EtcdConfig, etcd_name
 from gossamer.discovery.errors import MissingExtraError
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 

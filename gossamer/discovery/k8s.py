@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from gossamer.config import K8sConfig
+from gossamer.config.discovery import K8sConfig
 from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.network import Address

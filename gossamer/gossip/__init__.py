@@ -3,6 +3,7 @@
 from gossamer.gossip.hints import explain
 from gossamer.gossip.keyfile import KeyFile, KeyFileError
 from gossamer.gossip.keyring import Keyring, KeyringError, cluster_key
+from gossamer.gossip.limits import MetadataTooLargeError
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -22,7 +23,6 @@ from gossamer.gossip.member import (
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata, subscribe
 from gossamer.gossip.server import GossipServer
-from gossamer.gossip.settings import GossipSettings, InvalidSettingError
 from gossamer.gossip.sockets import GossipAddressError, local_host
 from gossamer.gossip.steps import JoinResult
 from gossamer.gossip.swim import Swim
@@ -34,8 +34,6 @@ __all__ = [
     "ForcedOut",
     "GossipAddressError",
     "GossipServer",
-    "GossipSettings",
-    "InvalidSettingError",
     "Join",
     "JoinResult",
     "KeyFile",
@@ -56,6 +54,7 @@ __all__ = [
     "MemberUp",
     "MemberUpdated",
     "MembershipView",
+    "MetadataTooLargeError",
     "NameConflict",
     "PacketRejected",
     "PartitionHint",

@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 
 from gossamer.clock import Clock
+from gossamer.config import GossipConfig
 from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard
-from gossamer.gossip.settings import GossipSettings
+from gossamer.gossip.limits import MAX_FRAME, STREAM_TIMEOUT
 from gossamer.gossip.sockets import Sockets, open_sockets
 from gossamer.gossip.steps import (
     Input,
@@ -51,7 +52,7 @@ class Courier:
         clock: Clock,
         identity: Identity,
         counters: Counter[str],
-        settings: GossipSettings,
+        settings: GossipConfig,
         deliver: Callable[[Input], None],
     ) -> None:
         self._keyring = keyring
@@ -115,7 +116,7 @@ class Courier:
         try:
             async with asyncio.timeout(action.timeout):
                 transport, stream = await self._network.connect(
-                    lambda: AskingStream(max_frame=self._settings.max_frame), action.address
+                    lambda: AskingStream(max_frame=MAX_FRAME), action.address
                 )
                 try:
                     transport.write(frame(self._seal(action.body)))
@@ -156,8 +157,8 @@ class Courier:
 
     def _answering(self) -> AnsweringStream:
         return AnsweringStream(
-            max_frame=self._settings.max_frame,
-            timeout=self._settings.stream_timeout,
+            max_frame=MAX_FRAME,
+            timeout=STREAM_TIMEOUT,
             received=self._on_frame,
             rejected=self._on_bad_frame,
             opened=self._on_stream,

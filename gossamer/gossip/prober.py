@@ -17,11 +17,11 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.hints import PartitionHints
 from gossamer.gossip.member import LinkEvidence
 from gossamer.gossip.outbox import Outbox
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.table import ALIVE, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
 from gossamer.gossip.verdicts import Verdicts
@@ -95,7 +95,7 @@ class Prober:
         awareness: Awareness,
         hints: PartitionHints,
         verdicts: Verdicts,
-        settings: GossipSettings,
+        settings: GossipConfig,
         rng: random.Random,
     ) -> None:
         self._table = table

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from gossamer.clock import Clock
+from gossamer.config import GossipConfig
 from gossamer.errors import GossamerError, UsageError
 from gossamer.gossip.courier import Courier
 from gossamer.gossip.keyfile import KeyFile
@@ -36,7 +37,6 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.sockets import advertised
 from gossamer.gossip.steps import (
     Answer,
@@ -107,7 +107,7 @@ class GossipServer(GenServer):
         view: MembershipView,
         advertise: str = "",
         rng: random.Random | None = None,
-        settings: GossipSettings | None = None,
+        settings: GossipConfig | None = None,
         subscribers: Sequence[Destination] = (),
         key_file: KeyFile | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class GossipServer(GenServer):
         self._key_file = key_file
         self._clock = clock
         self._view = view
-        self._settings = settings or GossipSettings()
+        self._settings = settings or GossipConfig()
         self._rng = rng or random.Random()
         self._subscribers: dict[Destination, None] = dict.fromkeys(subscribers)
         self._callers: dict[int, Caller] = {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 
+from gossamer.config import GossipConfig
+from gossamer.gossip.limits import GOSSIP_TO_DEAD
 from gossamer.gossip.outbox import Outbox
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.table import Entry, MemberTable
 from gossamer.gossip.timers import Timers
 
@@ -26,7 +27,7 @@ class Spreader:
         table: MemberTable,
         outbox: Outbox,
         timers: Timers,
-        settings: GossipSettings,
+        settings: GossipConfig,
         rng: random.Random,
     ) -> None:
         self._table = table
@@ -62,6 +63,6 @@ class Spreader:
         if not down:
             return []
         entry = self._table.get(down[self._rng.randrange(len(down))])
-        if entry is None or now - entry.since > self._settings.gossip_to_dead:
+        if entry is None or now - entry.since > GOSSIP_TO_DEAD:
             return []
         return [entry]

@@ -17,9 +17,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.broadcast import BroadcastQueue
 from gossamer.gossip.hints import PartitionHints
+from gossamer.gossip.limits import LAG_THRESHOLD, MAX_MEMBERS, check_metadata
 from gossamer.gossip.member import (
     ForcedOut,
     LoopLag,
@@ -32,7 +34,6 @@ from gossamer.gossip.member import (
 from gossamer.gossip.outbox import Outbox
 from gossamer.gossip.prober import Prober
 from gossamer.gossip.rivals import Rivals
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.spreader import Spreader
 from gossamer.gossip.steps import (
     Action,
@@ -86,18 +87,18 @@ class Swim:
         address: Address,
         incarnation: int,
         metadata: MemberMetadata,
-        settings: GossipSettings,
+        settings: GossipConfig,
         rng: random.Random,
         now: float,
     ) -> None:
-        settings.check_metadata(metadata)
+        check_metadata(metadata)
         self._settings = settings
         self._rng = rng
         me = Alive(name, id, address[0], address[1], incarnation, metadata)
         self.table = MemberTable(me, retransmit_mult=settings.retransmit_mult)
         self.awareness = Awareness(maximum=settings.awareness_max)
         self._timers = Timers()
-        self._outbox = Outbox(self.table, BroadcastQueue(limit=settings.max_members + 1), mtu=settings.mtu)
+        self._outbox = Outbox(self.table, BroadcastQueue(limit=MAX_MEMBERS + 1), mtu=settings.mtu)
         self._hints = PartitionHints(self._outbox.emit)
         self._verdicts = Verdicts(
             self.table, self._outbox, self._timers, self.awareness, self._hints, settings
@@ -161,7 +162,7 @@ class Swim:
                 what a malformed answer ended.
         """
         lag = self._timers.lag(now)
-        if lag > self._settings.lag_threshold:
+        if lag > LAG_THRESHOLD:
             self._stalled(lag, now)
             self._timers.run(now)
         self._HANDLERS[type(event)](self, event, now)
@@ -337,12 +338,12 @@ class Swim:
         evidence = event.evidence
         if not isinstance(evidence, LoopLag):
             self._prober.evidence(evidence, now)
-        elif evidence.seconds > self._settings.lag_threshold and now - self._stalled_at > evidence.seconds:
+        elif evidence.seconds > LAG_THRESHOLD and now - self._stalled_at > evidence.seconds:
             # Between two of our own timers, or it would have been noticed already.
             self._stalled(evidence.seconds, now)
 
     def _metadata(self, event: MetadataChanged, _now: float) -> None:
-        self._settings.check_metadata(event.metadata)
+        check_metadata(event.metadata)
         me = msgspec.structs.replace(
             self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
         )

@@ -25,9 +25,10 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.hints import PartitionHints
+from gossamer.gossip.limits import STREAM_TIMEOUT
 from gossamer.gossip.outbox import Outbox
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import JoinResult, Token
 from gossamer.gossip.table import ALIVE, SUSPECT, MemberTable
 from gossamer.gossip.timers import Timers
@@ -80,7 +81,7 @@ class Syncer:
         timers: Timers,
         hints: PartitionHints,
         verdicts: Verdicts,
-        settings: GossipSettings,
+        settings: GossipConfig,
         rng: random.Random,
     ) -> None:
         self._table = table
@@ -191,7 +192,7 @@ class Syncer:
         self._number += 1
         self._running[self._number] = exchange
         self._addresses[exchange.address] = self._number
-        self._outbox.stream(("sync", self._number), exchange.address, question, self._settings.stream_timeout)
+        self._outbox.stream(("sync", self._number), exchange.address, question, STREAM_TIMEOUT)
 
     def _end(self, number: int) -> tuple[Address, _Join | None]:
         exchange = self._running.pop(number, None)

@@ -24,8 +24,10 @@ from functools import partial
 
 import msgspec
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.awareness import Awareness
 from gossamer.gossip.hints import PartitionHints
+from gossamer.gossip.limits import MAX_MEMBERS
 from gossamer.gossip.member import (
     MAX_NUMBER,
     MemberAlive,
@@ -36,7 +38,6 @@ from gossamer.gossip.member import (
     MemberUpdated,
 )
 from gossamer.gossip.outbox import Outbox
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.suspicion import Suspicion, suspicion_bounds
 from gossamer.gossip.table import ALIVE, DOWN, LEFT, REMOVED, STOPPED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.timers import Timers
@@ -57,7 +58,7 @@ class Verdicts:
         timers: Timers,
         awareness: Awareness,
         hints: PartitionHints,
-        settings: GossipSettings,
+        settings: GossipConfig,
     ) -> None:
         self._table = table
         self._outbox = outbox
@@ -97,7 +98,7 @@ class Verdicts:
             if entry.state <= SUSPECT and entry.address != (said.host, said.port):
                 self.doubt(entry, now)
                 return False
-        elif len(self._table) >= self._settings.max_members:
+        elif len(self._table) >= MAX_MEMBERS:
             return False
         if not self._evict_zombie(said, now):
             return False
@@ -347,7 +348,7 @@ class Verdicts:
     def _remember(self, record: Record, now: float) -> bool:
         """A down or gone member that we never met: keep it, so that it is tried and not resurrected."""
         # Written so that an age which is no number is refused as well.
-        if not record.age < self._retention(record.state) or len(self._table) >= self._settings.max_members:
+        if not record.age < self._retention(record.state) or len(self._table) >= MAX_MEMBERS:
             return False
         entry = Entry(record.alive, record.state, now - record.age)
         entry.reason = "reported"

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.auth import Login, Verdict
+from gossamer.mqtt.capabilities import missing_properties, refusal_of
 from gossamer.mqtt.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.enhanced import Enhanced
 from gossamer.mqtt.framing import topic_of
@@ -192,7 +193,7 @@ class Admission:
             return ReasonCode.TOPIC_NAME_INVALID
         if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID
-        return self._broker.capabilities.against(will)
+        return refusal_of(self._broker.capabilities, will)
 
     async def _bring(
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
@@ -269,7 +270,7 @@ class Admission:
             answer["receive_maximum"] = self._broker.receive_maximum
             answer["maximum_packet_size"] = channel.max_packet
             answer["topic_alias_maximum"] = self._broker.topic_alias_maximum or None
-            answer |= self._broker.capabilities.told()
+            answer |= missing_properties(self._broker.capabilities)
             if told is not NONE:
                 answer["authentication_method"] = told.authentication_method
                 answer["authentication_data"] = told.authentication_data

@@ -22,7 +22,6 @@ from gossamer.errors import UsageError
 from gossamer.mqtt.access import Access
 from gossamer.mqtt.admission import Admission
 from gossamer.mqtt.auth import Authenticator
-from gossamer.mqtt.capabilities import Capabilities
 from gossamer.mqtt.certificates import Certificates
 from gossamer.mqtt.channel import Channel
 from gossamer.mqtt.decode import check_topic_name
@@ -172,7 +171,7 @@ class Broker:
         self.max_write_buffer = limits.max_write_buffer
         self.high_water = min(limits.max_write_buffer, 256 * 1024)
         self.topic_alias_maximum = limits.topic_alias_maximum
-        self.capabilities = Capabilities(**config.capabilities.model_dump())
+        self.capabilities = config.capabilities
         self.validate_payloads = config.validate_payloads
         self.connect_timeout = limits.connect_timeout
         self.max_keep_alive = int(limits.max_keepalive)

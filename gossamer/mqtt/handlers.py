@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gossamer.mqtt.capabilities import refusal_of
 from gossamer.mqtt.decode import decode
 from gossamer.mqtt.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.encode import PACKET_ID, encode
@@ -80,7 +81,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
     elif packet.qos:
         hub.received2 += 1
     gate = channel.gate
-    missing = channel.broker.capabilities.against(packet)
+    missing = refusal_of(channel.broker.capabilities, packet)
     if missing is not None:
         statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
         raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from gossamer.errors import UsageError
+from gossamer.mqtt.capabilities import refusal_of_subscription
 from gossamer.mqtt.handlers import subscribed
 from gossamer.mqtt.packets import Subscribe, Subscription
 from gossamer.mqtt.pressure import UNCONFIRMED
@@ -86,7 +87,7 @@ class Subscribing:
                 reasons.append(ReasonCode.NOT_AUTHORIZED)
                 why = "not allowed to subscribe to this filter"
                 continue
-            missing = capabilities.against_filter(item, identifier)
+            missing = refusal_of_subscription(capabilities, item, identifier)
             if missing is not None:
                 reasons.append(missing)
                 why = "this node does not offer such subscriptions"

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from gossamer.config import Config, EtcdDiscovery, TlsConfig
+from gossamer.config import Config, TlsConfig
+from gossamer.config.discovery import EtcdDiscovery
 from gossamer.errors import ConfigProblem, UsageError
 from gossamer.mqtt import Acl, Certificates, PasswordFile, Scram, Tokens
 

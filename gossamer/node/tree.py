@@ -38,7 +38,7 @@ from gossamer.audit import WATCH
 from gossamer.discovery import discovery_spec
 from gossamer.distribution import remote_services
 from gossamer.gateway import gateway_spec
-from gossamer.gossip import GossipServer, GossipSettings
+from gossamer.gossip import GossipServer
 from gossamer.mqtt import MqttCluster
 from gossamer.network import Address
 from gossamer.node.applications import applications_spec
@@ -152,7 +152,7 @@ async def _start_gossip(node: Node) -> Pid:
         clock=node.clock,
         view=node.members,
         rng=node.rng,
-        settings=GossipSettings(**cluster.gossip.model_dump()),
+        settings=cluster.gossip,
         subscribers=(MEMBERSHIP, WATCH),
         key_file=node.key_file,
         name="gossip",

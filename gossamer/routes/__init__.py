@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gossamer.routes.owner import RouteOwner, routes_child
     from gossamer.routes.resolver import Route
     from gossamer.routes.router import Router
-    from gossamer.routes.shared import Group, Strategy
+    from gossamer.routes.shared import Group
     from gossamer.routes.subscriptions import Subscribed
     from gossamer.routes.topics import (
         RESERVED_TOPIC,
@@ -55,7 +55,6 @@ __all__ = [
     "RouteOwner",
     "Router",
     "SharedFilter",
-    "Strategy",
     "Subscribed",
     "SubscriptionOptions",
     "TopicError",
@@ -83,7 +82,7 @@ __getattr__, __dir__ = lazy(
         "owner": ("RouteOwner", "routes_child"),
         "resolver": ("Route",),
         "router": ("Router",),
-        "shared": ("Group", "Strategy"),
+        "shared": ("Group",),
         "subscriptions": ("Subscribed",),
         "topics": (
             "RESERVED_TOPIC",

@@ -18,12 +18,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from gossamer.config import SharedStrategy
 from gossamer.routes.cache import RouteCache
 from gossamer.routes.delivery import Delivery, merge
 from gossamer.routes.forwarder import Forwarder
 from gossamer.routes.index import Entry, RouteIndex
 from gossamer.routes.nodes import NodeTable
-from gossamer.routes.shared import Group, SharedIndex, Strategy
+from gossamer.routes.shared import Group, SharedIndex
 from gossamer.routes.topics import TopicLimits, parse_name
 
 __all__ = ["Resolver", "Route"]
@@ -54,7 +55,7 @@ class Resolver:
         limits: TopicLimits,
         cache_limit: int,
         nodes: NodeTable,
-        strategy: Strategy,
+        strategy: SharedStrategy,
         rng: random.Random,
         up: Callable[[str], bool],
     ) -> None:

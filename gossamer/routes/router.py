@@ -25,6 +25,7 @@ from typing import Any
 
 import structlog
 
+from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.forwarder import Dropped, Forwarder
@@ -34,7 +35,7 @@ from gossamer.routes.nodes import NodeSlot
 from gossamer.routes.peers import Ask, PeerAudit
 from gossamer.routes.ports import DataLinks, Keeper, RouteTable
 from gossamer.routes.resolver import Resolver, Route
-from gossamer.routes.shared import Count, Group, Strategy, is_shared
+from gossamer.routes.shared import Count, Group, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import (
     DEFAULT_LIMITS,
@@ -67,7 +68,7 @@ class Router:
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
         sync: bool = True,
-        shared_strategy: Strategy = "round_robin",
+        shared_strategy: SharedStrategy = "round_robin",
         exclusive_limit: int = 100_000,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,

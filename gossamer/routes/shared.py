@@ -8,44 +8,32 @@ among its own. Nobody else is asked, so nobody else can choose as well.
 
 Members that can take a message now come first, then those that are connected, then the others: a session
 whose client is away, or does not acknowledge, has no turn while another member has room. Of its own members a
-node knows that exactly, of those elsewhere as of the last half second. ``sticky`` and the hashes pass over
-members that are not connected, and keep to those that are, full or not.
+node knows that exactly, of those elsewhere as of the last half second. Strategies that ignore room
+(``sticky`` and the hashes) pass over members that are not connected, and keep to those that are, full or not.
 
-Strategies, EMQX's: ``random``; ``round_robin`` (each publisher goes round the members);
-``round_robin_per_group`` (all publishers together do); ``sticky`` (a publisher stays with its choice while
-that lasts); ``local`` (random among members here, if there are any); ``hash_clientid`` and ``hash_topic``
-(the same publisher, or topic, to the same member while membership stays).
+How it chooses among them is up to :mod:`gossamer.routes.strategies`.
 
-Rules: 1. Hashes are CRC-32, the same on all nodes and in all runs.  2. Members are in the order of joining,
-nodes in the order of names.  3. A node that is down is not chosen.  4. What is remembered of publishers is
-bounded.
+Rule: a node that is down is not chosen.
 """
 
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
+from gossamer.routes.strategies import STRATEGIES, Candidates, GroupStrategy
 from gossamer.routes.topics import split_shared
 
-__all__ = ["Count", "Group", "SharedIndex", "Strategy", "is_shared"]
+__all__ = ["Count", "Group", "SharedIndex", "is_shared"]
 
-Strategy = Literal[
-    "random", "round_robin", "round_robin_per_group", "sticky", "local", "hash_clientid", "hash_topic"
-]
-
-_REMEMBERED = 4096
 _FREE, _ONLINE, _ANY = range(3)
 """How well a member can take a message: the first three fields of :class:`Count`."""
-_KEEPING = frozenset({"sticky", "hash_clientid", "hash_topic"})
-"""Strategies whose choice does not hang on who has room."""
 _BITS = 15
 _MOST = (1 << _BITS) - 1
 
@@ -102,10 +90,7 @@ class Group:
     """
 
     __slots__ = (
-        "_remembered",
-        "_rng",
         "_strategy",
-        "_turn",
         "_up",
         "expected",
         "filter",
@@ -116,7 +101,7 @@ class Group:
     )
 
     def __init__(
-        self, name: str, topic_filter: str, strategy: Strategy, rng: random.Random, up: Callable[[str], bool]
+        self, name: str, topic_filter: str, strategy: GroupStrategy, up: Callable[[str], bool]
     ) -> None:
         self.name = name
         """``$share/group/filter``."""
@@ -129,10 +114,7 @@ class Group:
         self.row = 0
         """What this node's row is to be: :meth:`count` when it was last looked at."""
         self._strategy = strategy
-        self._rng = rng
         self._up = up
-        self._turn = 0
-        self._remembered: dict[str, Any] = {}
 
     def pick(self, publisher: str, topic: str, *, online: bool = False) -> Delivery | str | None:
         """Who gets a message: a member here, the name of a node that is to choose, or nobody.
@@ -168,80 +150,20 @@ class Group:
         self, publisher: str, topic: str, up: list[tuple[str, Count]], last: int = _ANY
     ) -> Delivery | str | None:
         members = self.members
-        for level in range(_ONLINE if self._strategy in _KEEPING else _FREE, last + 1):
+        strategy = self._strategy
+        for level in range(_ONLINE if strategy.ignores_room else _FREE, last + 1):
             fits = _FITS[level]
             total = local = len(members) if any(map(fits, members)) else 0
             others: list[tuple[str, int]] = []
-            if not (local and self._strategy == "local"):
+            if not (local and strategy.prefers_local):
                 for node, count in up:
                     if there := count[level]:
                         others.append((node, there))
                         total += there
-            if not total:
-                continue
-            if self._strategy == "sticky":
-                return self._stay(publisher, local, others, total, fits)
-            return self._at(self._place(publisher, topic, total), local, others, fits)
+            if total:
+                candidates = Candidates(members, fits, local=local, others=others, total=total)
+                return strategy.choose(candidates, publisher, topic)
         return None
-
-    def _place(self, publisher: str, topic: str, total: int) -> int:
-        match self._strategy:
-            case "hash_clientid":
-                return zlib.crc32(publisher.encode()) % total
-            case "hash_topic":
-                return zlib.crc32(topic.encode()) % total
-            case "round_robin_per_group":
-                self._turn += 1
-                return (self._turn - 1) % total
-            case "round_robin":
-                turn = self._remembered.pop(publisher, None)
-                if turn is None:
-                    # Publishers begin at different members, or many short ones would all use the first.
-                    turn = self._rng.randrange(total)
-                self._remember(publisher, turn + 1)
-                return int(turn) % total
-            case _:
-                return self._rng.randrange(total)
-
-    def _stay(
-        self,
-        publisher: str,
-        local: int,
-        others: list[tuple[str, int]],
-        total: int,
-        fits: Callable[[Any], bool],
-    ) -> Delivery | str | None:
-        chosen = self._remembered.pop(publisher, None)
-        if isinstance(chosen, str):
-            still = any(node == chosen for node, _ in others)
-        else:
-            still = chosen is not None and chosen in self.members and fits(chosen)
-        if not still:
-            found = self._at(self._rng.randrange(total), local, others, fits)
-            chosen = found.subscriber if isinstance(found, Delivery) else found
-        self._remember(publisher, chosen)
-        return chosen if isinstance(chosen, str) else self.members.get(chosen)
-
-    def _at(
-        self, place: int, local: int, others: list[tuple[str, int]], fits: Callable[[Any], bool]
-    ) -> Delivery | str | None:
-        if place < local:
-            # Whoever does not fit is passed over for the next one.
-            members = self.members
-            for subscriber in chain(islice(members, place, None), members):
-                if fits(subscriber):
-                    return members[subscriber]
-        place -= local
-        for node, count in others:
-            if place < count:
-                return node
-            place -= count
-        return None
-
-    def _remember(self, publisher: str, what: Any) -> None:
-        if len(self._remembered) >= _REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[publisher] = what
 
 
 class SharedIndex:
@@ -249,8 +171,8 @@ class SharedIndex:
 
     __slots__ = ("_filters", "_rng", "_strategy", "_up", "groups")
 
-    def __init__(self, strategy: Strategy, rng: random.Random, up: Callable[[str], bool]) -> None:
-        self._strategy = strategy
+    def __init__(self, strategy: SharedStrategy, rng: random.Random, up: Callable[[str], bool]) -> None:
+        self._strategy = STRATEGIES[strategy]
         self._rng = rng
         self._up = up
         self.groups: dict[str, Group] = {}
@@ -317,7 +239,7 @@ class SharedIndex:
         if group is not None:
             return group, False
         topic_filter = split_shared(name).filter
-        group = self.groups[name] = Group(name, topic_filter, self._strategy, self._rng, self._up)
+        group = self.groups[name] = Group(name, topic_filter, self._strategy(self._rng), self._up)
         groups = self._filters.get(topic_filter)
         if groups is None:
             self._filters.put(topic_filter, {name: group})

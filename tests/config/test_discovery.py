@@ -2,17 +2,15 @@
 
 import pytest
 
-from gossamer.config import (
+from gossamer.config import config_from, json_schema, to_plain
+from gossamer.config.discovery import (
     DnsDiscovery,
     EtcdDiscovery,
     K8sDiscovery,
     ManualDiscovery,
     SingletonDiscovery,
     StaticDiscovery,
-    config_from,
     etcd_name,
-    json_schema,
-    to_plain,
 )
 from gossamer.errors import ConfigError
 

@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gossamer.config import Config, Endpoint, config_from, json_schema, load_config, to_plain, to_yaml
+from gossamer.config import (
+    Config,
+    Endpoint,
+    config_from,
+    json_schema,
+    load_config,
+    to_plain,
+    to_yaml,
+)
 from gossamer.errors import ConfigError, UsageError
-from gossamer.gossip.settings import GossipSettings
 
 
 def problems(tree, environ=None):
@@ -176,6 +183,11 @@ def test_a_probe_must_end_before_the_next_begins():
     assert "less than" in found["cluster.gossip.probe_timeout"].expected
 
 
+@pytest.mark.parametrize("wrong", [{"probe_timeout": 0}, {"mtu": 600}, {"gossip_interval": 0}])
+def test_gossip_settings_that_cannot_work_are_refused(wrong):
+    assert list(problems({"cluster": {"gossip": wrong}})) == [f"cluster.gossip.{next(iter(wrong))}"]
+
+
 def test_the_message_names_source_key_got_and_expected(tmp_path):
     path = write(tmp_path, "api: {port: many}")
     with pytest.raises(UsageError) as caught:
@@ -245,8 +257,3 @@ def test_the_schema_describes_every_key():
     cluster = schema["$defs"]["ClusterConfig"]
     assert cluster["additionalProperties"] is False
     assert cluster["properties"]["env"]["description"] == "Nodes of another env are not seen."
-
-
-def test_gossip_keys_are_those_of_the_gossip_layer():
-    settings = GossipSettings(**Config().cluster.gossip.model_dump())
-    assert settings == GossipSettings()

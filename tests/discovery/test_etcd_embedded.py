@@ -12,7 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from discovery.etcds import PATIENCE, eventually, free_port, member
-from gossamer.config import EtcdConfig, config_from
+from gossamer.config import config_from
+from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery import DiscoveryFailedError, Strategy, strategy_of
 from gossamer.discovery.etcd_embedded import etcd_arguments, etcd_program
 from gossamer.supervisor import Runtime, Supervisor

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from discovery.apiserver import ApiServer, Authority, listing, pod, slice_of, status
-from gossamer.config import K8sConfig
+from gossamer.config.discovery import K8sConfig
 from gossamer.discovery import Discovered, K8s, strategy_of
 from gossamer.discovery.hosts import resolve_host
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from discovery.apiserver import pod, slice_of
 from discovery.memory import Memory, MemoryClient
-from gossamer.config import K8sConfig
+from gossamer.config.discovery import K8sConfig
 from gossamer.discovery import (
     Answer,
     DiscoveryFailedError,

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata, Status
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import (
     Answer,
     Emit,
@@ -74,14 +74,14 @@ class Swarm:
         loss: float = 0.0,
         latency: tuple[float, float] = (0.0002, 0.002),
         duplicate: float = 0.0,
-        settings: GossipSettings | None = None,
+        settings: GossipConfig | None = None,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.loss = loss
         self.latency = latency
         self.duplicate = duplicate
-        self.settings = settings or GossipSettings()
+        self.settings = settings or GossipConfig()
         self.now = 1000.0
         self.hosts: dict[str, Host] = {}
         self.by_address: dict[Address, Host] = {}

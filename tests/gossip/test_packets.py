@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.keyring import OVERHEAD, Keyring, KeyringError, Opened, ReplayGuard, cluster_key
+from gossamer.gossip.limits import MetadataTooLargeError
 from gossamer.gossip.member import MemberMetadata
-from gossamer.gossip.settings import GossipSettings, InvalidSettingError
 from gossamer.gossip.steps import PacketReceived, StreamReplied, StreamRequested
 from gossamer.gossip.streams import FrameBuffer, frame
 from gossamer.gossip.swim import Swim
@@ -236,7 +237,7 @@ def machine() -> Swim:
         address=("10.0.0.1", 7946),
         incarnation=5,
         metadata=MemberMetadata("me"),
-        settings=GossipSettings(),
+        settings=GossipConfig(),
         rng=random.Random(1),
         now=0,
     )
@@ -285,14 +286,14 @@ def test_frames_are_collected_and_bounded() -> None:
 
 def test_metadata_is_bounded() -> None:
     ports = {f"service-number-{n}": 65535 for n in range(30)}
-    with pytest.raises(InvalidSettingError, match="512"):
+    with pytest.raises(MetadataTooLargeError, match="512"):
         Swim(
             id=ID,
             name="me",
             address=("10.0.0.1", 1),
             incarnation=1,
             metadata=MemberMetadata("me", ports=ports),
-            settings=GossipSettings(),
+            settings=GossipConfig(),
             rng=random.Random(1),
             now=0,
         )

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from gossamer.clock import SystemClock
+from gossamer.config import GossipConfig
 from gossamer.gossip import (
     ForceLeave,
     GossipServer,
-    GossipSettings,
-    InvalidSettingError,
     Join,
     JoinResult,
     Keyring,
@@ -28,6 +27,7 @@ from gossamer.gossip import (
     MembershipView,
     MemberUp,
     MemberUpdated,
+    MetadataTooLargeError,
     Status,
     UpdateMetadata,
     cluster_key,
@@ -36,7 +36,7 @@ from gossamer.gossip import (
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive, self_pid
 
-FAST = GossipSettings(
+FAST = GossipConfig(
     probe_interval=0.1, probe_timeout=0.05, suspicion_floor=0.3, reconnect_interval=0.2, leave_delay=0.2
 )
 
@@ -301,7 +301,7 @@ async def test_metadata_too_large_is_an_answer_and_not_the_end(peers: Callable[.
     a = await peers("a")
     large = MemberMetadata("a", services=tuple(f"service-number-{n}" for n in range(60)))
     answer = await a.call(UpdateMetadata(large))
-    assert isinstance(answer, InvalidSettingError)
+    assert isinstance(answer, MetadataTooLargeError)
     assert "512" in str(answer)
     answer = await a.call(Keys("use", "00000000"))
     assert isinstance(answer, KeyringError)

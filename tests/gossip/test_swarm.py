@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.member import (
     ForcedOut,
     LoopLag,
@@ -16,7 +17,6 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.settings import GossipSettings
 from gossamer.gossip.steps import EvidenceSeen, JoinResult, MetadataChanged, Tick
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
@@ -224,7 +224,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def test_tombstones_are_reaped() -> None:
-    swarm = Swarm(seed=1, settings=GossipSettings(down_retention=60))
+    swarm = Swarm(seed=1, settings=GossipConfig(down_retention=60))
     hosts = grow(swarm, 4)
     swarm.kill(hosts[3])
     swarm.run(30)

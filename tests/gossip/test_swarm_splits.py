@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.config import GossipConfig
 from gossamer.gossip.member import (
     MemberDown,
     MemberSuspect,
@@ -11,7 +12,6 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.settings import GossipSettings
 from tests.gossip.swarm import SEEDS, Host, Swarm, grow
 
 
@@ -83,7 +83,7 @@ def test_twins_found_when_a_split_heals_leave_one() -> None:
 @pytest.mark.parametrize(("hours", "returns"), [(23.9, True), (24.1, False)])
 def test_the_lost_are_looked_for_a_day_by_those_who_lost_them(hours: float, returns: bool) -> None:
     """Nobody here has seeds: after that it is for whoever has to bring them together."""
-    swarm = Swarm(seed=2, settings=GossipSettings(reconnect_interval=20))
+    swarm = Swarm(seed=2, settings=GossipConfig(reconnect_interval=20))
     hosts = grow(swarm, 2)
     swarm.split(hosts[:1], hosts[1:])
     swarm.run(hours * 3600)

@@ -4,10 +4,11 @@ from typing import get_args
 
 import pytest
 
-from gossamer.config import Config
+from gossamer.config import Config, SharedStrategy
 from gossamer.errors import UsageError
 from gossamer.node import Node
-from gossamer.routes import InvalidTopicFilter, InvalidTopicName, Strategy, SubscriptionOptions
+from gossamer.routes import InvalidTopicFilter, InvalidTopicName, SubscriptionOptions
+from gossamer.routes.strategies import STRATEGIES
 from tests.routes.fakes import Client
 
 
@@ -32,11 +33,11 @@ def test_a_length_beyond_the_protocol_is_refused():
         router_of(limits={"max_topic_bytes": 65_536})
 
 
-@pytest.mark.parametrize("strategy", get_args(Strategy))
+@pytest.mark.parametrize("strategy", get_args(SharedStrategy))
 def test_every_strategy_may_be_configured(strategy):
     router = router_of(shared_subscription_strategy=strategy)
     router.subscribe("$share/g/t", Client("anna"), SubscriptionOptions())
-    assert router.resolve(b"t").groups[0]._strategy == strategy
+    assert type(router.resolve(b"t").groups[0]._strategy) is STRATEGIES[strategy]
 
 
 def test_forwarding_is_sync_unless_said_otherwise():

@@ -6,20 +6,21 @@ from typing import Any, get_args
 
 import pytest
 
+from gossamer.config import SharedStrategy
 from gossamer.distribution import Frame
-from gossamer.routes import Delivery, Forwarder, Group, Router, Strategy, SubscriptionOptions
+from gossamer.routes import Delivery, Forwarder, Group, Router, SubscriptionOptions
 from gossamer.routes.shared import Count
 from tests.routes.fakes import Client, Links, Table, Turn
 from tests.routes.test_router import make
 
-STRATEGIES = get_args(Strategy)
+STRATEGIES = get_args(SharedStrategy)
 GROUP = "$share/g/t/+"
 
 
 class Cluster:
     """Routers that see each other's rows and get each other's frames at once."""
 
-    def __init__(self, *names: str, strategy: Strategy, seed: int = 1) -> None:
+    def __init__(self, *names: str, strategy: SharedStrategy, seed: int = 1) -> None:
         self.turn = Turn()
         self.routers: dict[str, Router] = {}
         self.links: dict[str, Links] = {}

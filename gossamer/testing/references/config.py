@@ -11,7 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from gossamer.config import Config, DiscoveryConfig
+from gossamer.config import Config
+from gossamer.config.discovery import DiscoveryConfig
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
 __all__ = ["Key", "config_page", "keys_of"]
