@@ -72,7 +72,7 @@ class Away:
             keep_oldest=sessions.overflow == "drop_newest",
             loaded=self._loaded,
             clients=self._clients,
-            elsewhere=self._elsewhere,
+            owner=self._owner,
             session=distribution.session_at,
             ask=self._ask,
             lost=partial(tell_lost, broker.hub),
@@ -183,8 +183,8 @@ class Away:
     def _clients(self, peer: str) -> Iterable[str]:
         return () if self._sessions is None else self._sessions.rows_of(peer)
 
-    def _elsewhere(self, client_id: str, peer: str) -> bool:
-        return self._sessions is not None and rightful(self._sessions.read(client_id)) != peer
+    def _owner(self, client_id: str) -> str | None:
+        return None if self._sessions is None else rightful(self._sessions.read(client_id))
 
     def _claims(self, change: Change) -> None:
         if self.keeping.anybody_away:

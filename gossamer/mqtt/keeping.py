@@ -80,9 +80,9 @@ class AwayRoutes(Protocol):
 
 class Keeping:
     """See the module. ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
-    sessions it has, ``elsewhere(client, peer)`` whether another node has one of them, ``session(peer)`` under
-    which number it knows its session with this node; ``ask`` is told whom to ask,
-    ``lost(peer, records, reason, left)`` what nobody gets any more."""
+    sessions it has, ``owner(client)`` which node is known to have a client's, ``session(peer)`` under which
+    number it knows its session with this node; ``ask`` is told whom to ask, ``lost(peer, records, reason,
+    left)`` what nobody gets any more."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Keeping:
         keep_oldest: bool,
         loaded: Callable[[str], bool],
         clients: Callable[[str], Iterable[str]],
-        elsewhere: Callable[[str, str], bool],
+        owner: Callable[[str], str | None],
         session: Callable[[str], int],
         ask: Callable[[str], object],
         lost: Callable[[str, Iterable[bytes], str, bytes], object],
@@ -118,7 +118,7 @@ class Keeping:
         self._options: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "keep_oldest": keep_oldest}
         self._loaded = loaded
         self._clients = clients
-        self._elsewhere = elsewhere
+        self._owner = owner
         self._session = session
         self._ask = ask
         self._lost = lost
@@ -293,8 +293,8 @@ class Keeping:
                 self._move(peer, client_id, always=stayed and client_id not in had)
 
     def departed(self, peer: str) -> list[str]:
-        """Clients whose sessions a node had when it went, and that are elsewhere now."""
-        return [client_id for client_id in self._had.get(peer, ()) if self._elsewhere(client_id, peer)]
+        """Clients whose sessions a node had when it went, and has no more."""
+        return [client_id for client_id in self._had.get(peer, ()) if self._owner(client_id) != peer]
 
     def awaits_others(self, peer: str) -> bool:
         """Whether others than ``peer`` are away."""
@@ -396,6 +396,11 @@ class Keeping:
         for client_id in self._had.get(peer, ()):
             if self._elsewhere(client_id, peer) and self._move(peer, client_id):
                 self._guessed.setdefault(peer, set()).add(client_id)
+
+    def _elsewhere(self, client_id: str, peer: str) -> bool:
+        """Whether a client's session is known to be on another node. Of a node that dies again before it has
+        said which sessions it has, none is known to be anywhere: these are its own still."""
+        return self._owner(client_id) not in (None, peer)
 
     def _move(self, peer: str, client_id: str, *, always: bool = False) -> bool:
         new = self._spool(peer).moves(client_id, always=always)

@@ -443,3 +443,34 @@ async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim
     assert not [payload for flow in running for payload in flow.acknowledged if payload not in got]
     assert not [payload for payload in doubled(moved) if b"/2 " in payload]
     assert not [name for name in made.nodes[2].broker.sessions if name == "moves"]
+
+
+@seeds(2)
+async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, made):
+    """Nobody knows of a session of its then; it is not elsewhere for that, and what comes is kept for it."""
+    await begin(made)
+    made.crash(3)
+    await asyncio.sleep(10)
+    starts = asyncio.create_task(made.restart(3))
+    node = made.nodes[1]
+    sessions = node.broker.takeovers._table
+    name = "node3@10.0.0.3"
+    # Up, and what is known of its former life is gone.
+    while name not in node.distribution.nodes() or sessions.rows_of(name):  # noqa: ASYNC110
+        await asyncio.sleep(0.0005)
+    made.crash(3)
+    starts.cancel()
+    await asyncio.wait([starts])
+    await asyncio.sleep(10)
+    speaker = await made.client(1)
+    sent = [b"%d" % number for number in range(5)]
+    for payload in sent:
+        await speaker.publish("t/x", payload, qos=2)
+    moved = await made.client(2, "away", **SESSION)
+    assert not moved.session_present
+    await moved.subscribe("t/#", qos=2)
+    await asyncio.sleep(5)
+    await made.restart(3)
+    await made.settled()
+    await asyncio.sleep(30)
+    assert moved.payloads() == sent
