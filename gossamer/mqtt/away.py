@@ -19,6 +19,7 @@ from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.arrivals import Arrivals
 from gossamer.mqtt.following import Following
 from gossamer.mqtt.handover import rightful
+from gossamer.mqtt.hint_transfer import HintTransfer
 from gossamer.mqtt.keeping import Keeping
 from gossamer.mqtt.undelivered import tell_lost
 
@@ -77,6 +78,7 @@ class Away:
             ask=self._ask,
             lost=partial(tell_lost, broker.hub),
         )
+        self.transfer = HintTransfer(self.keeping, distribution, known=lambda peer: self.known(peer))
         if sessions.away_messages:
             broker.router.keep_with(self.keeping)
 
@@ -93,6 +95,7 @@ class Away:
         functions[GREET] = self.arrivals.asked
         self._following = Following(self._broker, self.keeping, self._distribution, sessions, self._loaded)
         functions |= self._following.functions
+        functions |= self.transfer.functions
         functions[SETTLED] = self._settled
 
     async def restore(self) -> None:

@@ -39,6 +39,7 @@ from gossamer.mqtt.spool import (
     Kept,
     Live,
     Lost,
+    Moved,
     Over,
     Send,
     Spool,
@@ -310,6 +311,50 @@ class Keeping:
             if not kept.is_known(taken, frames)
         ]
 
+    # -- handed over where a node leaves
+
+    @property
+    def kept_for(self) -> dict[str, bool]:
+        """The nodes for which something is kept, and whether they are away."""
+        return {peer: spool.state == "away" for peer, spool in self.spools.items() if spool.entries}
+
+    def hints(self, peer: str) -> tuple[list[Any], list[list[Any]]]:
+        """What another node has to know to keep for ``peer`` as this one does: which sessions it had and in
+        which life, and the entries, as :meth:`adopt` takes them."""
+        spool = self._spool(peer)
+        entries = [[kept.number, *self._row(kept)] for kept in spool.entries.values()]
+        return [spool.generation, self._lives.get(peer, 0)], entries
+
+    def adopt(
+        self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved, on_safe: OnSafe
+    ) -> bool:
+        """Keep what another node has kept for ``peer``; False: that is not away, as far as is known here."""
+        spool = self._spool(peer)
+        if peer not in self._up and spool.state == "live":
+            # It went before this node came.
+            generation, life = sessions
+            self._had[peer] = _Anybody()
+            if life:
+                self._lives[peer] = life
+            spool.restore([], generation, {})
+            self._put((peer, _NODE, 0), [generation, life])
+            self._routes.expect(peer, ())
+        if spool.state != "away":
+            return False
+        actions, changed = spool.adopt([self._read(hint[0], hint[1:]) for hint in hints], moved)
+        self._do(peer, actions)
+        for client_id in changed:
+            self._put((peer, _MOVED, client_id), spool.moved[client_id])
+        self._when_safe([on_safe])
+        return True
+
+    def adopted(self, peer: str, hints: Iterable[list[Any]]) -> int:
+        """Another node has these on its disc; how many messages they are."""
+        spool = self._spool(peer)
+        before = spool.messages
+        self._do(peer, spool.adopted([hint[0] for hint in hints], self._now()))
+        return before - spool.messages
+
     def asking(self, peer: str) -> int:
         """The number of the return for which a node has still to answer; 0: for none."""
         spool = self.spools.get(peer)
@@ -416,6 +461,10 @@ class Keeping:
 
     def _add(self, peer: str, spool: Spool, records: bytes, waiting: list[OnSafe], **place: int) -> None:
         self._do(peer, spool.add(records, acknowledged(records), self._now(), **place))
+        self._when_safe(waiting)
+
+    def _when_safe(self, waiting: list[OnSafe]) -> None:
+        """Tell these once all that was noted until now is on disc; never within this call."""
         if self._journal is not None:
             self._waiting.append((self._journal.ticket, waiting))
             if self._journal.ticket > self._journal.committed:

@@ -16,7 +16,9 @@ What becomes of an entry: the node has it; it has expired; there was no room (``
 reason.
 
 A session that moves to another node while its own is away gets there what comes from then on, until the node
-is back with a higher claim; ``moved`` says from which number to which.
+is back with a higher claim; ``moved`` says from which number to which, and from which to which again.
+
+A node that leaves hands what it keeps to one that stays (``hint_transfer``), which keeps it behind its own.
 
 Rules: 1. Pure: no clock, no I/O; methods return what is to be done.  2. Numbers grow, through the lives of
 the node that keeps as well.  3. An entry is never changed, and goes in the order of its number.
@@ -24,8 +26,9 @@ the node that keeps as well.  3. An entry is never changed, and goes in the orde
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,13 +64,23 @@ MOVED_LIMIT = 100_000
 NO_END = (1 << 63) - 1
 
 Moved = Mapping[str, Sequence[int]]
-"""By client, the numbers that are not for it: from the first, up to and without the second."""
+"""By client, the numbers that are not for it: from the first, up to and without the second, and so on."""
 
 
 def is_for(client_id: str, number: int, moved: Moved) -> bool:
     """Whether an entry is for a client's session at the node that was away."""
-    first, end = moved.get(client_id, (NO_END, NO_END))
-    return not first <= number < end
+    return bisect_right(moved.get(client_id, ()), number) % 2 == 0
+
+
+def _joined(bounds: Iterable[int]) -> list[int]:
+    """Ranges without those that are empty, and as one where the next begins at the end of the one before."""
+    joined: list[int] = []
+    for bound in bounds:
+        if joined and joined[-1] == bound:
+            joined.pop()
+        else:
+            joined.append(bound)
+    return joined
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -162,7 +175,7 @@ class Spool:
         self.moved: dict[str, Sequence[int]] = {}
         """Clients whose session went elsewhere, and the numbers that are not for them here."""
         self.counts: Counter[str] = Counter()
-        """``kept``, ``sent``, ``known``, ``dropped_<reason>``, in messages."""
+        """``kept``, ``sent``, ``known``, ``handed_over``, ``dropped_<reason>``, in messages."""
         self.overflowed = 0
         """How many found no room since the node was last seen."""
         self.messages = 0
@@ -251,10 +264,10 @@ class Spool:
 
     def returns(self, client_id: str) -> bool:
         """A client that went elsewhere is the node's again from now on; whether that is new."""
-        first, end = self.moved.get(client_id, (0, 0))
-        if end != NO_END:
+        bounds = self.moved.get(client_id, (0,))
+        if bounds[-1] != NO_END:
             return False
-        self.moved[client_id] = first, self.next
+        self.moved[client_id] = *bounds[:-1], self.next
         return True
 
     # -- entries
@@ -279,6 +292,35 @@ class Spool:
         self.counts["kept"] += count
         actions.append(Keep(kept))
         return actions + self.pump(now)
+
+    def adopt(self, hints: Iterable[Kept], moved: Moved) -> tuple[list[Action], list[str]]:
+        """Keep what another node has kept, in its order; ``moved`` says by its numbers what is not for a
+        client. What is known here of a client says nothing of these. Also of which clients more is known."""
+        first, actions, numbers = self.next, list[Action](), list[int]()
+        for kept in hints:
+            numbers.append(kept.number)
+            actions += self.add(kept.records, kept.count, kept.at)
+        changed: list[str] = []
+        for client_id in dict.fromkeys([*self.moved, *moved]):
+            bounds = list(self.moved.get(client_id, ()))
+            cut = bisect_right(bounds, first)
+            inside = [first + bisect_left(numbers, bound) for bound in moved.get(client_id, ())]
+            if cut % 2:
+                inside = [first, *inside, self.next]
+            after = _joined([*bounds[:cut], *inside, *bounds[cut:]])
+            if after != bounds:
+                self.moved[client_id] = after
+                changed.append(client_id)
+        return actions, changed
+
+    def adopted(self, numbers: Iterable[int], now: float) -> list[Action]:
+        """Another node keeps these from now on."""
+        gone = [number for number in numbers if number in self.entries]
+        for number in gone:
+            # The node is back since they were offered.
+            kept = self._flight.pop(number, None)
+            self._flying -= 0 if kept is None else kept.size
+        return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
     def restore(self, entries: list[Kept], generation: str, moved: Moved) -> None:
         """What the disc had; the node is away until it is seen."""

@@ -333,6 +333,9 @@ class View:
 
     async def leave(self) -> None:
         """Leave the cluster and live on alone."""
+        away = self._node.broker.away
+        if away is not None and self._node.distribution.nodes():
+            await self._node.runtime.run(away.transfer.hand_over)
         await self._commands.leave()
         self._node.state = "left"
 

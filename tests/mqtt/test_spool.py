@@ -232,3 +232,50 @@ def test_whenever_it_is_cut_off_a_node_gets_all_in_order_and_once(events: list[s
         do(spool.confirmed(flown.pop(0), 0.0))
     assert peer.got == [b"%d" % n for n in range(1, count + 1)]
     assert spool.settled() == [Live()]
+
+
+def test_what_a_node_kept_that_leaves_goes_behind_and_to_whom_it_was_for():
+    spool = away(first=10)
+    spool.add(b"10", 1, 0.0)
+    spool.moves("left early")
+    spool.moves("left late")
+    spool.add(b"11", 1, 0.0)
+    theirs = away(first=500)
+    theirs.add(b"500", 1, 0.0)
+    theirs.moves("left early")
+    theirs.moves("theirs alone")
+    theirs.add(b"501", 1, 0.0)
+    theirs.moves("left late")
+    actions, changed = spool.adopt(theirs.entries.values(), theirs.moved)
+    assert sorted(changed) == ["left early", "left late", "theirs alone"]
+    assert [type(action) for action in actions] == [Keep, Keep]
+    assert [kept.records for kept in spool.entries.values()] == [b"10", b"11", b"500", b"501"]
+    spool.add(b"14", 1, 0.0)
+    gets = {
+        client: [number for number in spool.entries if is_for(client, number, spool.moved)]
+        for client in ("stays", "left early", "left late", "theirs alone")
+    }
+    assert gets == {
+        "stays": [10, 11, 12, 13, 14],
+        "left early": [10, 12],
+        "left late": [10, 12, 13],
+        "theirs alone": [10, 11, 12, 14],
+    }
+    assert not spool.moves("left early")
+    assert spool.returns("left early")
+    spool.add(b"15", 1, 0.0)
+    assert is_for("left early", 15, spool.moved)
+    assert not is_for("left early", 14, spool.moved)
+
+
+def test_what_another_node_has_taken_over_is_kept_no_more_though_it_is_on_its_way():
+    spool = away()
+    for n in range(3):
+        spool.add(b"%d" % n, 1, 0.0)
+    spool.up()
+    spool.answered("g", 0, {}, 0.0)
+    assert [type(action) for action in spool.adopted([1, 2, 9], 0.0)] == [Drop]
+    assert spool.confirmed(1, 0.0) == []
+    assert spool.confirmed(3, 0.0) == [Drop((3,)), Over()]
+    assert spool.counts["handed_over"] == 2
+    assert (spool.messages, spool.bytes) == (0, 0)

@@ -89,8 +89,12 @@ def told_lost(recording, reason):
     return sorted(sent.index(number) for number in recording.messages("dropped"))
 
 
+def nothing_left_at(town, number):
+    return kept(town, number).stats()["away_waiting"] == 0
+
+
 def nothing_left(town):
-    return all(kept(town, number).stats()["away_waiting"] == 0 for number in town.nodes)
+    return all(nothing_left_at(town, number) for number in town.nodes)
 
 
 @seeds(1)
@@ -474,3 +478,56 @@ async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, made):
     await made.settled()
     await asyncio.sleep(30)
     assert moved.payloads() == sent
+
+
+@seeds(2)
+@pytest.mark.parametrize("stays", ["was there", "came later"])
+async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, made, stays):
+    """The node that is away gets it from a member that stays, though that had not been there when it went."""
+    await made.start(1, 3)
+    if stays == "was there":
+        await made.start(2)
+    await made.settled()
+    away = await made.client(3, "away", **SESSION)
+    await away.subscribe("t/#", qos=2)
+    goes = await made.client(3, "goes", **SESSION)
+    await goes.subscribe("t/#", qos=2)
+    await away.disconnect()
+    await made.settled()
+    running = [Flow(await made.client(1), f"t/1/{qos}", qos=qos, pause=0.1).start() for qos in (1, 2)]
+    await asyncio.sleep(3)
+    made.crash(3)
+    await asyncio.sleep(10)
+    goes.drop()
+    if stays == "came later":
+        await made.start(2)
+        await made.settled(1, 2)
+    went = await made.client(2, "goes", **SESSION)
+    before = [list(flow.acknowledged) for flow in running]
+    await went.subscribe("t/#", qos=2)
+    since = [len(flow.acknowledged) for flow in running]
+    await asyncio.sleep(5)
+    for flow in running:
+        await flow.stop()
+    assert kept(made).stats()["away_waiting"] > 200
+    await made.nodes[1].view.leave()
+    assert nothing_left_at(made, 1)
+    await made.stop(1)
+    after = Flow(await made.client(2), "t/2", qos=2).start(20)
+    await after.finish()
+    await made.restart(3)
+    await made.settled(2, 3)
+    await asyncio.sleep(30)
+    back = await made.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    assert back.session_present
+    judge(running if stays == "came later" else [*running, after], back)
+    assert not doubled(back)
+    got = {*goes.payloads(), *went.payloads()}
+    for flow, earlier, count in zip(running, before, since, strict=True):
+        assert not [payload for payload in (*earlier, *flow.acknowledged[count + 1 :]) if payload not in got]
+    assert not [payload for payload in doubled(went) if b"/2 " in payload]
+    if stays == "was there":
+        # What it had where it went is not for its old session: QoS 1 comes twice of two seconds at most.
+        assert len(doubled(went)) <= 2.5 / 0.1
+    assert nothing_left(made)
