@@ -1,9 +1,9 @@
-"""``python -m gossamer.drill DIR``: see :mod:`gossamer.drill.unattended`."""
+"""``python -m gossamer.drill DIR``: see :mod:`gossamer.drill.run.unattended`."""
 
 import sys
 from pathlib import Path
 
-from gossamer.drill.unattended import carry_out
+from gossamer.drill.run.unattended import carry_out
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:

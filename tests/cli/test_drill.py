@@ -25,7 +25,7 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
-from gossamer.drill.runner import Progress
+from gossamer.drill.run.runner import Progress
 from gossamer.errors import GossamerError
 
 KINDS = ("partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk")

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 
 import pytest
+from simulation.recording import Recording
 
 from gossamer.gateway import WINDOW, BrokerPort
 from gossamer.mqtt import Message
 from gossamer.supervisor.thespian.messages import Publish, Subscribe
-from gossamer.testing.recording import Recording
 
 
 def of(recording, client):

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from gossamer.drill import read_record, record_json
-from gossamer.drill.backend import LinkFault, cut_between
 from gossamer.drill.record import (
     ClientDrop,
     Clients,
@@ -20,6 +19,7 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
+from gossamer.drill.stage.backend import LinkFault, cut_between
 
 RECORD = DrillRecord(
     plan=Plan(kind="partition", shape="1/1", nodes=("a", "b"), settings={"delay": 0.2, "cut": True}),

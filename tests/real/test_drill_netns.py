@@ -10,16 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gossamer.drill.backend import BackEndError, ClusterSpec, DrillNode, cut_between
-from gossamer.drill.netns import NetnsBackEnd
-from gossamer.drill.netplan import maker_of
+from gossamer.drill.stage.backend import BackEndError, ClusterSpec, DrillNode, cut_between
+from gossamer.drill.stage.netns import NetnsBackEnd
+from gossamer.drill.stage.netplan import maker_of
 from real.harness import eventually
 
 DRILL = """
 import asyncio, sys
 from pathlib import Path
-from gossamer.drill.backend import ClusterSpec
-from gossamer.drill.netns import NetnsBackEnd
+from gossamer.drill.stage.backend import ClusterSpec
+from gossamer.drill.stage.netns import NetnsBackEnd
 async def main():
     backend = NetnsBackEnd(ended=print)
     nodes = await backend.start(ClusterSpec(2, Path(sys.argv[1])))

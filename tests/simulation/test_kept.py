@@ -9,9 +9,9 @@ import structlog
 from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.links import LinkQuality
-from gossamer.testing.recording import Recording
 
 from .flows import Flow, doubled, in_order
+from .recording import Recording
 
 SESSION = {"session_expiry": 36_000, "clean_start": False}
 

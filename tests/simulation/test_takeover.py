@@ -10,9 +10,9 @@ from gossamer.mqtt.packets import Subscription, Will
 from gossamer.mqtt.taking import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
-from gossamer.testing.recording import Recording
 
 from .flows import Flow
+from .recording import Recording
 
 
 @seeds(4)

@@ -1,0 +1,1 @@
+"""Everything that is read off a drill's record: promises, timings, words and pages; pure."""

@@ -1,0 +1,141 @@
+"""A drill in a few words and figures, for those who read nothing else; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gossamer.drill.record import DrillRecord, PhaseName, Plan, Verdict
+from gossamer.drill.report.promises import short
+
+__all__ = ["figures", "happened", "name_of", "names", "outcome", "phase_name", "verdict_in_words"]
+
+
+def name_of(plan: Plan) -> str:
+    """``partition 3/2``, ``kill node5``: short, and the same for the same drill."""
+    match plan.kind:
+        case "rolling":
+            return "rolling restart"
+        case "partition" | "flapping" | "coordinator":
+            return f"{plan.kind} {plan.shape}"
+        case "slow":
+            return f"slow link {plan.shape}"
+        case _:
+            return f"{plan.kind} node{plan.shape}"
+
+
+def phase_name(plan: Plan, name: PhaseName) -> str:
+    """What a phase is called: a fault that parts no sides is no split."""
+    parting = plan.kind in ("partition", "flapping", "coordinator")
+    return "fault" if name == "split" and not parting else name
+
+
+def outcome(verdicts: Iterable[Verdict], failure: str = "") -> str:
+    """``kept``, ``broken``, or ``none`` where nothing was judged."""
+    found = {verdict.kept for verdict in verdicts}
+    if failure or False in found:
+        return "broken"
+    return "kept" if True in found else "none"
+
+
+def verdict_in_words(record: DrillRecord) -> str:
+    """One sentence."""
+    judged = [verdict for verdict in record.verdicts if verdict.kept is not None]
+    broken = [verdict for verdict in judged if not verdict.kept]
+    if record.failure:
+        return f"The drill could not be carried out to its end: {record.failure}"
+    if broken:
+        what = "; ".join(f"{verdict.promise} (got {verdict.got})" for verdict in broken)
+        verb = "was" if len(broken) == 1 else "were"
+        return f"{len(broken)} of {_promises(len(judged))} {verb} broken: {what}."
+    if not judged:
+        return "No promise was put to the test."
+    if len(judged) == len(record.verdicts):
+        return f"All {_promises(len(judged))} were kept."
+    if len(judged) == 1:
+        return "The one promise that this drill puts to the test was kept."
+    return f"All {_promises(len(judged))} that this drill puts to the test were kept."
+
+
+def _promises(count: int) -> str:
+    return "1 promise" if count == 1 else f"{count} promises"
+
+
+def happened(record: DrillRecord) -> str:
+    """What was done, and what came of it."""
+    plan = record.plan
+    load = f" under {plan.load:,.0f} messages a second" if plan.load else " without load"
+    done = f"{_done(record)}{load}."
+    times = [
+        f"{speed.name}: {speed.seconds:.1f} s" if speed.seconds is not None else f"{speed.name}: never"
+        for speed in record.speeds
+    ]
+    return f"{done} {_capital('; '.join(times))}." if times else done
+
+
+def _done(record: DrillRecord) -> str:
+    plan = record.plan
+    seconds = f"for {plan.seconds:g} s"
+    sides = " and ".join(f"nodes {side.name.replace(',', ', ')}" for side in record.sides)
+    match plan.kind:
+        case "partition" if "/" in plan.shape:
+            return f"{_capital(sides)} were cut off from each other {seconds}"
+        case "partition":
+            arrow = "what goes one way" if ">" in plan.shape else "the link"
+            return f"Of {len(plan.nodes)} nodes, {arrow} between {_ends(plan.shape)} was cut {seconds}"
+        case "flapping":
+            return f"{_capital(sides)} were cut off from each other again and again {seconds}"
+        case "coordinator":
+            return f"{_capital(sides)} were cut off {seconds}, and the coordinator was killed while it healed"
+        case "slow":
+            return f"The links between {sides} were slow {seconds} ({_slowness(plan)})"
+        case "rolling":
+            return f"{len(plan.nodes)} nodes were restarted one after another"
+        case "kill":
+            return f"Node {plan.shape} was killed, and started again after {plan.seconds:g} s"
+        case "pause":
+            return f"Node {plan.shape} stood still {seconds}"
+        case "clock":
+            jump = float(plan.settings.get("jump", 3600.0))
+            return f"The clock of node {plan.shape} was {jump:+g} s off {seconds}"
+        case _:
+            return f"The disc of node {plan.shape} was full {seconds}"
+
+
+def _ends(shape: str) -> str:
+    return shape.replace(">", " and ").replace("-", " and ").replace("+", ", ")
+
+
+def _slowness(plan: Plan) -> str:
+    parts = []
+    if delay := float(plan.settings.get("delay", 0.0)):
+        parts.append(f"{delay * 1000:g} ms late")
+    if loss := float(plan.settings.get("loss", 0.0)):
+        parts.append(f"{loss:.3g} of packets lost" if loss < 0.01 else f"{loss:.0%} of packets lost")
+    return ", ".join(parts) or "not at all"
+
+
+def figures(record: DrillRecord) -> list[tuple[str, str, str]]:
+    """Name, value and a remark, for the top of a report."""
+    found = []
+    for speed in record.speeds:
+        value = "never" if speed.seconds is None else f"{speed.seconds:.1f} s"
+        bar = f"promised: {speed.bar:g} s" if speed.bar is not None else speed.detail
+        found.append((_capital(speed.name), value, bar))
+    acknowledged = sum(row.acknowledged for row in record.traffic if row.qos)
+    if acknowledged:
+        sent = sum(row.sent for row in record.traffic)
+        found.append(("Messages sent", f"{sent:,}", f"{acknowledged:,} acknowledged with QoS 1 or 2"))
+    clients = record.clients
+    if total := clients.publishers + clients.subscribers:
+        dropped = sum(not drop.excused for drop in clients.drops)
+        found.append(("Clients dropped", f"{dropped}", f"of {total}"))
+    return found
+
+
+def names(nodes: Iterable[str]) -> str:
+    """``node1, node2``."""
+    return ", ".join(short(node) for node in nodes)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

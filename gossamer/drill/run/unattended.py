@@ -1,0 +1,159 @@
+"""A drill that nobody sits before: its plan comes from a file, and so goes all that it has to say.
+
+::
+
+    DIR/plan.json       what is to be done (a :class:`~gossamer.drill.record.Plan`)
+    DIR/progress.json   how far it is, replaced twice a second while it lasts
+    DIR/record.json     everything, in the end
+    DIR/result.json     the verdicts and figures of it, which is all that a list shows
+    DIR/report.html     the page
+
+``python -m gossamer.drill DIR`` is what a node starts when it is asked for a drill over HTTP. Exit codes are
+those of the command: 0 kept, 8 broken, 5 a plan that makes no sense, 6 not possible.
+
+Rules: 1. A file is replaced as a whole, so that who reads it never sees half of one.  2. SIGTERM ends the
+drill in order: nodes, load and directories are gone when the process is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gossamer.drill.record import DrillRecord, Mark, Plan, record_json
+from gossamer.drill.report.page import html
+from gossamer.drill.report.promises import short
+from gossamer.drill.report.words import figures, happened, verdict_in_words
+from gossamer.drill.run.conductor import conduct
+from gossamer.drill.run.runner import Progress
+from gossamer.errors import GossamerError, UsageError
+
+__all__ = ["BROKEN", "STOPPED", "carry_out", "progress_of", "result_of"]
+
+BROKEN = 8
+STOPPED = 6
+_REFUSED, _UNAVAILABLE = 5, 6
+_EVERY = 0.5
+_PATIENCE = 120.0
+"""Seconds that the cluster may take to start: a drill beside other work has no right to be quick."""
+_MARKS = 60
+"""The latest marks that the progress has."""
+
+
+class PlanFileError(UsageError):
+    """A file that is no plan of a drill."""
+
+    def __init__(self, *, file: Path, reason: str) -> None:
+        self.file = file
+        super().__init__(f"{file}: got {reason}, expected a plan of a drill as JSON")
+
+
+def carry_out(directory: Path) -> int:
+    """Carry out ``directory/plan.json``; the exit code."""
+    try:
+        return asyncio.run(_run(directory))
+    except (GossamerError, OSError, TimeoutError) as error:
+        # The node keeps what is printed.
+        print(f"error: {error or type(error).__name__}", file=sys.stderr, flush=True)  # noqa: T201
+        return _REFUSED if isinstance(error, UsageError) else _UNAVAILABLE
+
+
+async def _run(directory: Path) -> int:
+    plan = _read_plan(directory / "plan.json")
+    main = asyncio.current_task()
+    assert main is not None  # noqa: S101 - asyncio.run made it
+    wanted = False
+
+    def on_signal() -> None:
+        nonlocal wanted
+        # Once is enough: cleaning up is quick, and a second signal must not stop it.
+        if not wanted:
+            wanted = True
+            main.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    teller: asyncio.Task[None] | None = None
+
+    def show(progress: Progress) -> None:
+        nonlocal teller
+        teller = asyncio.create_task(_tell(progress, directory / "progress.json"), name="progress")
+
+    try:
+        record, _ = await conduct(plan, patience=_PATIENCE, show=show)
+    except asyncio.CancelledError:
+        if not wanted:
+            raise
+        return STOPPED
+    finally:
+        if teller is not None:
+            teller.cancel()
+            await asyncio.wait({teller})
+    _replace(directory / "record.json", record_json(record))
+    _replace(directory / "report.html", html(record).encode())
+    # Last, so that who sees a result finds the rest.
+    _replace(directory / "result.json", msgspec.json.encode(result_of(record)))
+    broken = record.failure or any(verdict.kept is False for verdict in record.verdicts)
+    return BROKEN if broken else 0
+
+
+def progress_of(progress: Progress) -> dict[str, Any]:
+    """How far a drill is, in plain data. Times are the drill's; before its first phase ``at`` is 0."""
+    load = progress.load
+    nodes = progress.plan.nodes
+    return {
+        "step": progress.step,
+        "at": round(max(0.0, progress.now()), 2),
+        "phases": progress.phases,
+        "sides": progress.sides,
+        "marks": sorted(progress.marks, key=_moment)[-_MARKS:],
+        "sees": {
+            short(node): {short(peer): progress.sight.of(node, peer) for peer in nodes if peer != node}
+            for node in nodes
+        },
+        "sent": 0 if load is None else load.ledger.sent.total(),
+        "delivered": 0 if load is None else load.ledger.delivered.total(),
+        "owed": 0 if load is None else max(0, load.ledger.owed),
+        "dropped": sum(not drop.excused for drop in progress.drops),
+    }
+
+
+def result_of(record: DrillRecord) -> dict[str, Any]:
+    """What a list of drills shows of one."""
+    return {
+        "words": verdict_in_words(record),
+        "happened": happened(record),
+        "verdicts": record.verdicts,
+        "figures": figures(record),
+        "failure": record.failure,
+    }
+
+
+def _moment(mark: Mark) -> float:
+    return mark.at
+
+
+async def _tell(progress: Progress, file: Path) -> None:
+    while True:
+        _replace(file, msgspec.json.encode(progress_of(progress)))
+        await asyncio.sleep(_EVERY)
+
+
+def _read_plan(file: Path) -> Plan:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Plan)
+    except OSError as error:
+        raise PlanFileError(file=file, reason=error.strerror or str(error)) from error
+    except msgspec.DecodeError as error:
+        raise PlanFileError(file=file, reason=str(error)) from error
+
+
+def _replace(file: Path, content: bytes) -> None:
+    aside = file.with_suffix(".new")
+    aside.write_bytes(content)
+    aside.replace(file)

@@ -1,0 +1,181 @@
+"""Who suspected, lost, found and healed whom, and when: read from the nodes' own histories.
+
+Nodes keep what happens to them (``GET /api/v1/events``) with its age, so that asking a few times a second is
+enough to know the times to milliseconds. That all routes are equal is nobody's event: it is looked at, five
+times a second, and only while it matters.
+
+Rules: 1. A node that does not answer is asked again; what it kept is not lost.  2. A new life of a node
+counts from 1 again.  3. The drill's time of an event is that of the answer less the event's age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import httpx
+
+from gossamer.drill.record import Mark, MarkKind
+from gossamer.drill.stage.backend import DrillNode
+
+__all__ = ["Sight", "State", "Watch", "mark_of"]
+
+_KINDS: dict[str, MarkKind] = {
+    "up": "saw the return",
+    "suspected": "suspected",
+    "refuted": "refuted",
+    "down": "declared down",
+    "left": "left",
+    "link_up": "link back",
+    "link_down": "link lost",
+    "partition": "partition raised",
+    "confirmed": "confirmed",
+    "plan": "plan made",
+    "coordinates": "coordinates",
+    "reloaded": "restarted store",
+    "healed": "healed",
+    "removed": "removed",
+}
+_EVENTS_EVERY = 0.25
+_ROUTES_EVERY = 0.2
+_TIMEOUT = 5.0
+
+State = Literal["up", "suspect", "down"]
+_STATES: dict[MarkKind, State] = {
+    "saw the return": "up",
+    "refuted": "up",
+    "suspected": "suspect",
+    "declared down": "down",
+    "left": "down",
+    "removed": "down",
+}
+
+
+def mark_of(node: str, event: Mapping[str, Any], told_at: float) -> Mark | None:
+    """An event of ``GET /api/v1/events`` as a mark; None for kinds of later versions."""
+    kind = _KINDS.get(event["kind"])
+    if kind is None:
+        return None
+    return Mark(round(told_at - event["age"], 4), node, kind, event.get("peer", ""), event.get("text", ""))
+
+
+@dataclass(slots=True)
+class Sight:
+    """Who sees whom, by the marks so far; whoever was never lost is up."""
+
+    states: dict[tuple[str, str], State] = field(default_factory=dict)
+
+    def note(self, mark: Mark) -> None:
+        """Take in one mark; those of one node come in order."""
+        state = _STATES.get(mark.kind)
+        if state is not None:
+            self.states[mark.node, mark.peer] = state
+        elif mark.kind == "process started":
+            # Its new life knows nobody to be down.
+            for pair in [pair for pair in self.states if pair[0] == mark.node]:
+                del self.states[pair]
+
+    def of(self, node: str, peer: str) -> State:
+        """How ``node`` sees ``peer``."""
+        return self.states.get((node, peer), "up")
+
+
+class Watch:
+    """``tell`` hears of every mark. ``now`` gives the drill's time; events before 0 are not told."""
+
+    def __init__(
+        self, nodes: Sequence[DrillNode], *, now: Callable[[], float], tell: Callable[[Mark], None]
+    ) -> None:
+        self._now = now
+        self._tell = tell
+        self._nodes = {node.name: node for node in nodes}
+        self._known = {node.name: (0, 0) for node in nodes}
+        """Creation and serial of the last event of each."""
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False)
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Ask from now on."""
+        self._task = asyncio.create_task(self._follow(), name="watch")
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+        await self._client.aclose()
+
+    def readdress(self, node: DrillNode) -> None:
+        """A node came back, perhaps elsewhere."""
+        self._nodes[node.name] = node
+
+    async def look(self) -> None:
+        """Ask all for their events once, now."""
+        await asyncio.gather(*map(self._events, self._nodes))
+
+    async def get(self, name: str, path: str, *, any_status: bool = False) -> Any:
+        """A node's answer as data; None without an answer, and where it refuses."""
+        try:
+            answer = await self._client.get(self._nodes[name].api + path)
+            return answer.json() if any_status or answer.status_code == 200 else None
+        except (httpx.TransportError, ValueError):
+            return None
+
+    async def get_all(self, path: str, *, any_status: bool = False) -> list[Any]:
+        """The answers of all nodes at once, in their order."""
+        return await asyncio.gather(*(self.get(name, path, any_status=any_status) for name in self._nodes))
+
+    async def routes(self, name: str) -> frozenset[tuple[str, frozenset[str]]] | None:
+        """Every filter that a node knows, with the nodes that have subscribers to it.
+
+        None while it is not linked to all others, with all their tables loaded: rows of a node that is down
+        are kept for a while, and shown, though nothing is sent by them.
+        """
+        ready = await self.get(name, "/ready")
+        if ready is None or len(ready["members"]) < len(self._nodes):
+            return None
+        page = await self.get(name, "/api/v1/topics?limit=10000")
+        if page is None:
+            return None
+        return frozenset((item["filter"], frozenset(item["nodes"])) for item in page["items"])
+
+    async def until_routes(
+        self, expected: frozenset[tuple[str, frozenset[str]]], *, tell: bool = True
+    ) -> None:
+        """Wait until every node has just these routes; a mark for each, and one for all."""
+        missing = dict.fromkeys(self._nodes)
+        while missing:
+            begun = self._now()
+            names = list(missing)
+            for name, routes in zip(names, await asyncio.gather(*map(self.routes, names)), strict=True):
+                if routes == expected:
+                    del missing[name]
+                    if tell:
+                        self._tell(Mark(round(self._now(), 4), name, "routes equal"))
+            await asyncio.sleep(max(0.01, begun + _ROUTES_EVERY - self._now()))
+
+    async def _follow(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_EVENTS_EVERY)
+
+    async def _events(self, name: str) -> None:
+        creation, serial = self._known[name]
+        asked = self._now()
+        told = await self.get(name, f"/api/v1/events?after={serial}")
+        if told is None:
+            return
+        if told["creation"] != creation and serial:
+            self._known[name] = (told["creation"], 0)
+            return
+        # The ages are of some moment between question and answer.
+        answered = (asked + self._now()) / 2
+        for event in told["items"]:
+            serial = event["serial"]
+            mark = mark_of(name, event, answered)
+            if mark is not None and mark.at >= 0:
+                self._tell(mark)
+        self._known[name] = (told["creation"], serial)

@@ -1,0 +1,192 @@
+"""The network of a drill in namespaces, as names, addresses and the lines that iproute2 is given; pure.
+
+::
+
+    hub ── bridge 10.77.0.254 ─┬─ cable 10.77.0.1, node 1
+    (the drill itself)         ├─ cable 10.77.0.2, node 2
+                               └─ …
+
+Everything stands in namespaces of its own, the drill too, which moves into the hub for as long as it lasts:
+no interface, address or rule is added to what the machine has, so none can be in the way or be left there.
+
+- A **cut** is a routing rule in the namespace of the receiver, which swallows what comes from the sender.
+  Nobody is told: in the sender's namespace, or with an interface that goes down, the kernel would tell it.
+  The hub has an address that no rule names, so the drill reaches every node through every cut.
+- **Delay and loss** are netem's, in the namespace of the sender, behind a class for each receiver. Where the
+  kernel has no netem, nftables can lose packets at the receiver, and nothing can delay them.
+
+Names carry the process that made them, its start included, since process numbers are used again: what a dead
+one left can be told from what is in use. Rejected: names of interfaces in the machine's own namespace, which
+its firewall sees and which a killed drill would leave behind; iptables, which needs more of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gossamer.drill.stage.backend import Ability, LinkFault
+
+__all__ = ["CABLE", "HUB", "Maker", "NetPlan", "cuts_of", "maker_of", "slow_of", "unable"]
+
+HUB = "hub"
+CABLE = "cable"
+"""The interface of a node."""
+
+_BRIDGE = "bridge"
+_NET = "10.77.0"
+_HUB_HOST = 254
+_FIRST_CUT = 10
+"""Priority of the rule that swallows what node 0 says; below that of local addresses."""
+_LOCAL = 1000
+_BEHIND = f"dev {CABLE} parent 1: protocol ip prio 1 u32"
+_NAME = re.compile(r"gossamer-drill-(\d+)-(\d+)-(\d+)-(hub|node\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The process that made namespaces; ``started`` in ticks since the machine did."""
+
+    pid: int
+    started: int
+
+
+def maker_of(space: str) -> Maker | None:
+    """Who made this namespace; None: no drill did."""
+    found = _NAME.fullmatch(space)
+    return None if found is None else Maker(int(found[1]), int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class NetPlan:
+    """Namespaces and addresses of ``nodes`` nodes, numbered from 1; ``serial`` tells drills of a process
+    apart."""
+
+    maker: Maker
+    serial: int
+    nodes: int
+
+    def space(self, node: int) -> str:
+        """The namespace of a node; 0: the hub."""
+        label = f"node{node}" if node else HUB
+        return f"gossamer-drill-{self.maker.pid}-{self.maker.started}-{self.serial}-{label}"
+
+    def spaces(self) -> list[str]:
+        """All of them, the hub first."""
+        return [self.space(node) for node in range(self.nodes + 1)]
+
+    def host(self, node: int) -> str:
+        """The address of a node; 0: the hub's."""
+        return f"{_NET}.{node or _HUB_HOST}"
+
+    def hub_lines(self) -> list[str]:
+        """What ``ip`` is told in the hub, once all namespaces are there."""
+        lines = [
+            "link set lo up",
+            f"link add {_BRIDGE} type bridge forward_delay 0",
+            f"address add {self.host(0)}/24 dev {_BRIDGE}",
+            f"link set {_BRIDGE} up",
+        ]
+        for node in range(1, self.nodes + 1):
+            lines.append(f"link add node{node} type veth peer name {CABLE} netns {self.space(node)}")
+            lines.append(f"link set node{node} master {_BRIDGE} up")
+        return lines
+
+    def node_lines(self, node: int) -> list[str]:
+        """What ``ip`` is told in the namespace of a node, after the hub."""
+        return [
+            "link set lo up",
+            f"address add {self.host(node)}/24 dev {CABLE}",
+            f"link set {CABLE} up",
+            # Local addresses are looked up first of all; what shall be swallowed has to stand before that.
+            f"rule add priority {_LOCAL} lookup local",
+            "rule delete priority 0",
+        ]
+
+    def cut_lines(self, old: frozenset[int], new: frozenset[int]) -> list[str]:
+        """What ``ip`` is told at a receiver so that it hears ``new`` no more instead of ``old``."""
+        add = [
+            f"rule add priority {_FIRST_CUT + node} iif {CABLE} from {self.host(node)} blackhole"
+            for node in sorted(new - old)
+        ]
+        return add + [f"rule delete priority {_FIRST_CUT + node}" for node in sorted(old - new)]
+
+    def slow_lines(self, slow: Mapping[int, LinkFault]) -> list[str]:
+        """What ``tc`` is told at a sender whose queue is the kernel's own; ``slow``: faults by receiver."""
+        if not slow:
+            return []
+        # The rate limits nothing; a class is only what a filter can point to.
+        lines = [f"qdisc add dev {CABLE} root handle 1: htb default 1", _class("1:1")]
+        for node, fault in sorted(slow.items()):
+            number = f"{node + 0x10:x}"
+            late = _delay(fault) if _is_late(fault) else ""
+            loss = f" loss {_percent(fault.loss)}" if fault.loss else ""
+            lines += [
+                _class(f"1:{number}"),
+                f"qdisc add dev {CABLE} parent 1:{number} handle {number}: netem limit 100000{late}{loss}",
+                f"filter add {_BEHIND} match ip dst {self.host(node)}/32 flowid 1:{number}",
+            ]
+        return lines
+
+    def loss_text(self, losses: Mapping[int, float]) -> str:
+        """What ``nft -f -`` is told at a receiver; ``losses``: shares by sender. Replaces what was."""
+        rules = "".join(
+            f'    iifname "{CABLE}" ip saddr {self.host(node)}'
+            + ("" if share >= 1 else f" numgen random mod 1000000 < {round(share * 1_000_000)}")
+            + " counter drop\n"
+            for node, share in sorted(losses.items())
+        )
+        chain = f"  chain heard {{\n    type filter hook prerouting priority -300;\n{rules}  }}\n"
+        return f"table ip drill\ndelete table ip drill\ntable ip drill {{\n{chain}}}\n"
+
+
+def cuts_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int, frozenset[int]]:
+    """Whom each receiver shall hear no more."""
+    cuts: dict[int, set[int]] = {}
+    for fault in faults:
+        if fault.cut:
+            cuts.setdefault(numbers[fault.target], set()).add(numbers[fault.source])
+    return {node: frozenset(sources) for node, sources in cuts.items()}
+
+
+def slow_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int, dict[int, LinkFault]]:
+    """Faults that are no cut, by sender and receiver."""
+    slow: dict[int, dict[int, LinkFault]] = {}
+    for fault in faults:
+        if not fault.cut and (_is_late(fault) or fault.loss):
+            slow.setdefault(numbers[fault.source], {})[numbers[fault.target]] = fault
+    return slow
+
+
+def unable(faults: Sequence[LinkFault], abilities: frozenset[Ability]) -> Ability | None:
+    """The first thing that is asked for and cannot be done."""
+    asked: list[tuple[Ability, bool]] = [
+        ("cut", any(fault.cut for fault in faults)),
+        ("delay", any(fault.delay for fault in faults)),
+        ("jitter", any(fault.jitter for fault in faults)),
+        ("loss", any(fault.loss for fault in faults)),
+    ]
+    return next((what for what, wanted in asked if wanted and what not in abilities), None)
+
+
+def _is_late(fault: LinkFault) -> bool:
+    return bool(fault.delay or fault.jitter)
+
+
+def _delay(fault: LinkFault) -> str:
+    # netem's jitter is to both sides of the delay, ours comes on top.
+    half = fault.jitter / 2
+    return f" delay {_millis(fault.delay + half)}" + (f" {_millis(half)}" if half else "")
+
+
+def _class(identity: str) -> str:
+    return f"class add dev {CABLE} parent 1: classid {identity} htb rate 10gbit quantum 60000"
+
+
+def _millis(seconds: float) -> str:
+    return f"{seconds * 1000:g}ms"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:g}%"

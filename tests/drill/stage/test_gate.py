@@ -1,0 +1,30 @@
+"""What a fault of one direction means for the gates of both nodes."""
+
+from pathlib import Path
+
+from gossamer.drill.stage.backend import DrillNode, LinkFault
+from gossamer.drill.stage.gate import orders_of
+
+
+def node(number: int) -> DrillNode:
+    """A node as a back end shows it."""
+    return DrillNode(f"node{number}@127.0.0.1", number, "127.0.0.1", {"api": 9000 + number}, 0, Path())
+
+
+def test_a_one_way_cut_is_told_to_both_ends() -> None:
+    assert orders_of([LinkFault("a", "b", cut=True)]) == {
+        "a": [{"peer": "b", "direction": "out", "cut": True}],
+        "b": [{"peer": "a", "direction": "in", "cut": True}],
+    }
+
+
+def test_what_slows_or_loses_is_told_to_the_sender_alone() -> None:
+    """Told to both, datagrams would be late twice."""
+    slow = LinkFault("a", "b", delay=0.2, jitter=0.1, loss=0.05)
+    assert orders_of([slow]) == {
+        "a": [{"peer": "b", "direction": "out", "delay": 0.2, "jitter": 0.1, "loss": 0.05}]
+    }
+
+
+def test_no_faults_are_no_orders() -> None:
+    assert orders_of([]) == {}
