@@ -26,8 +26,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from gossamer.mqtt.client import ClientLostError, MqttClient, RefusedError
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import ClientLostError, RefusedError, SimClient
 from tests.real.history.cluster import Cluster
 from tests.real.history.history import History
 
@@ -50,7 +50,7 @@ FIGURES = {
 class Publisher:
     """Publishes until it is stopped, one message after the other."""
 
-    def __init__(self, client: SimClient, topic: str) -> None:
+    def __init__(self, client: MqttClient, topic: str) -> None:
         self._client, self._topic = client, topic
         self._going = True
         self.acknowledged: list[bytes] = []
@@ -86,13 +86,13 @@ class Round:
 
     async def _client(
         self, node: int, name: str, *, clean: bool = True, timeout: float = WITHIN
-    ) -> SimClient:
+    ) -> MqttClient:
         """Asks again at once, as clients do, where it is not let in."""
         address = self._cluster.addresses[node]
         async with asyncio.timeout(WITHIN):
             while True:
                 try:
-                    return await SimClient.connect(
+                    return await MqttClient.connect(
                         self._network,
                         address,
                         name,

@@ -23,8 +23,8 @@ import psutil
 
 from gossamer.mqtt import encode
 from gossamer.mqtt import packets as p
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 
 CONNECT = encode(p.Connect(client_id="never"), 4)
 WORDS = (b"", CONNECT[:1], CONNECT[:6])
@@ -89,7 +89,7 @@ async def serve(port: int, waits: list[float]) -> None:
     network = SystemNetwork()
     while True:
         began = time.perf_counter()
-        client = await SimClient.connect(network, ("127.0.0.1", port), "honest")
+        client = await MqttClient.connect(network, ("127.0.0.1", port), "honest")
         await client.subscribe("here", qos=1)
         await client.publish("here", b"x", qos=1)
         await client.disconnect()

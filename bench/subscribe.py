@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 
 FREE_PORTS = ("--mqtt-port", "0", "--api-port", "0", "--gossip-port", "0", "--distribution-port", "0")
 
@@ -50,7 +50,7 @@ async def measure(ports: list[int], count: int, pause: float) -> list[float]:
     """Milliseconds of each subscription."""
     network = SystemNetwork()
     clients = [
-        await SimClient.connect(network, ("127.0.0.1", port), f"client{number}")
+        await MqttClient.connect(network, ("127.0.0.1", port), f"client{number}")
         for number, port in enumerate(ports)
     ]
     took = []

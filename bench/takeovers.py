@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -29,8 +29,8 @@ async def storm(first: int, second: int, clients: int, queued: int) -> None:
     network = SystemNetwork()
     names = [f"mover{number}" for number in range(clients)]
 
-    async def enter(name: str, port: int, *, clean: bool) -> SimClient:
-        return await SimClient.connect(
+    async def enter(name: str, port: int, *, clean: bool) -> MqttClient:
+        return await MqttClient.connect(
             network, ("127.0.0.1", port), name, clean_start=clean, session_expiry=600, timeout=120
         )
 
@@ -43,7 +43,7 @@ async def storm(first: int, second: int, clients: int, queued: int) -> None:
         await speaker.publish("all", b"%d" % number, qos=1)
     times: list[float] = []
 
-    async def move(name: str) -> SimClient:
+    async def move(name: str) -> MqttClient:
         begun = time.perf_counter()
         client = await enter(name, second, clean=False)
         times.append(time.perf_counter() - begun)

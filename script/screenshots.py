@@ -25,8 +25,8 @@ import httpx
 from PIL import Image
 from playwright.async_api import Page, async_playwright
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "guide" / "console"
 HEIGHT = 860
@@ -70,10 +70,10 @@ async def cluster(directory: str) -> AsyncIterator[list[dict[str, Any]]]:
 
 async def talk(nodes: list[dict[str, Any]]) -> None:
     """Clients that publish what they measure, and hear of each other, until cancelled."""
-    network, clients = SystemNetwork(), list[SimClient]()
+    network, clients = SystemNetwork(), list[MqttClient]()
     for number in range(CLIENTS):
         port = nodes[number % 3]["ports"]["mqtt"]
-        client = await SimClient.connect(network, ("127.0.0.1", port), f"meter-{number:03}")
+        client = await MqttClient.connect(network, ("127.0.0.1", port), f"meter-{number:03}")
         await client.subscribe(f"plant/{number % 40}/#")
         clients.append(client)
     await clients[0].subscribe("plant/+/alarm")

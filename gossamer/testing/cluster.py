@@ -30,10 +30,10 @@ from gossamer.config import (
 from gossamer.discovery import Strategy
 from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
+from gossamer.mqtt.client import MqttClient
 from gossamer.node import Node
 from gossamer.testing.host import Crash
 from gossamer.testing.loop import PROCESS
-from gossamer.testing.mqtt_client import SimClient
 from gossamer.testing.network import SimNetwork
 
 __all__ = ["GOSSIP_PORT", "NotSettledError", "SimCluster", "address_of"]
@@ -216,12 +216,12 @@ class SimCluster:
 
     # -- clients --------------------------------------------------------------------------------------
 
-    async def client(self, number: int, client_id: str = "", **options: Any) -> SimClient:
+    async def client(self, number: int, client_id: str = "", **options: Any) -> MqttClient:
         """A client of node ``number``, on a host of its own."""
         self._clients += 1
         host = self.sim.host(f"10.1.{self._clients // 250}.{self._clients % 250 + 1}")
         name = client_id or f"client{self._clients}"
-        return await SimClient.connect(host, (self.address(number), MQTT_PORT), name, **options)
+        return await MqttClient.connect(host, (self.address(number), MQTT_PORT), name, **options)
 
     # -- what is true ---------------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 from real.harness import Cluster, run
 
 
-async def enter(port: int, name: str, *, clean: bool = False) -> SimClient:
+async def enter(port: int, name: str, *, clean: bool = False) -> MqttClient:
     address = ("127.0.0.1", port)
-    return await SimClient.connect(
+    return await MqttClient.connect(
         SystemNetwork(), address, name, clean_start=clean, session_expiry=600, timeout=60
     )
 

@@ -7,8 +7,8 @@ import signal
 import httpx
 import pytest
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 from real.harness import Program, eventually
 from real.test_rolling_restart import free_on
 
@@ -69,7 +69,7 @@ class Fleet:
 
     async def client(self, number):
         address = ("127.0.0.1", self.ports[number]["mqtt"])
-        return await SimClient.connect(
+        return await MqttClient.connect(
             SystemNetwork(), address, "mover", clean_start=False, session_expiry=600, timeout=60
         )
 

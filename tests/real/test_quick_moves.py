@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from gossamer.testing.mqtt_client import SimClient
 from real.harness import Cluster
 
 TRIES = 15
 
 
-async def enter(port: int, name: str, *, kept: bool) -> SimClient:
+async def enter(port: int, name: str, *, kept: bool) -> MqttClient:
     expiry = 300 if kept else 0
     address = ("127.0.0.1", port)
-    return await SimClient.connect(
+    return await MqttClient.connect(
         SystemNetwork(), address, name, clean_start=not kept, session_expiry=expiry, timeout=60
     )
 

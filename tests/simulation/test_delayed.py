@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from gossamer.mqtt.client import RefusedError
 from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
-from gossamer.testing.mqtt_client import RefusedError
 
 
 @pytest_asyncio.fixture

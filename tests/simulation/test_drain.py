@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gossamer.config import Endpoint
+from gossamer.mqtt.client import RefusedError
 from gossamer.testing import seeds
-from gossamer.testing.mqtt_client import RefusedError
 
 from .flows import Flow
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from gossamer.mqtt.client import RefusedError
 from gossamer.testing import seeds
 from gossamer.testing.cluster import SimCluster
-from gossamer.testing.mqtt_client import RefusedError
 
 
 @pytest_asyncio.fixture

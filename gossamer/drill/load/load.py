@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gossamer.drill.load.client import KEEP_ALIVE, TrafficClient
+from gossamer.drill.load.client import TrafficClient
 from gossamer.drill.load.ledger import Ledger, Stream
 from gossamer.drill.stage.backend import DrillNode
 from gossamer.network import Network
@@ -164,7 +164,7 @@ class Load:
     # -- the schedule
 
     async def _pace(self) -> None:
-        last = pinged = self._now()
+        last = self._now()
         due = 0.0
         while True:
             await asyncio.sleep(_TICK)
@@ -179,10 +179,6 @@ class Load:
                 count -= over
             for _ in range(count):
                 self._publish_one(now)
-            if now - pinged > KEEP_ALIVE / 3:
-                pinged = now
-                for client in (*self.publishers, *self.subscribers):
-                    client.ping()
 
     def _publish_one(self, now: float) -> None:
         lane = self._lanes_in_turn[self._next]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gossamer.errors import GossamerError
+from gossamer.mqtt.client import MqttClient
 from gossamer.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gossamer.testing.cluster import SimCluster
-from gossamer.testing.mqtt_client import SimClient
 
 __all__ = ["Publisher", "Reception", "Subscriber", "Traveller"]
 
@@ -48,7 +48,7 @@ class Traveller:
         self.began: list[float] = []
         """When it got a session that was new."""
         self.log: list[str] = []
-        self.client: SimClient | None = None
+        self.client: MqttClient | None = None
         self._number = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -81,7 +81,7 @@ class Traveller:
                     session_expiry=SESSION,
                     keep_alive=5,
                     timeout=_CONNECT_TIMEOUT,
-                    memory=self,
+                    session=self,
                 )
             except (GossamerError, OSError, TimeoutError) as error:
                 self.note("not at", self._number, type(error).__name__)
@@ -101,10 +101,10 @@ class Traveller:
                     await client.disconnect()
             self.client = None
 
-    async def arrived(self, client: SimClient) -> None:
+    async def arrived(self, client: MqttClient) -> None:
         """The client is connected."""
 
-    def remember(self, client: SimClient, *, present: bool) -> None:
+    def resume(self, client: MqttClient, *, present: bool) -> None:
         """CONNACK: what the client knows goes on with the session, or ends with it."""
         if not present:
             self.began.append(self.cluster.sim.loop.time())
@@ -121,8 +121,8 @@ class Subscriber(Traveller):
         self._half: set[int] = set()
         self._known: set[str] = set()
 
-    def remember(self, client: SimClient, *, present: bool) -> None:
-        super().remember(client, present=present)
+    def resume(self, client: MqttClient, *, present: bool) -> None:
+        super().resume(client, present=present)
         if not present:
             self._half.clear()
             self._known.clear()
@@ -132,7 +132,7 @@ class Subscriber(Traveller):
         now = self.cluster.sim.loop.time()
         self.got.append(Reception(now, len(self.began), self._number, packet.payload))
 
-    async def arrived(self, client: SimClient) -> None:
+    async def arrived(self, client: MqttClient) -> None:
         for topic_filter, qos in self.wanted.items():
             if topic_filter not in self._known:
                 await client.subscribe(topic_filter, qos=qos)
@@ -162,12 +162,12 @@ class Publisher(Traveller):
         self._payload = b""
         self._present = True
 
-    def remember(self, client: SimClient, *, present: bool) -> None:
-        super().remember(client, present=present)
+    def resume(self, client: MqttClient, *, present: bool) -> None:
+        super().resume(client, present=present)
         if not present and self._open is not None:
             self.ambiguous.add(self._payload)
 
-    async def arrived(self, client: SimClient) -> None:
+    async def arrived(self, client: MqttClient) -> None:
         resent = self._open is not None
         if self.idle.is_set():
             return
@@ -196,7 +196,7 @@ class Publisher(Traveller):
         if self.finishing and self._open is None:
             self.idle.set()
 
-    async def _send(self, client: SimClient) -> None:
+    async def _send(self, client: MqttClient) -> None:
         packet = self._open
         if isinstance(packet, Publish):
             packet_id = packet.packet_id or 0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gossamer.errors import GossamerError
-from gossamer.testing.mqtt_client import SimClient
+from gossamer.mqtt.client import MqttClient
 
 __all__ = ["Flow"]
 
@@ -15,7 +15,7 @@ class Flow:
     """Messages of one client of ``node`` to one topic, one after another."""
 
     def __init__(
-        self, publisher: SimClient, node: int, topic: str, qos: int, time: Callable[[], float]
+        self, publisher: MqttClient, node: int, topic: str, qos: int, time: Callable[[], float]
     ) -> None:
         self.node = node
         self.topic = topic

@@ -16,9 +16,9 @@ from typing import Any
 from gossamer.autoheal import register_merge
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
+from gossamer.mqtt.client import MqttClient
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.host import Crash
-from gossamer.testing.mqtt_client import SimClient
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.splits.traffic import Flow
 
@@ -60,9 +60,9 @@ class World:
         self.rng: Random = sim.rng("scenario")
         self.cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
         self.cluster.discs = discs
-        self.listeners: dict[int, SimClient] = {}
+        self.listeners: dict[int, MqttClient] = {}
         """Connected throughout, in the life of their node; their sessions last."""
-        self.sleepers: dict[int, SimClient] = {}
+        self.sleepers: dict[int, MqttClient] = {}
         """By node a client with a session that lasts, which is not there until all is over."""
         self.flows: list[Flow] = []
         self.parted: set[frozenset[int]] = set()
@@ -123,7 +123,7 @@ class World:
             self.sleepers[number] = await self._lasting(number, "sleeper")
         await asyncio.sleep(5.0)
 
-    async def _lasting(self, number: int, name: str) -> SimClient:
+    async def _lasting(self, number: int, name: str) -> MqttClient:
         return await self.cluster.client(number, f"{name}{number}", clean_start=False, session_expiry=SESSION)
 
     async def end(self) -> None:

@@ -66,7 +66,7 @@ async def test_all_that_is_sent_to_a_whole_cluster_arrives_once(drill) -> None:
 async def test_who_loses_a_connection_comes_back_and_its_session_with_it(drill) -> None:
     _cluster, load, drops = drill
     [kept] = [client for client in load.subscribers if client.client_id == "drill-sub-2-1p"]
-    kept._line._transport.abort()
+    kept._connection.drop()
     load.begin()
     await asyncio.sleep(5)
     await load.stop()
@@ -100,7 +100,7 @@ async def test_a_node_that_is_gone_has_its_load_withheld_not_caught_up(drill) ->
 async def test_what_nobody_subscribes_to_while_a_client_is_away_is_cut_off_from_it(drill) -> None:
     _cluster, load, _drops = drill
     [clean] = [client for client in load.subscribers if client.client_id == "drill-sub-2-1c"]
-    clean._line._transport.abort()
+    clean._connection.drop()
     await asyncio.sleep(0.05)
     for _ in range(len(load._lanes_in_turn)):
         load._publish_one(load._now())

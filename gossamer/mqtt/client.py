@@ -1,8 +1,12 @@
-"""A small MQTT client for simulations: one connection, on any Network, by the broker's own codec.
+"""A small MQTT client for drills and simulations: one connection, on any Network, by the broker's own codec.
 
-It is honest about what it may expect: ``publish`` comes back when the broker has acknowledged, and what was
-delivered is kept in order in ``messages``, acknowledged as the protocol says. It never reconnects by itself;
-a scenario that wants a client to come back makes another one with the same identifier.
+``publish`` returns when the broker has acknowledged, ``post`` at once; messages are acknowledged as the
+protocol says and kept in order in ``messages``. It never reconnects: what outlives a connection (messages,
+QoS 2 identifiers) is handed to the next one by :meth:`MqttClient.adopt`.
+
+Rules: 1. A posted message counts as acknowledged at PUBACK, or at PUBREC, from which on the broker answers
+for it.  2. Nothing is sent again here.  3. A QoS 2 message that is sent again is not handed on again; a QoS 1
+message is.  4. The packets of one loop turn are one write.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
 from gossamer.errors import PeerError, TransportError
-from gossamer.mqtt import Framer, Properties, decode, encode
+from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.packets import (
     V5,
     Connack,
@@ -32,9 +36,13 @@ from gossamer.mqtt.packets import (
     Unsubscribe,
     Will,
 )
+from gossamer.mqtt.properties import Properties
 from gossamer.network import Address, Network
 
-__all__ = ["ClientLostError", "RefusedError", "SimClient"]
+__all__ = ["ClientLostError", "MqttClient", "RefusedError"]
+
+_FAILURE = 0x80
+"""Reasons from here on are failures."""
 
 P = TypeVar("P", bound=Packet)
 
@@ -57,13 +65,15 @@ class RefusedError(PeerError):
         super().__init__(f"client {client_id}: {what} refused with reason 0x{reason:02x}")
 
 
-class Memory(Protocol):
-    """What a client knows beyond one connection."""
+class Session(Protocol):
+    """State that outlives one connection."""
 
-    def remember(self, client: SimClient, *, present: bool) -> None: ...
+    def resume(self, client: MqttClient, *, present: bool) -> None:
+        """CONNACK came; ``present``: the broker still has the session."""
+        ...
 
 
-class SimClient(asyncio.Protocol):
+class MqttClient(asyncio.Protocol):
     """Use :meth:`connect`. ``messages`` grows by every delivery; ``lost`` is done when the connection is."""
 
     def __init__(self, client_id: str, *, version: int) -> None:
@@ -80,8 +90,12 @@ class SimClient(asyncio.Protocol):
         self._half_received: set[int] = set()
         self._pinger: asyncio.TimerHandle | None = None
         self._keep_alive = 0
-        self._memory: Memory | None = None
+        self._receive_maximum = 65535
+        self._posted: dict[int, object] = {}
+        self._out: list[bytes] = []
+        self._session: Session | None = None
         self._taken: Callable[[Publish], object] = self.messages.append
+        self._acknowledged: Callable[[object], object] = lambda token: None
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -97,15 +111,15 @@ class SimClient(asyncio.Protocol):
         keep_alive: int = 60,
         will: Will | None = None,
         timeout: float = 10.0,
-        memory: Memory | None = None,
-    ) -> SimClient:
-        """Connect and say CONNECT. Raises OSError, TimeoutError, RefusedError or ClientLostError.
+        session: Session | None = None,
+    ) -> MqttClient:
+        """Open a connection and send CONNECT. Raises OSError, TimeoutError, RefusedError or ClientLostError.
 
-        ``memory`` is told of CONNACK before anything that comes behind it is looked at.
+        ``session`` is resumed at CONNACK, before any packet behind it is handled.
         """
         async with asyncio.timeout(timeout):
             _, client = await network.connect(lambda: cls(client_id, version=version), address)
-            client._memory = memory
+            client._session = session
             properties = Properties(session_expiry=session_expiry or None)
             packet = Connect(
                 client_id=client_id,
@@ -128,10 +142,19 @@ class SimClient(asyncio.Protocol):
         client._ping_later()
         return client
 
-    def adopt(self, half_received: set[int], taken: Callable[[Publish], object]) -> None:
-        """Go on with the identifiers of QoS 2 of an earlier connection, and give messages to ``taken``."""
+    def adopt(
+        self,
+        half_received: set[int],
+        taken: Callable[[Publish], object],
+        acknowledged: Callable[[object], object] = lambda token: None,
+    ) -> None:
+        """Continue with the QoS 2 identifiers of an earlier connection, and give messages to ``taken``.
+
+        ``acknowledged`` gets the token of each posted message that the broker has taken.
+        """
         self._half_received = half_received
         self._taken = taken
+        self._acknowledged = acknowledged
 
     @property
     def connected(self) -> bool:
@@ -142,13 +165,13 @@ class SimClient(asyncio.Protocol):
         return [message.payload for message in self.messages]
 
     async def subscribe(self, *filters: str, qos: int = 0, timeout: float = 30.0) -> None:
-        """Come back at SUBACK. Raises RefusedError for the first filter that was refused."""
+        """Return at SUBACK. Raises RefusedError for the first filter that was refused."""
         packet_id = self._new_id()
         wanted = tuple(Subscription(one, qos) for one in filters)
         async with asyncio.timeout(timeout):
             answer = await self.ask(Subscribe(packet_id=packet_id, subscriptions=wanted), Suback, packet_id)
         for topic_filter, reason in zip(filters, answer.reasons, strict=True):
-            if reason >= 0x80:
+            if reason >= _FAILURE:
                 raise RefusedError(self.client_id, f"SUBSCRIBE to {topic_filter}", reason)
 
     async def unsubscribe(self, *filters: str, timeout: float = 30.0) -> None:
@@ -167,7 +190,7 @@ class SimClient(asyncio.Protocol):
         properties: Properties | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """Come back when the broker has taken the message for good, at once for QoS 0."""
+        """Return when the broker has acknowledged the message, at once for QoS 0."""
         packet_id = self._new_id() if qos else None
         if properties is None:
             properties = Properties(message_expiry=expiry or None)
@@ -187,20 +210,38 @@ class SimClient(asyncio.Protocol):
                 refused = (await self.ask(packet, Puback, packet_id)).reason
             else:
                 refused = (await self.ask(packet, Pubrec, packet_id)).reason
-                if refused < 0x80:
+                if refused < _FAILURE:
                     await self.ask(Pubrel(packet_id), Pubcomp, packet_id)
-        if refused >= 0x80:
+        if refused >= _FAILURE:
             raise RefusedError(self.client_id, f"PUBLISH to {topic}", refused)
 
+    def post(
+        self, topic: bytes, payload: bytes, *, qos: int = 0, retain: bool = False, token: object = None
+    ) -> bool:
+        """Send a message without waiting; False when it cannot be sent now.
+
+        No more messages are unacknowledged at once than the broker's receive maximum.
+        """
+        if not self.connected or (qos and len(self._posted) >= self._receive_maximum):
+            return False
+        packet_id = None
+        if qos:
+            packet_id = self._new_id()
+            self._posted[packet_id] = token
+        self._send(Publish(topic=topic, payload=payload, qos=qos, retain=retain, packet_id=packet_id))
+        return True
+
     async def disconnect(self) -> None:
-        """Say DISCONNECT, and wait until the connection is gone."""
+        """Send DISCONNECT, and wait until the connection is gone."""
         if self.connected:
             self._send(Disconnect())
+            self._flush()
             cast("asyncio.Transport", self._transport).close()
             await self.lost
 
     def drop(self) -> None:
-        """Go without saying goodbye."""
+        """End the connection without DISCONNECT."""
+        self._flush()
         if self._transport is not None:
             self._transport.abort()
 
@@ -233,11 +274,14 @@ class SimClient(asyncio.Protocol):
                 self._half_received.discard(packet.packet_id)
                 self._send(Pubcomp(packet.packet_id))
             case Connack():
-                if self._memory is not None and not packet.reason:
-                    self._memory.remember(self, present=packet.session_present)
+                self._receive_maximum = packet.properties.receive_maximum or 65535
+                if self._session is not None and not packet.reason:
+                    self._session.resume(self, present=packet.session_present)
                 self._answer(packet, 0)
             case Puback() | Suback() | Unsuback():  # the other acknowledgements descend from PUBACK
                 self._answer(packet, packet.packet_id)
+                if isinstance(packet, Puback) and packet.packet_id in self._posted:
+                    self._settle(packet)
             case Disconnect():
                 self.left = packet.reason
             case _:
@@ -255,8 +299,18 @@ class SimClient(asyncio.Protocol):
             else:
                 self._send(Puback(packet.packet_id))
 
+    def _settle(self, packet: Puback) -> None:
+        """Handle the answer to a posted message: PUBACK, PUBREC or PUBCOMP."""
+        failed = packet.reason >= _FAILURE
+        if not failed and not isinstance(packet, Pubcomp):
+            self._acknowledged(self._posted[packet.packet_id])
+        if isinstance(packet, Pubrec) and not failed:
+            self._send(Pubrel(packet.packet_id))
+        else:
+            del self._posted[packet.packet_id]
+
     async def ask(self, packet: Packet, answer: type[P], packet_id: int) -> P:
-        """Send a packet, and come back with the one that answers it."""
+        """Send a packet, and return the one that answers it."""
         if self._transport is None:
             raise ClientLostError(self.client_id, None)
         key = (cast("type[Packet]", answer), packet_id)
@@ -273,8 +327,14 @@ class SimClient(asyncio.Protocol):
             future.set_result(packet)
 
     def _send(self, packet: Packet) -> None:
-        if self._transport is not None:
-            self._transport.write(encode(packet, self.version))
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(encode(packet, self.version))
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._out:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
 
     def _ping_later(self) -> None:
         if self._keep_alive and self._transport is not None:
@@ -286,5 +346,7 @@ class SimClient(asyncio.Protocol):
         self._ping_later()
 
     def _new_id(self) -> int:
-        self._next_id = self._next_id % 65535 + 1
-        return self._next_id
+        while True:
+            self._next_id = self._next_id % 65535 + 1
+            if self._next_id not in self._posted:
+                return self._next_id
