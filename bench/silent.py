@@ -22,8 +22,8 @@ from pathlib import Path
 import psutil
 
 from gossamer.mqtt import encode
-from gossamer.mqtt import packets as p
 from gossamer.mqtt.client import MqttClient
+from gossamer.mqtt.codec import packets as p
 from gossamer.network import SystemNetwork
 
 CONNECT = encode(p.Connect(client_id="never"), 4)

@@ -14,7 +14,7 @@ BY_MODULE = {
     "gossamer.audit.schema",
     "gossamer.config.discovery",
     "gossamer.drill.record",
-    "gossamer.mqtt.packets",
+    "gossamer.mqtt.codec.packets",
     "gossamer.supervisor.signals",
     "gossamer.supervisor.thespian.messages",
 }

@@ -4,17 +4,29 @@
 without either.
 """
 
-from gossamer.mqtt.acl import Acl
-from gossamer.mqtt.auth import Authenticator, Chain, Login, NobodyElse, Verdict
+from gossamer.mqtt.auth.acl import Acl
+from gossamer.mqtt.auth.enhanced import Challenge, Done, Exchange, Method
+from gossamer.mqtt.auth.passwords import PasswordFile, set_password
+from gossamer.mqtt.auth.scram import Scram, set_scram_password
+from gossamer.mqtt.auth.sources import Authenticator, Chain, Login, NobodyElse, Verdict
+from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.broker import Broker, ClientInfo
-from gossamer.mqtt.certificates import Certificates
-from gossamer.mqtt.cluster import MqttCluster
+from gossamer.mqtt.cluster.coordinator import MqttCluster
+from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.codec import Framer, decode, encode
-from gossamer.mqtt.drain import Drained, drain
-from gossamer.mqtt.enhanced import Challenge, Done, Exchange, Method
-from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.fanout import compile_plan
-from gossamer.mqtt.idents import (
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.packets import V5, Subscription
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.certificates import Certificates
+from gossamer.mqtt.connection.flow_control import Pressure
+from gossamer.mqtt.connection.limits import Bucket
+from gossamer.mqtt.connection.listener import ListenError, mqtt_spec
+from gossamer.mqtt.migration.drain import Drained, drain
+from gossamer.mqtt.publish.batches import Span, pieces_of, topic_in
+from gossamer.mqtt.publish.fanout import compile_plan
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import (
     ASIDE,
     NO_IDENT,
     Tracked,
@@ -26,18 +38,6 @@ from gossamer.mqtt.idents import (
     origin_of,
     read_mark,
 )
-from gossamer.mqtt.limits import Bucket
-from gossamer.mqtt.listener import ListenError, mqtt_spec
-from gossamer.mqtt.message import Message
-from gossamer.mqtt.packets import V5, Subscription
-from gossamer.mqtt.passwords import PasswordFile, set_password
-from gossamer.mqtt.pressure import Pressure
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import ReasonCode
-from gossamer.mqtt.retained_cluster import ClusterRetained
-from gossamer.mqtt.runs import Span, pieces_of, topic_in
-from gossamer.mqtt.scram import Scram, set_scram_password
-from gossamer.mqtt.tokens import Tokens
 
 __all__ = [
     "ASIDE",

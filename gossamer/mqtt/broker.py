@@ -19,41 +19,41 @@ import structlog
 from gossamer.clock import Clock
 from gossamer.config import MqttConfig
 from gossamer.errors import UsageError
-from gossamer.mqtt.access import Access
-from gossamer.mqtt.admission import Admission
-from gossamer.mqtt.auth import Authenticator
-from gossamer.mqtt.certificates import Certificates
-from gossamer.mqtt.channel import Channel
-from gossamer.mqtt.decode import check_topic_name
-from gossamer.mqtt.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
-from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.fanout import Fanout
-from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
-from gossamer.mqtt.ingest import Ingest, record_of
-from gossamer.mqtt.limits import Shedding
-from gossamer.mqtt.message import Message, strip
-from gossamer.mqtt.owed import Owed, Waiting
-from gossamer.mqtt.packets import Connect
-from gossamer.mqtt.ports import ForwarderLike, RouteLike, RouterLike
-from gossamer.mqtt.properties import NONE, Properties
-from gossamer.mqtt.reasons import ReasonCode
-from gossamer.mqtt.records import fresh, fresh_kept
-from gossamer.mqtt.redispatch import Redispatch
-from gossamer.mqtt.retained import LocalRetained, Retained
-from gossamer.mqtt.session import Session
-from gossamer.mqtt.sessions import SessionTable
-from gossamer.mqtt.sessionstore import SessionStore
-from gossamer.mqtt.subscribing import Subscribing
-from gossamer.mqtt.undelivered import tell_undelivered
-from gossamer.mqtt.wheel import Wheel
-from gossamer.mqtt.wills import Wills
+from gossamer.mqtt.auth.access import Access
+from gossamer.mqtt.auth.sources import Authenticator
+from gossamer.mqtt.cluster.wills import Wills
+from gossamer.mqtt.codec.decoder import check_topic_name
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.packets import Connect
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.admission import Admission
+from gossamer.mqtt.connection.certificates import Certificates
+from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.connection.limits import Shedding
+from gossamer.mqtt.connection.subscribing import Subscribing
+from gossamer.mqtt.handoff.owed import Owed, Waiting
+from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.inbound import Ingest, record_of
+from gossamer.mqtt.publish.message import Message, strip
+from gossamer.mqtt.publish.message_ids import NO_IDENT, UNRECORDED, base_of, is_recorded
+from gossamer.mqtt.publish.ports import ForwarderLike, RouteLike, RouterLike
+from gossamer.mqtt.publish.records import fresh, fresh_kept
+from gossamer.mqtt.publish.redispatch import Redispatch
+from gossamer.mqtt.publish.retained import LocalRetained, Retained
+from gossamer.mqtt.publish.undelivered import tell_undelivered
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.mqtt.session.store import SessionStore
 from gossamer.network import Network
 from gossamer.routes import RESERVED_TOPIC, is_reserved
 from gossamer.supervisor import Runtime
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.away import Away
-    from gossamer.mqtt.takeover import Takeovers
+    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.migration.takeover import Takeovers
 
 __all__ = ["Broker", "ClientInfo"]
 

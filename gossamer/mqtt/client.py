@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar, cast
 
 from gossamer.errors import PeerError, TransportError
 from gossamer.mqtt.codec import Framer, decode, encode
-from gossamer.mqtt.packets import (
+from gossamer.mqtt.codec.packets import (
     V5,
     Connack,
     Connect,
@@ -36,7 +36,7 @@ from gossamer.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec.properties import Properties
 from gossamer.network import Address, Network
 
 __all__ = ["ClientLostError", "MqttClient", "RefusedError"]

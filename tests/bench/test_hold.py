@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mqtt import Framer, decode, encode
-from gossamer.mqtt import packets as p
+from gossamer.mqtt import Framer, decode
+from gossamer.mqtt import encoder as encode
+from gossamer.mqtt.codec import packets as p
 from gossamer.routes import matches
 
 BENCH = Path(__file__).parents[2] / "bench"

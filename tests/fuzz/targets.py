@@ -24,11 +24,12 @@ from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.wire import decode_frame
-from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.ingest import read_record
-from gossamer.mqtt.proxy import ProxyHeaderError, parse_header
-from gossamer.mqtt.websocket import WebSocket
+from gossamer.mqtt import Framer, MqttProtocolError, decode
+from gossamer.mqtt import encoder as encode
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header
+from gossamer.mqtt.connection.websocket import WebSocket
+from gossamer.mqtt.publish.inbound import read_record
 from gossamer.supervisor import Crash
 from tests.mqtt.harness import World
 

@@ -10,9 +10,10 @@ from gossamer.config import (
     MqttServerConfig,
     MqttSessionsConfig,
 )
-from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt import Broker, Framer, decode, mqtt_spec
+from gossamer.mqtt import encoder as encode
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime, Supervisor
 

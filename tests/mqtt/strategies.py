@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import NONE, Properties
 
 strings = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
 topics = strings.filter(lambda s: s and "+" not in s and "#" not in s).map(str.encode)

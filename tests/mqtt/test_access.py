@@ -12,11 +12,11 @@ import structlog
 from gossamer.config import HttpAuthConfig, JwtConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Chain, Login, PasswordFile, ReasonCode, Verdict, set_password
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.auth import Certificate
-from gossamer.mqtt.callout import HttpCallout
-from gossamer.mqtt.passwords import parse_passwords
-from gossamer.mqtt.tokens import Tokens
+from gossamer.mqtt.auth.callout import HttpCallout
+from gossamer.mqtt.auth.passwords import parse_passwords
+from gossamer.mqtt.auth.sources import Certificate
+from gossamer.mqtt.auth.tokens import Tokens
+from gossamer.mqtt.codec import packets as p
 
 from .harness import connack
 

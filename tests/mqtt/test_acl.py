@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gossamer.errors import UsageError
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.acl import _covers, _meets, parse_acl
+from gossamer.mqtt.auth.acl import _covers, _meets, parse_acl
+from gossamer.mqtt.codec import packets as p
 from gossamer.routes import matches
 
 from .harness import connack

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from gossamer.config import MqttLimitsConfig, MqttSessionsConfig
 from gossamer.mqtt import Message, ReasonCode, encode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.durable import DurableSession
-from gossamer.mqtt.pressure import ITEM
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.session import Session
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.connection.flow_control import ITEM
+from gossamer.mqtt.session.durable import DurableSession
+from gossamer.mqtt.session.session import Session
 
 from .listening import broker_with, mqtt, until
 from .test_session import Hub

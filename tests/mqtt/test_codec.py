@@ -5,10 +5,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt.codec import Framer, decode, encode
-from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.packets import V4, V5, Connect, Publish
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import ReasonCode
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.packets import V4, V5, Connect, Publish
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import ReasonCode
 
 from .strategies import packets
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gossamer.mqtt import Chain, PasswordFile, ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
 
 
 async def test_the_first_packet_must_be_connect(world):

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from gossamer.mqtt.acl import Acl, Gate
-from gossamer.mqtt.delayed import Delayed, delayed_topic
-from gossamer.mqtt.message import Message
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.wheel import Wheel
+from gossamer.mqtt.auth.acl import Acl, Gate
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.publish.delayed import Delayed, delayed_topic
+from gossamer.mqtt.publish.message import Message
 
 from .test_sessionstore import FakeJournal
 

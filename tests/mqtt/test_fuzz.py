@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt import encode
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import Crash
 
 from .harness import World

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.mqtt.encode import encode
-from gossamer.mqtt.glance import glance
-from gossamer.mqtt.packets import V4, V5, Connect, Pingreq, Publish, Subscribe, Subscription
+from gossamer.mqtt.codec.encoder import encode
+from gossamer.mqtt.codec.packets import V4, V5, Connect, Pingreq, Publish, Subscribe, Subscription
+from gossamer.mqtt.codec.summary import glance
 from gossamer.supervisor.tracing import attach
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.mqtt.handover import (
+from gossamer.mqtt.migration.machines import (
     AGAIN,
     FROZEN,
     MARKS_WITHIN,
@@ -12,7 +12,7 @@ from gossamer.mqtt.handover import (
     Taker,
     rightful,
 )
-from gossamer.mqtt.moves import (
+from gossamer.mqtt.migration.moves import (
     Answered,
     Asked,
     AskFreeze,

@@ -4,8 +4,8 @@ import pytest
 
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.limits import Bucket, ListenerLimits, Room
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection.limits import Bucket, ListenerLimits, Room
 
 
 def test_listeners_share_the_descriptors_of_their_process():

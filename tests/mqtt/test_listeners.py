@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from gossamer.config import ListenerConfig
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed
 
 from .certs import Authority

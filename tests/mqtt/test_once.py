@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.mqtt.idents import NO_IDENT, UNRECORDED, base_of, is_recorded
-from gossamer.mqtt.once import REMEMBERED, Block, Once
+from gossamer.mqtt.publish.message_ids import NO_IDENT, UNRECORDED, base_of, is_recorded
+from gossamer.mqtt.session.qos2 import REMEMBERED, Block, Once
 
 LIVES = [base_of("a@h", 1), base_of("a@h", 2), base_of("b@h", 1)]
 idents = st.builds(

@@ -3,10 +3,10 @@
 import pytest
 
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.encode import encode
-from gossamer.mqtt.limits import Shedding
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.encoder import encode
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.connection.limits import Shedding
 
 
 def test_shedding_begins_at_the_limit_and_ends_below_half_of_it():

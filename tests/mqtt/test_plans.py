@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 from .test_recorded import record
 

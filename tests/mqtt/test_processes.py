@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.mqtt import ListenError, ReasonCode, mqtt_spec
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed, Supervisor
 
 from .harness import World

@@ -10,8 +10,8 @@ import uvloop
 
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import encode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.proxy import is_within
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection.proxy import is_within
 
 from .listening import broker_with, shown, tls_section, until
 

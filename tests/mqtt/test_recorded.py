@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gossamer.audit import KINDS, Tape, Trail, schema
 from gossamer.clock import HybridLogicalClock
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.routes.topics import matches
 
 from .fakes import FakeForwarder, FakeRouter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 FILTER = "$share/g/t/+"
 
@@ -95,6 +95,6 @@ async def test_the_last_member_takes_them_with_it(world):
 
 
 def expiry(seconds):
-    from gossamer.mqtt.properties import Properties
+    from gossamer.mqtt.codec.properties import Properties
 
     return Properties(session_expiry=seconds)

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt import Framer, Message, decode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.idents import UNRECORDED, base_of
-from gossamer.mqtt.once import Once
-from gossamer.mqtt.pressure import Pressure
-from gossamer.mqtt.session import Session
-from gossamer.mqtt.transfer import forget, know, unreleased_in
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection.flow_control import Pressure
+from gossamer.mqtt.migration.transfer import forget, know, unreleased_in
+from gossamer.mqtt.publish.message_ids import UNRECORDED, base_of
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.session import Session
 
 
 class Hub:

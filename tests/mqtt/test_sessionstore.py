@@ -6,15 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gossamer.mqtt.durable import DurableSession
-from gossamer.mqtt.encode import publish_parts
-from gossamer.mqtt.expiring import expiry_of
-from gossamer.mqtt.idents import Tracked, base_of, ident_in
-from gossamer.mqtt.message import Message
-from gossamer.mqtt.packets import V5, Subscription
-from gossamer.mqtt.pressure import Pressure
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.sessionstore import SessionStore
+from gossamer.mqtt.codec.encoder import publish_parts
+from gossamer.mqtt.codec.packets import V5, Subscription
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.connection.flow_control import Pressure
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import Tracked, base_of, ident_in
+from gossamer.mqtt.session.durable import DurableSession
+from gossamer.mqtt.session.expiry import expiry_of
+from gossamer.mqtt.session.store import SessionStore
 
 
 class FakeJournal:

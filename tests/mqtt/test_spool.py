@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mqtt.spool import NO_END, Ask, Drop, Keep, Live, Lost, Over, Send, Spool, is_for
+from gossamer.mqtt.handoff.hint_log import NO_END, Ask, Drop, Keep, Live, Lost, Over, Send, Spool, is_for
 
 
 def still(records: bytes, seconds: float) -> tuple[bytes, int]:

@@ -6,8 +6,9 @@ import ssl
 
 import pytest
 
-from gossamer.mqtt import encode, listener
-from gossamer.mqtt import packets as p
+from gossamer.mqtt import encode
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection import listener
 
 from .listening import broker_with, mqtt, tls_section, until, with_paho
 

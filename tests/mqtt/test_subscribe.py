@@ -3,10 +3,10 @@
 import pytest
 
 from gossamer.mqtt import Message, ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.retained import LocalRetained
-from gossamer.mqtt.subscribing import HELD, UNCONFIRMED_NODE
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.connection.subscribing import HELD, UNCONFIRMED_NODE
+from gossamer.mqtt.publish.retained import LocalRetained
 
 from .fakes import FakeRouter
 

@@ -1,7 +1,7 @@
 """What a node tells its clients of itself: another server to go to, and ``$SYS``."""
 
 from gossamer.mqtt import drain
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 from .harness import connack
 

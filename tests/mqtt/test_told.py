@@ -1,7 +1,7 @@
 """What a node tells of one client."""
 
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
 
 
 def of(world, client_id):

@@ -6,8 +6,8 @@ import pytest
 
 from gossamer.audit import Trail
 from gossamer.clock import HybridLogicalClock
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
 from gossamer.routes.topics import matches
 from gossamer.tracing import TracedTape, Weaver
 

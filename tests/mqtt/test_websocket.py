@@ -8,7 +8,7 @@ from websockets.asyncio.client import connect as ws_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gossamer.mqtt import Framer, encode
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 from .listening import broker_with, until
 

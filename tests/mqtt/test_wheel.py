@@ -2,7 +2,7 @@
 
 import random
 
-from gossamer.mqtt.wheel import Wheel
+from gossamer.mqtt.connection.deadlines import Wheel
 
 
 def test_deadlines_are_called_when_due_and_in_order():

@@ -5,9 +5,11 @@ import itertools
 
 import pytest
 
-from gossamer.mqtt import encode as p_encode
-from gossamer.mqtt import fanout, intake, wide
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import encoder as p_encode
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.connection import publish_reader as intake
+from gossamer.mqtt.publish import fanout
+from gossamer.mqtt.publish import wide_fanout as wide
 from gossamer.routes import SubscriptionOptions
 
 SUBSCRIBERS = 25

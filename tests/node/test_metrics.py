@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.api import AlarmOrder, Exposition
 from gossamer.config import config_from
-from gossamer.mqtt.session import Session
+from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
 from gossamer.node.metrics import census, metrics_of, take_census
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gossamer.mqtt import encode
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 from real.harness import Cluster, eventually, run
 
 pq = pytest.importorskip("pyarrow.parquet")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gossamer.mqtt.packets import Will
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec.packets import Will
+from gossamer.mqtt.codec.properties import Properties
 from gossamer.testing import seeds
 
 LARGE = bytes(range(256)) * 20

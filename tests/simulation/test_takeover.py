@@ -6,8 +6,8 @@ import pytest
 
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
-from gossamer.mqtt.packets import Subscription, Will
-from gossamer.mqtt.taking import Taking
+from gossamer.mqtt.codec.packets import Subscription, Will
+from gossamer.mqtt.migration.target import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
 

@@ -16,7 +16,7 @@ import msgspec
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.client import MqttClient
-from gossamer.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from gossamer.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gossamer.testing.cluster import SimCluster
 
 __all__ = ["Publisher", "Reception", "Subscriber", "Traveller"]

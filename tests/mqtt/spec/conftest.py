@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 V4, V5 = p.V4, p.V5
 

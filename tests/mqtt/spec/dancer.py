@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from gossamer.mqtt import Scram
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.scram import client_proof, credential_of
+from gossamer.mqtt.auth.scram import client_proof, credential_of
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
 
 from .conftest import V5
 

@@ -4,10 +4,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import PUBACK_REASONS, PUBREL_REASONS
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import PUBACK_REASONS, PUBREL_REASONS
 
 from .conftest import V4, V5
 from .statements import keeps

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from gossamer.mqtt import Challenge, Done, ReasonCode, Verdict
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.errors import MqttProtocolError
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import AUTH_REASONS
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import AUTH_REASONS
 
 from .conftest import V5
 from .dancer import METHOD, Dancer, auth, dial, hello, let_in, scram_world

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt import ReasonCode, encode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import CONNACK_REASONS, DISCONNECT_REASONS
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import CONNACK_REASONS, DISCONNECT_REASONS
 from gossamer.supervisor import Crash
 from mqtt.harness import World
 from mqtt.strategies import packets

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from gossamer.mqtt import Chain, ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.auth import Verdict
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import CONNACK_REASONS
+from gossamer.mqtt.auth.sources import Verdict
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import CONNACK_REASONS
 
 from .conftest import V4, V5
 from .statements import cites, keeps

@@ -3,7 +3,7 @@
 import pytest
 
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 
 from .conftest import V4, V5
 from .statements import cites, keeps

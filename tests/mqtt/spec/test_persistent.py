@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from gossamer.mqtt.sessionstore import SessionStore
+from gossamer.mqtt.session.store import SessionStore
 from mqtt.harness import World
 
 from .test_publish import (  # noqa: F401 - collected here as well

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
 
 from .conftest import V4, V5
 from .statements import keeps

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt import Done, Login, ReasonCode, Scram, set_scram_password
-from gossamer.mqtt.passwords import PasswordFileError
-from gossamer.mqtt.scram import BadPasswordError, Credential, credential_of, saslprep
+from gossamer.mqtt.auth.passwords import PasswordFileError
+from gossamer.mqtt.auth.scram import BadPasswordError, Credential, credential_of, saslprep
 
 from .dancer import USERS, Dancer, auth, dial, hello, let_in, scram_world
 from .statements import keeps

@@ -3,8 +3,8 @@
 import pytest
 
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import NONE, Properties
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import NONE, Properties
 
 from .conftest import V4, V5
 from .statements import keeps

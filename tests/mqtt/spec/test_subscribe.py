@@ -3,9 +3,9 @@
 import pytest
 
 from gossamer.mqtt import ReasonCode
-from gossamer.mqtt import packets as p
-from gossamer.mqtt.properties import Properties
-from gossamer.mqtt.reasons import SUBACK_REASONS, UNSUBACK_REASONS
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.reasons import SUBACK_REASONS, UNSUBACK_REASONS
 from gossamer.routes import matches
 
 from .conftest import V4, V5

@@ -10,7 +10,7 @@ from websockets.uri import parse_uri
 from gossamer.clock import SystemClock
 from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttServerConfig
 from gossamer.mqtt import Broker, Framer, decode, mqtt_spec
-from gossamer.mqtt import packets as p
+from gossamer.mqtt.codec import packets as p
 from gossamer.network import SystemNetwork
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime, Supervisor

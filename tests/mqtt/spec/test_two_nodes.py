@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gossamer.mqtt.packets import V4, V5, Puback, Publish, Will
-from gossamer.mqtt.properties import Properties
+from gossamer.mqtt.codec.packets import V4, V5, Puback, Publish, Will
+from gossamer.mqtt.codec.properties import Properties
 from gossamer.testing.cluster import SimCluster
 
 from .statements import keeps

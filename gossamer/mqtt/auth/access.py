@@ -1,0 +1,134 @@
+"""Access: the sources, the ACL and the record of every decision, put together as the configuration says.
+
+Every decision is counted and logged (see ``decisions``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from gossamer.config import MqttAuthConfig
+from gossamer.mqtt.auth.acl import Acl, Gate
+from gossamer.mqtt.auth.callout import HttpCallout
+from gossamer.mqtt.auth.decisions import Decisions
+from gossamer.mqtt.auth.enhanced import Method
+from gossamer.mqtt.auth.files import Reloadable
+from gossamer.mqtt.auth.passwords import PasswordFile
+from gossamer.mqtt.auth.scram import Scram
+from gossamer.mqtt.auth.sources import Authenticator, Certificate, Chain, Login, Source, Verdict
+from gossamer.mqtt.auth.tokens import Tokens
+from gossamer.mqtt.codec.reasons import ReasonCode
+
+__all__ = ["Access"]
+
+
+class Access:
+    """See the module. Reads the files of ``config``: make it before the loop is busy.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: MqttAuthConfig,
+        *,
+        monotonic: Callable[[], float],
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.reloadable: list[Reloadable] = []
+        """What is read from files."""
+        self._record = Decisions(rate=config.log_rate, now=monotonic)
+        self.methods: dict[str, Method] = {}
+        """Enhanced authentication, by the name of the method."""
+        self._callout: HttpCallout | None = None
+        self.acl = None if config.acl_file is None else Acl(config.acl_file)
+        if self.acl is not None:
+            self.reloadable.append(self.acl)
+        if config.scram_file is not None:
+            scram = Scram(config.scram_file)
+            self.reloadable.append(scram)
+            self.methods[scram.name] = scram
+        self._authenticator = authenticator or self._chain(config, monotonic)
+
+    def _chain(self, config: MqttAuthConfig, monotonic: Callable[[], float]) -> Chain:
+        sources: list[Source] = []
+        if config.password_file is not None:
+            passwords = PasswordFile(config.password_file)
+            self.reloadable.append(passwords)
+            sources.append(passwords)
+        if config.jwt is not None:
+            tokens = Tokens(config.jwt)
+            self.reloadable.append(tokens)
+            sources.append(tokens)
+        if config.http is not None:
+            self._callout = HttpCallout(config.http, now=monotonic)
+            sources.append(self._callout)
+        # A certificate has been verified by the time anybody is asked. It alone makes no name's absence
+        # suspicious, so it does not count as a source where it is the only one.
+        strict = bool(sources or self.methods)
+        return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
+
+    @property
+    def decisions(self) -> Counter[tuple[str, str, str]]:
+        """How many, by question, who decided, and how."""
+        return self._record.counts
+
+    def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
+        """Whether a client may connect."""
+        return self._authenticator.authenticate(login)
+
+    def decided(self, login: Login, verdict: Verdict) -> None:
+        """Record how a CONNECT was decided."""
+        allowed = verdict.reason == ReasonCode.SUCCESS
+        self._record.note(
+            "connect_allowed" if allowed else "connect_refused",
+            "connect",
+            verdict.by,
+            "allow" if allowed else "deny",
+            client_id=login.client_id,
+            username=verdict.username or login.username,
+            peer=login.peer,
+            reason=verdict.reason.name.lower(),
+        )
+
+    def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:
+        """Record that the ACL refused something."""
+        self._record.note(
+            "acl_denied",
+            action,
+            "acl",
+            "deny",
+            action=action,
+            client_id=client_id,
+            username=username,
+            topic=topic,
+        )
+
+    def unusable(self, action: str, client_id: str, username: str | None, topic: str) -> None:
+        """Record that a topic was refused which nobody can subscribe to."""
+        self._record.note(
+            "topic_refused",
+            action,
+            "broker",
+            "deny",
+            action=action,
+            client_id=client_id,
+            username=username,
+            topic=topic,
+        )
+
+    async def close(self) -> None:
+        """Let go of connections; whoever is asked after that opens them again."""
+        if self._callout is not None:
+            await self._callout.close()
+
+    def gate(self, client_id: str, username: str | None, look_up: Callable[[bytes], Any]) -> Gate | None:
+        """What a client may do; None where everybody may do everything."""
+        if self.acl is None:
+            return None
+        allowed = partial(self._record.count, by="acl", how="allow")
+        return Gate(self.acl, client_id, username, look_up, allowed=allowed)

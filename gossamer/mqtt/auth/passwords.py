@@ -1,0 +1,145 @@
+"""Password files: lines ``user:hash`` with argon2 hashes, and the checking of passwords against them.
+
+argon2 takes tens of milliseconds and 64 MiB a check, on purpose: checks run in threads, few at once.
+
+Rules: 1. An unknown name takes as long as a known one.  2. A file is replaced whole, readable by its owner
+alone.  3. More than :data:`BACKLOG` checks waiting, and further clients are told that the server is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Iterable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from gossamer.errors import UsageError
+from gossamer.mqtt.auth.files import trouble
+from gossamer.mqtt.auth.sources import Answer, Login, Verdict
+from gossamer.mqtt.codec.reasons import ReasonCode
+
+__all__ = ["PasswordFile", "PasswordFileError", "parse_passwords", "rewrite", "set_password"]
+
+BACKLOG = 1000
+
+
+class PasswordFileError(UsageError):
+    """A password file that cannot be used."""
+
+    def __init__(self, *, file: Path, line: int, why: str, wanted: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.why = why
+        where = f"{file}:{line}" if line else str(file)
+        command = f"gossamer passwd {wanted}".strip()
+        super().__init__(f"{where}: {why}; expected lines USER:HASH as {command} writes them")
+
+
+def parse_passwords(text: str, file: Path) -> dict[str, str]:
+    """User names and hashes.
+
+    Raises:
+        PasswordFileError: a line is something else.
+    """
+    hashes: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, hashed = line.rpartition(":")
+        if not colon or not name or not hashed.startswith("$argon2"):
+            raise PasswordFileError(file=file, line=number, why="no user name and argon2 hash")
+        hashes[name] = hashed.strip()
+    return hashes
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        return parse_passwords(file.read_text(encoding="utf-8"), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
+
+
+def set_password(file: Path, username: str, password: str | None) -> bool:
+    """Set a user's password, or with None delete the user; whether the user was there. Blocks.
+
+    Raises:
+        PasswordFileError: the file, or the name, cannot be used.
+    """
+    hashes = _read(file) if file.exists() else {}
+    return rewrite(file, hashes, username, None if password is None else PasswordHasher().hash(password))
+
+
+def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) -> bool:
+    """Write ``lines`` by user name, with ``line`` for one of them or, where that is None, without; whether
+    it was there.
+
+    Raises:
+        PasswordFileError: the file, or the name, cannot be used.
+    """
+    if not username or username.startswith("#") or any(c in username for c in "\r\n\0"):
+        raise PasswordFileError(file=file, line=0, why=f"user name {username!r} does not fit on a line")
+    known = username in lines
+    if line is None:
+        lines.pop(username, None)
+    else:
+        lines[username] = line
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.writelines(f"{user}:{hashed}\n" for user, hashed in lines.items())
+        Path(name).replace(file)
+    except OSError as error:
+        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
+    return known
+
+
+class PasswordFile:
+    """Users of a file, or of a mapping; see the module."""
+
+    def __init__(self, hashes: Mapping[str, str] | Path, *, executor: Executor | None = None) -> None:
+        self._file = hashes if isinstance(hashes, Path) else None
+        self._hashes = _read(hashes) if isinstance(hashes, Path) else dict(hashes)
+        self._executor = executor or ThreadPoolExecutor(2, thread_name_prefix="mqtt-passwords")
+        self._hasher = PasswordHasher()
+        self._nobody = self._hasher.hash("nobody")
+        self._waiting = 0
+
+    def files(self) -> Iterable[Path]:
+        return () if self._file is None else (self._file,)
+
+    def load(self) -> None:
+        if self._file is not None:
+            self._hashes = _read(self._file)
+
+    def ask(self, login: Login) -> Answer | Awaitable[Answer]:
+        if login.username is None or login.password is None:
+            return None
+        if self._waiting >= BACKLOG:
+            return Verdict(ReasonCode.SERVER_BUSY, "password_file")
+        return self._ask(login.username, login.password)
+
+    async def _ask(self, username: str, password: bytes) -> Answer:
+        known = self._hashes.get(username)
+        self._waiting += 1
+        try:
+            right = await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._verify, known, password
+            )
+        finally:
+            self._waiting -= 1
+        if known is None:
+            # Perhaps another source knows the name.
+            return None
+        reason = ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
+        return Verdict(reason, "password_file", username)
+
+    def _verify(self, known: str | None, password: bytes) -> bool:
+        try:
+            return self._hasher.verify(known or self._nobody, password)
+        except (VerificationError, InvalidHashError):
+            return False

@@ -1,0 +1,116 @@
+"""Who may connect: the seam, and the chain of sources that is asked.
+
+A :class:`Source` answers a :class:`Login` with a :class:`Verdict`, or None where it does not know the client;
+at once or, where it must think, by an awaitable, and then the channel reads nothing until the answer is
+there. The :class:`Chain` asks one after the other; the first verdict counts. Where nobody knows the client,
+one without a user name comes in if anonymous access is on.
+
+Rules: 1. A source that fails refuses; nobody comes in because something is broken.  2. Verdicts say who gave
+them, so that every decision can be counted and found in the log.  3. Passwords are in no repr and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from gossamer.mqtt.codec.reasons import ReasonCode
+
+__all__ = ["Answer", "Authenticator", "Certificate", "Chain", "Login", "NobodyElse", "Source", "Verdict"]
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client says of itself; ``certificate`` is the user name in a verified certificate."""
+
+    client_id: str
+    username: str | None = None
+    password: bytes | None = None
+    peer: str = ""
+    certificate: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Login(client_id={self.client_id!r}, username={self.username!r}, peer={self.peer!r})"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """``by``: who decided. ``username``: who the client is. ``expires_at``: until when (wall clock)."""
+
+    reason: ReasonCode
+    by: str
+    username: str | None = None
+    expires_at: float | None = None
+
+
+Answer: TypeAlias = Verdict | None
+
+
+class Source(Protocol):
+    """One way to know clients."""
+
+    def ask(self, login: Login) -> Answer | Awaitable[Answer]: ...
+
+
+class Authenticator(Protocol):
+    """Decides; there is always a verdict."""
+
+    def authenticate(self, login: Login) -> Verdict | Awaitable[Verdict]: ...
+
+
+class Certificate:
+    """Clients whose certificate names them; a user name in CONNECT must be the same."""
+
+    def ask(self, login: Login) -> Answer:
+        if login.certificate is None:
+            return None
+        if login.username is not None and login.username != login.certificate:
+            return Verdict(ReasonCode.NOT_AUTHORIZED, "certificate")
+        return Verdict(ReasonCode.SUCCESS, "certificate", login.certificate)
+
+
+class Chain:
+    """Asks ``sources`` in turn; see the module. ``strict``: a name that none of them knows is refused."""
+
+    def __init__(
+        self, sources: Sequence[Source] = (), *, allow_anonymous: bool = False, strict: bool | None = None
+    ) -> None:
+        self._sources = tuple(sources)
+        self._allow = allow_anonymous
+        self._strict = bool(sources) if strict is None else strict
+
+    def authenticate(self, login: Login) -> Verdict | Awaitable[Verdict]:
+        for at, source in enumerate(self._sources):
+            answer = source.ask(login)
+            if isinstance(answer, Verdict):
+                return answer
+            if answer is not None:
+                return self._go_on(login, at, answer)
+        return self._unknown(login)
+
+    async def _go_on(self, login: Login, at: int, answer: Awaitable[Answer]) -> Verdict:
+        verdict = await answer
+        for source in self._sources[at + 1 :]:
+            if verdict is not None:
+                return verdict
+            later = source.ask(login)
+            verdict = later if later is None or isinstance(later, Verdict) else await later
+        return verdict or self._unknown(login)
+
+    def _unknown(self, login: Login) -> Verdict:
+        if login.username is None:
+            reason = ReasonCode.SUCCESS if self._allow else ReasonCode.NOT_AUTHORIZED
+        elif self._strict:
+            # With sources, a name that none of them knows is a claim that nobody confirms.
+            reason = ReasonCode.BAD_USER_NAME_OR_PASSWORD
+        else:
+            # With anonymous access alone a name proves nothing and harms nothing, and many clients send one.
+            reason = ReasonCode.SUCCESS if self._allow else ReasonCode.BAD_USER_NAME_OR_PASSWORD
+        return Verdict(reason, "anonymous" if login.username is None else "nobody")
+
+
+class NobodyElse(Chain):
+    """No user is known: anonymous clients come in where they are allowed, others do not."""
+
+    def __init__(self, *, allow_anonymous: bool = False) -> None:
+        super().__init__((), allow_anonymous=allow_anonymous)

@@ -1,0 +1,77 @@
+"""JSON Web Tokens as passwords: the signature says who the client is, the claims for how long.
+
+Rules: 1. The algorithms are those of the configuration, never the token's own choice alone.  2. A token
+without ``exp`` is refused; a connection does not outlive its token.  3. A password that does not look like a
+token is another source's business.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jwt
+
+from gossamer.config import JwtConfig
+from gossamer.errors import UsageError
+from gossamer.mqtt.auth.files import trouble
+from gossamer.mqtt.auth.sources import Answer, Login, Verdict
+from gossamer.mqtt.codec.reasons import ReasonCode
+
+__all__ = ["Tokens", "TokensError"]
+
+
+class TokensError(UsageError):
+    """The key that tokens are checked with cannot be used."""
+
+    def __init__(self, *, file: Path, why: str) -> None:
+        self.file = file
+        self.why = why
+        super().__init__(f"JWT: {file}: {why}; expected a public key in PEM")
+
+
+class Tokens:
+    """A source of :mod:`gossamer.mqtt.auth.sources`."""
+
+    def __init__(self, config: JwtConfig) -> None:
+        self._config = config
+        self._key = self._read()
+
+    def files(self) -> tuple[Path, ...]:
+        return () if self._config.public_key_file is None else (self._config.public_key_file,)
+
+    def load(self) -> None:
+        self._key = self._read()
+
+    def _read(self) -> str:
+        config = self._config
+        if config.secret is not None:
+            return config.secret.get_secret_value()
+        assert config.public_key_file is not None  # noqa: S101 - the schema sees to it
+        try:
+            text = config.public_key_file.read_text(encoding="utf-8")
+            jwt.get_algorithm_by_name(config.algorithms[0]).prepare_key(text)
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            raise TokensError(file=config.public_key_file, why=trouble(error)) from None
+        return text
+
+    def ask(self, login: Login) -> Answer:
+        password = login.password
+        if password is None or password.count(b".") != 2:
+            return None
+        config = self._config
+        try:
+            claims = jwt.decode(
+                password,
+                self._key,
+                algorithms=list(config.algorithms),
+                issuer=config.issuer,
+                audience=config.audience,
+                leeway=config.leeway,
+                options={"require": ["exp"]},
+            )
+        except (jwt.PyJWTError, ValueError):
+            return Verdict(ReasonCode.NOT_AUTHORIZED, "jwt")
+        name = claims.get(config.username_claim)
+        if not isinstance(name, str) or not name or (login.username or name) != name:
+            return Verdict(ReasonCode.NOT_AUTHORIZED, "jwt")
+        return Verdict(ReasonCode.SUCCESS, "jwt", name, float(claims["exp"]) + config.leeway)

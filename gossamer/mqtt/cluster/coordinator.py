@@ -1,0 +1,243 @@
+"""What the broker shares with the brokers of other nodes, and the process that looks after it.
+
+It makes the tables, gives them to the stores that work on them, hears of nodes that come and go, and does
+what is due. The stores belong to the broker and outlive it: a restart makes nobody forget anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from gossamer.distribution import Distribution, NodeDown, NodeUp
+from gossamer.distribution import rpc as remote
+from gossamer.mnesia_like import LocalTable, Store
+from gossamer.mqtt.broker import Broker
+from gossamer.mqtt.cluster.fence import Fence
+from gossamer.mqtt.cluster.retained import ClusterRetained
+from gossamer.mqtt.cluster.retained_bodies import Bodies
+from gossamer.mqtt.cluster.wills_actions import ClusterWills
+from gossamer.mqtt.handoff.away import Away
+from gossamer.mqtt.handoff.owed import INTERVAL
+from gossamer.mqtt.migration.takeover import Takeovers
+from gossamer.mqtt.session.store import SessionStore
+from gossamer.network import Network
+from gossamer.supervisor import GenServer, self_pid, send_after, spawn
+
+__all__ = ["MqttCluster"]
+
+log = structlog.get_logger(__name__)
+
+TICK = 1.0
+RESTORED = 500
+"""Sessions restored in a turn."""
+_TICK = "mqtt_cluster_tick"
+_LOOK = "mqtt_owed_look"
+_KEEP = "mqtt.retained_keep"
+_FETCH = "mqtt.retained_fetch"
+_BACK = "mqtt.back"
+
+
+class _Links:
+    """Other nodes, by remote calls; see ``retained_bodies.Links``."""
+
+    def __init__(self, distribution: Distribution, timeout: float) -> None:
+        self._distribution = distribution
+        self._timeout = timeout
+
+    def nodes(self) -> list[str]:
+        return self._distribution.nodes()
+
+    async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
+        result = await remote.call(node, _KEEP, topic, tag, record, timeout=self._timeout)
+        return isinstance(result, remote.Returned) and result.value is True
+
+    async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
+        result = await remote.call(node, _FETCH, topic, tag, timeout=self._timeout)
+        value = result.value if isinstance(result, remote.Returned) else None
+        return value if isinstance(value, bytes) else None
+
+
+class MqttCluster(GenServer):
+    """See the module. ``network``: that between nodes; ``disc``: whether tables survive on disc."""
+
+    async def init(
+        self,
+        broker: Broker,
+        retained: ClusterRetained,
+        store: Store,
+        distribution: Distribution,
+        functions: dict[str, Callable[..., Any]],
+        network: Network,
+        *,
+        disc: bool,
+    ) -> None:
+        self._broker = broker
+        self._retained = retained
+        self._ticks = 0
+        if broker.away is None:
+            # Before the first node comes up.
+            broker.away = Away(broker, store, distribution)
+        config = broker.config.retained
+        storage = "disc_copies" if disc else "ram_copies"
+        index = await store.create_table("retained", replication="shared", storage=storage)
+        copies = await store.create_table("retained_copies", replication="owned")
+        on_disc: LocalTable | None = None
+        if disc:
+            on_disc = await store.create_table("retained_bodies", storage=storage)
+        self._bodies = Bodies(
+            node=distribution.runtime.node,
+            copies=config.copies,
+            links=_Links(distribution, config.fetch_timeout),
+            table=copies,
+            disc=on_disc,
+            current=retained.current,
+            now=broker.hub.now,
+        )
+        if retained.bodies is not None:
+            self._bodies.held.update(retained.bodies.held)
+        elif on_disc is not None:
+            self._bodies.restore(dict(on_disc.rows()))
+        retained.attach(index, self._bodies)
+        functions[_BACK] = self._back
+        functions[_KEEP] = self._keep
+        functions[_FETCH] = self._fetch
+
+        sessions = await store.create_table("sessions", replication="owned")
+        table = await store.create_table("wills", replication="owned")
+        self._wills = ClusterWills(broker, distribution, network, table, index)
+        await self._wills.begin(store, functions, disc=disc)
+        table.subscribe_batches(
+            lambda change: self._wills.changed(change.owner, change.written, change.deleted)
+        )
+        if disc and not broker.delayed.restored:
+            journal, rows = await store.create_journal("mqtt_delayed")
+            broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
+        takeovers = Takeovers(broker, distribution, sessions)
+        takeovers.offer(functions)
+        broker.away.arrivals.late = takeovers.remains.late
+        if disc and broker.config.sessions.persistent:
+            await self._restore(store, broker.away)
+        for session in list(broker.sessions.values()):
+            takeovers.claim(session)
+        sessions.subscribe_batches(takeovers.changed)
+        broker.takeovers = takeovers
+        broker.away.begin(sessions, functions)
+        broker.table.on_end = takeovers.disown
+        distribution.subscribe(self_pid())
+        self._distribution = distribution
+        for name in distribution.nodes():
+            self._wills.node_up(name, distribution.creation_of(name) or 0)
+        broker.on_return = self._returned
+        send_after(TICK, self_pid(), _TICK)
+        send_after(INTERVAL, self_pid(), _LOOK)
+        if broker.hub.fence is None:
+            broker.hub.fence = Fence(
+                now=broker.hub.now,
+                spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
+                peers=distribution.nodes,
+                level=broker.away.level,
+            )
+
+    async def _restore(self, store: Store, away: Away) -> None:
+        """Have the sessions again that the disc has; once in the life of a node."""
+        broker = self._broker
+        if broker.store is not None:
+            return
+        journal, rows = await store.create_journal("mqtt_sessions")
+        kept = SessionStore(
+            journal,
+            wall=broker.clock.wall,
+            monotonic=broker.hub.now,
+            soon=asyncio.get_running_loop().call_soon,
+        )
+        broker.table.store = kept
+        away.arrivals.restore(kept, rows)
+        broker.owed.restore(kept.owed_of(rows))
+        count = 0
+        for stored in kept.read(rows):
+            session = broker.table.restore(stored)
+            if session is not None:
+                broker.subscribing.restore(session)
+                count += 1
+            if count % RESTORED == RESTORED - 1:
+                # Everyone else's turn.
+                await asyncio.sleep(0)
+        if count:
+            log.info("sessions_restored", count=count)
+        await away.restore()
+
+    async def handle_info(self, message: Any) -> None:
+        wills = self._broker.wills
+        if message == _TICK:
+            send_after(TICK, self_pid(), _TICK)
+            self._tick()
+        elif message == _LOOK:
+            send_after(INTERVAL, self_pid(), _LOOK)
+            self._broker.owed.look()
+            if self._broker.hub.fence is not None:
+                self._broker.hub.fence.beat()
+        elif isinstance(message, NodeUp):
+            self._wills.node_up(message.name, message.creation)
+            self._wills.remember()
+            if self._broker.away is not None:
+                self._broker.away.node_up(message.name)
+        elif isinstance(message, NodeDown):
+            if self._broker.away is not None:
+                self._broker.away.node_down(message.name)
+            if self._broker.takeovers is not None:
+                self._broker.takeovers.node_down(message.name)
+            here = wills.node_down(
+                message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
+            )
+            for client_id in here:
+                self._tell_back(client_id)
+            self._wills.remember()
+        else:
+            await super().handle_info(message)
+
+    def _returned(self, client_id: str) -> None:
+        """A client has connected here."""
+        if self._broker.wills.returned(client_id):
+            self._tell_back(client_id)
+
+    def _tell_back(self, client_id: str) -> None:
+        self._back(client_id)
+        runtime = self._distribution.runtime
+        nodes = self._distribution.nodes()
+        runtime.spawn(remote.multicall, nodes, _BACK, client_id, label="mqtt_back")
+
+    def _back(self, client_id: str) -> bool:
+        """What other nodes call: a client is connected there."""
+        self._broker.wills.back(client_id, self._broker.hub.now())
+        return True
+
+    def _tick(self) -> None:
+        broker = self._broker
+        self._wills.tick()
+        self._ticks += 1
+        broker.owed.give(broker.redispatch.again)
+        if broker.away is not None:
+            broker.away.tick()
+        if self._ticks % 10 == 0:
+            for copying in self._bodies.upkeep():
+                spawn(_await, copying, label="mqtt_retained_copies")
+        if self._ticks % 60 == 0:
+            self._retained.sweep()
+
+    # What other nodes call.
+
+    def _keep(self, topic: str, tag: str, record: bytes) -> bool:
+        self._bodies.keep(topic, tag, record)
+        return True
+
+    def _fetch(self, topic: str, tag: str) -> bytes | None:
+        body = self._bodies.held.get((topic, tag))
+        return None if body is None else body.record
+
+
+async def _await(something: Any) -> None:
+    await something

@@ -1,0 +1,97 @@
+"""The fence: a node that was stopped for a while does not serve before it knows what became of its peers.
+
+A process that was paused, or whose machine slept, goes on as if nothing had been: what its clients sent
+meanwhile is read at once, by routes that may be seconds old. The others have held it for down by then and
+told new subscribers that all is well, so what it takes now would be acknowledged and come to nobody.
+
+So where the loop finds that more than :data:`STALL` seconds passed between two of its beats, what clients
+send is put aside until every peer that was up has answered and its routes and sessions are level here; at
+most :data:`LIMIT` seconds, for one of them may have died meanwhile.
+
+Rules: 1. The first read after a pause is fenced too, though it comes before any timer.  2. Peers' frames are
+taken all the while: they are what is waited for.  3. A node without peers has nothing to wait for.
+
+Rejected: refusing to serve until gossip says something (it takes a round, and says nothing of tables).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gossamer.mqtt.connection.flow_control import FENCED
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.connection.channel import Channel
+
+__all__ = ["LIMIT", "STALL", "Fence"]
+
+log = structlog.get_logger(__name__)
+
+STALL = 1.5
+"""Less than it takes any node to declare another one down."""
+LIMIT = 5.0
+AGAIN = 0.05
+
+
+class Fence:
+    """See the module. ``peers()`` are those that are up, ``level(peer)`` says whether one has answered since
+    and all it had to say is here; ``spawn`` runs a function as a process."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        spawn: Callable[[Callable[[], Awaitable[None]]], object],
+        peers: Callable[[], list[str]],
+        level: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self.count = 0
+        """How often it was closed."""
+        self._now = now
+        self._spawn = spawn
+        self._peers = peers
+        self._level = level
+        self._aside: dict[Channel, None] | None = None
+        self._last = now()
+
+    def stops(self, channel: Channel) -> bool:
+        """Whether what ``channel`` has read is to be put aside; it is told to go on later."""
+        if self._aside is None and self._now() - self._last <= STALL:
+            return False
+        self.beat()
+        if self._aside is None:
+            return False
+        self._aside[channel] = None
+        channel.pause_reading(FENCED)
+        return True
+
+    def beat(self) -> None:
+        """Be called every quarter of a second, while all is well."""
+        now = self._now()
+        late, self._last = now - self._last, now
+        if late > STALL and self._aside is None and (peers := self._peers()):
+            self._aside = {}
+            self.count += 1
+            log.warning("stopped_for_a_while", seconds=round(late, 3), waits_for=peers)
+            self._spawn(lambda: self._wait(set(peers), now + LIMIT))
+
+    async def _wait(self, peers: set[str], until: float) -> None:
+        try:
+            while peers and self._now() < until:
+                for peer in list(peers):
+                    if await self._level(peer):
+                        peers.discard(peer)
+                await asyncio.sleep(AGAIN)
+        finally:
+            self._open()
+            log.info("goes_on", without=sorted(peers))
+
+    def _open(self) -> None:
+        aside, self._aside = self._aside, None
+        for channel in aside or ():
+            channel.resume_reading(FENCED)
+            channel.data_received(b"")

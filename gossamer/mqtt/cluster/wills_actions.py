@@ -1,0 +1,226 @@
+"""What ``wills`` decides, carried out: rows on disc, questions to other nodes, and to the hosts of dead ones.
+
+Rules: 1. This node's rows go to the disc as they are written, with the next commit, also while the table
+cannot be asked for by others; they are read once, when a life begins.  2. A CONNECT with a will is answered
+when every node that is up has its row, and the disc; not later than :data:`KNOWN_TIMEOUT`.  3. One round of
+questions at a time; what became due meanwhile goes with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from gossamer.distribution import Distribution
+from gossamer.distribution import rpc as remote
+from gossamer.errors import GossamerError
+from gossamer.mnesia_like import Journal, OwnedTable, SharedTable, Store
+from gossamer.mqtt.broker import Broker
+from gossamer.mqtt.cluster.wills import BATCH, Key
+from gossamer.mqtt.publish.inbound import read_record
+from gossamer.network import Address, Network
+
+__all__ = ["ClusterWills"]
+
+log = structlog.get_logger(__name__)
+
+KNOWN_TIMEOUT = 2.0
+ASK_TIMEOUT = 3.0
+CONNECT_TIMEOUT = 2.0
+ATTEMPTS = 10
+_ASK = "mqtt.wills_ask"
+_SPENT = "mqtt.wills_spent"
+_VIEW = ("", "")
+"""The key of the row that says since which life the disc is there, and which nodes were up."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Kept:
+    """The table, with this node's own rows on disc too. As a journal, since that takes writes at any time."""
+
+    def __init__(self, table: OwnedTable, journal: Journal | None) -> None:
+        self._table = table
+        self._journal = journal
+        self.rows_of = table.rows_of
+        self.seen_of = table.seen_of
+
+    def write(self, key: Any, value: Any, /) -> int:
+        if self._journal is not None:
+            self._journal.put(_encode(key), _encode(value))
+        return self._table.write(key, value)
+
+    def delete(self, key: Any, /) -> int:
+        if self._journal is not None:
+            self._journal.put(_encode(key), None)
+        return self._table.delete(key)
+
+
+class ClusterWills:
+    """See the module. It belongs to the process ``mqtt_cluster``, and begins anew with it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        distribution: Distribution,
+        network: Network,
+        table: OwnedTable,
+        retained: SharedTable,
+    ) -> None:
+        self._broker = broker
+        self._wills = broker.wills
+        self._distribution = distribution
+        self._network = network
+        self._table = table
+        self._retained = retained
+        self._node = distribution.runtime.node
+        self._addresses: dict[str, Address] = {}
+        self._knocking: set[str] = set()
+        self._asking = False
+        self._unknown: dict[int, list[Callable[[], object]]] = {}
+
+    async def begin(self, store: Store, functions: dict[str, Callable[..., Any]], *, disc: bool) -> None:
+        """Offer what other nodes call, and have what the disc has; that once in the life of a node."""
+        functions[_ASK] = self._asked
+        functions[_SPENT] = self._spent
+        if self._wills.table is None:
+            journal, rows = await store.create_journal("mqtt_wills") if disc else (None, {})
+            born, seen = rows.pop(_VIEW, (self._wills.born, {}))
+            self._wills.table = kept = _Kept(self._table, journal)
+            for key, row in rows.items():
+                self._table.write(key, row)
+            self._addresses = {name: (host, port) for name, (_, host, port) in seen.items()}
+            self._wills.begin(born, {name: one[0] for name, one in seen.items()}, self._now())
+            kept.write(_VIEW, [born, seen])
+        self._wills.wake = self._ask
+        self._broker.when_known = self.when_known
+
+    # -- nodes
+
+    def node_up(self, name: str, creation: int) -> None:
+        peer = self._distribution.peers.get(name)
+        if peer is not None:
+            self._addresses[name] = peer.address
+        spent = self._wills.node_up(name, creation)
+        if spent:
+            self._distribution.runtime.spawn(self._tell_spent, name, spent, label="mqtt_wills_spent")
+
+    def remember(self) -> None:
+        """Have on disc which nodes there are: whoever begins alone asks them first, or waits for them."""
+        if self._wills.table is not None:
+            seen = {
+                name: [creation, *self._addresses[name]]
+                for name, creation in self._wills.seen().items()
+                if name in self._addresses
+            }
+            self._wills.table.write(_VIEW, [self._wills.born, seen])
+
+    def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[Any]) -> None:
+        """Rows of the table changed."""
+        if owner != self._node:
+            self._wills.changed(owner, written, deleted)
+
+    def tick(self) -> None:
+        """About a second passed."""
+        for name in self._wills.doubted():
+            if name in self._addresses and name not in self._knocking:
+                self._knocking.add(name)
+                self._distribution.runtime.spawn(self._knock, name, label="mqtt_wills_knock")
+        self._ask()
+
+    async def _knock(self, name: str) -> None:
+        """A host that refuses a connection lives, and its node does not."""
+        refused = False
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                transport, _ = await self._network.connect(asyncio.Protocol, self._addresses[name])
+            transport.abort()
+        except ConnectionRefusedError:
+            refused = True
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            self._knocking.discard(name)
+            self._wills.refused(name, refused=refused)
+
+    # -- asking and publishing
+
+    def _ask(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self._distribution.runtime.spawn(self._publish_due, label="mqtt_wills")
+
+    async def _publish_due(self) -> None:
+        try:
+            while await self._publish_some():
+                pass
+        finally:
+            self._asking = False
+
+    async def _publish_some(self) -> bool:
+        """Ask for what is due and publish what is granted; whether there may be more."""
+        keys, ends = self._wills.due(self._now())
+        if not keys:
+            return False
+        results = await remote.multicall(
+            self._distribution.nodes(), _ASK, self._node, keys, ends, timeout=ASK_TIMEOUT
+        )
+        answers = [one.value if isinstance(one, remote.Returned) else None for one in results.values()]
+        records = self._wills.settle(keys, answers, self._now())  # type: ignore[arg-type]
+        for client_id, record in records:
+            message, _ = read_record(record, 0, len(record), self._now())
+            try:
+                self._broker.route(message, client_id=client_id)
+            except GossamerError as error:
+                log.warning("will_not_published", client_id=client_id, error=str(error))
+        return bool(records)
+
+    def _asked(self, claimant: str, keys: list[Any], ends: dict[str, int]) -> tuple[list[Key], list[Key]]:
+        return self._wills.asked(claimant, keys, ends, self._now())
+
+    async def _tell_spent(self, name: str, keys: list[Key]) -> None:
+        for start in range(0, len(keys), BATCH):
+            some = keys[start : start + BATCH]
+            for _ in range(ATTEMPTS):
+                result = await remote.call(name, _SPENT, some, timeout=ASK_TIMEOUT)
+                if isinstance(result, remote.Returned):
+                    self._wills.told(some)
+                    break
+                await asyncio.sleep(1.0)
+
+    def _spent(self, keys: list[Any]) -> bool:
+        for client_id in self._wills.spent(keys):
+            self._broker.table.void_will(client_id)
+        return True
+
+    # -- when a will is known
+
+    def when_known(self, number: int, callback: Callable[[], object]) -> bool:
+        """See ``Broker.when_known``."""
+        if not number or (self._retained.safe_at == 0 and self._table.is_visible(number)):
+            return True
+        waiting = self._unknown.get(number)
+        if waiting is not None:
+            waiting.append(callback)
+        else:
+            # Everything that was written in one turn has one number.
+            self._unknown[number] = [callback]
+            self._distribution.runtime.spawn(self._await_known, number, label="mqtt_will_known")
+        return False
+
+    async def _await_known(self, number: int) -> None:
+        try:
+            async with asyncio.timeout(KNOWN_TIMEOUT):
+                await asyncio.gather(self._table.visible(number, KNOWN_TIMEOUT), self._retained.durable(None))
+        except (GossamerError, TimeoutError) as error:
+            log.warning("will_not_safe_in_time", error=str(error) or "no answer")
+        finally:
+            for callback in self._unknown.pop(number, ()):
+                callback()
+
+    def _now(self) -> float:
+        return self._broker.hub.now()

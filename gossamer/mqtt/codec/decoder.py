@@ -1,0 +1,378 @@
+"""Bytes to packets, for both versions and both directions: one function a packet type, chosen by a table.
+
+Rules: 1. Whatever the bytes, the outcome is a packet or :class:`MqttProtocolError`, nothing else.  2. Every
+error names the statement it rests on, in the numbering of the version in use; where the standard numbers
+none, the section.  3. The syntax of topic names and filters is checked here, since it is part of a packet's
+validity: what breaks it is malformed (0x81). "Topic name invalid" and "topic filter invalid" are for what is
+correctly formed and not accepted all the same; that, and matching, is for others to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossamer.mqtt.codec.errors import MqttProtocolError, malformed, violation
+from gossamer.mqtt.codec.packets import (
+    V4,
+    V5,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from gossamer.mqtt.codec.properties import NONE, WILL, decode_properties
+from gossamer.mqtt.codec.reasons import (
+    AUTH_REASONS,
+    CONNACK_REASONS,
+    DISCONNECT_REASONS,
+    PUBACK_REASONS,
+    PUBREL_REASONS,
+    SUBACK_REASONS,
+    UNSUBACK_REASONS,
+    ReasonCode,
+)
+from gossamer.mqtt.codec.wire import Reader, text
+
+__all__ = ["check_filter", "check_topic_name", "connect_version", "decode", "decode_publish"]
+
+# Flags the fixed header must carry (table 2-2 of both versions); PUBLISH has its own.
+_FLAGS = {1: 0, 2: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0}
+_FLAG_STATEMENT = {
+    6: ("MQTT-3.6.1-1", "MQTT-3.6.1-1"),
+    8: ("MQTT-3.8.1-1", "MQTT-3.8.1-1"),
+    10: ("MQTT-3.10.1-1", "MQTT-3.10.1-1"),
+    14: ("MQTT-3.14.1-1", "MQTT-3.14.1-1"),
+    15: ("MQTT-2.2.2-2", "MQTT-3.15.1-1"),
+}
+
+_SHARE = "$share/"
+
+
+def decode(first: int, body: bytes, version: int) -> Packet:
+    """The packet whose fixed header starts with ``first`` and whose remaining bytes are ``body``.
+
+    ``version`` is 4 or 5; CONNECT brings its own.
+    """
+    kind = first >> 4
+    flags = first & 0x0F
+    if kind == 3:
+        return decode_publish(flags, body, version)
+    want = _FLAGS.get(kind)
+    if want is None or (kind == 15 and version != V5):
+        raise malformed("MQTT-2.2.2-2" if version == V4 else "MQTT 2.1.2", f"packet type {kind} is reserved")
+    if flags != want:
+        v4, v5 = _FLAG_STATEMENT.get(kind, ("MQTT-2.2.2-2", "MQTT-2.1.3-1"))
+        raise malformed(v5 if version == V5 else v4, f"packet type {kind} has flags {flags}, expected {want}")
+    return _DECODERS[kind](Reader(body), version)
+
+
+def connect_version(packet: bytes) -> int:
+    """The version of a CONNECT, of which only the start may be there and the rest may be unreadable."""
+    return V5 if b"\0\4MQTT\5" in packet[2:12] else V4
+
+
+def decode_publish(flags: int, body: bytes, version: int) -> Publish:
+    qos = flags >> 1 & 3
+    dup = bool(flags & 8)
+    if qos == 3:
+        raise malformed("MQTT-3.3.1-4", "PUBLISH with both QoS bits set")
+    if dup and qos == 0:
+        raise malformed("MQTT-3.3.1-2", "PUBLISH of QoS 0 with DUP set")
+    reader = Reader(body)
+    topic = reader.binary("topic name")
+    check_topic_name(topic, "topic name")
+    packet_id = _packet_id(reader, version) if qos else None
+    properties = decode_properties(reader, 3) if version == V5 else NONE
+    if version == V5:
+        if not topic and properties.topic_alias is None:
+            raise violation("MQTT 3.3.2.1", "PUBLISH with neither topic name nor topic alias")
+        _check_response_topic(properties.response_topic)
+    elif not topic:
+        raise malformed("MQTT-4.7.3-1", "PUBLISH with an empty topic name")
+    return Publish(
+        topic=topic,
+        payload=reader.rest(),
+        qos=qos,
+        retain=bool(flags & 1),
+        dup=dup,
+        packet_id=packet_id,
+        properties=properties,
+    )
+
+
+def check_topic_name(topic: bytes, what: str) -> None:
+    """Well-formed, without wildcards. May be empty: an alias may stand for it."""
+    text(topic, what, "MQTT-3.3.2-1")
+    if b"+" in topic or b"#" in topic:
+        raise malformed("MQTT-3.3.2-2", f"{what} contains a wildcard character")
+
+
+def check_filter(topic_filter: str, version: int) -> None:
+    """The syntax of a topic filter; whether this node accepts it is another question."""
+    if not topic_filter:
+        raise malformed("MQTT-4.7.3-1", "topic filter is empty")
+    if version == V5 and topic_filter.startswith(_SHARE):
+        group, slash, body = topic_filter[len(_SHARE) :].partition("/")
+        if not group:
+            raise malformed("MQTT-4.8.2-1", "shared subscription without a share name")
+        if not slash or not body or "+" in group or "#" in group:
+            raise malformed("MQTT-4.8.2-2", "share name is not followed by a filter, or has a wildcard")
+        topic_filter = body
+    if "#" not in topic_filter and "+" not in topic_filter:
+        return
+    levels = topic_filter.split("/")
+    last = len(levels) - 1
+    for position, level in enumerate(levels):
+        if "#" in level and (level != "#" or position != last):
+            raise malformed(
+                "MQTT-4.7.1-1" if version == V5 else "MQTT-4.7.1-2", "# stands elsewhere than alone and last"
+            )
+        if "+" in level and level != "+":
+            raise malformed(
+                "MQTT-4.7.1-2" if version == V5 else "MQTT-4.7.1-3", "+ does not take a whole level"
+            )
+
+
+def _check_response_topic(topic: str | None) -> None:
+    if topic is not None and ("+" in topic or "#" in topic):
+        raise violation("MQTT-3.3.2-14", "response topic contains a wildcard character")
+
+
+def _packet_id(reader: Reader, version: int) -> int:
+    value = reader.u16("packet identifier")
+    if value == 0:
+        raise violation("MQTT-2.2.1-3" if version == V5 else "MQTT-2.3.1-1", "packet identifier is 0")
+    return value
+
+
+def _connect(reader: Reader, _version: int) -> Connect:
+    name = reader.string("protocol name")
+    if name not in ("MQTT", "MQIsdp"):
+        raise MqttProtocolError(
+            ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+            "MQTT-3.1.2-1",
+            f"protocol name is {name[:32]!r}, expected 'MQTT'",
+        )
+    version = reader.u8("protocol level")
+    if name == "MQIsdp" or version not in (V4, V5):
+        raise MqttProtocolError(
+            ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+            "MQTT-3.1.2-2",
+            f"protocol level is {version}, expected 4 or 5",
+        )
+    flags = reader.u8("connect flags")
+    if flags & 1:
+        raise malformed("MQTT-3.1.2-3", "reserved connect flag is set")
+    will_qos = flags >> 3 & 3
+    if flags & 4:
+        if will_qos == 3:
+            raise malformed("MQTT-3.1.2-14" if version == V4 else "MQTT-3.1.2-12", "will QoS is 3")
+    else:
+        if will_qos:
+            raise malformed("MQTT-3.1.2-13" if version == V4 else "MQTT-3.1.2-11", "will QoS without a will")
+        if flags & 0x20:
+            raise malformed(
+                "MQTT-3.1.2-15" if version == V4 else "MQTT-3.1.2-13", "will retain without a will"
+            )
+    if version == V4 and flags & 0x40 and not flags & 0x80:
+        raise malformed("MQTT-3.1.2-22", "password flag without user name flag")
+    keep_alive = reader.u16("keep alive")
+    properties = decode_properties(reader, 1) if version == V5 else NONE
+    client_id = reader.string("client identifier")
+    will = None
+    if flags & 4:
+        will_properties = decode_properties(reader, WILL) if version == V5 else NONE
+        topic = reader.binary("will topic")
+        check_topic_name(topic, "will topic")
+        if not topic:
+            raise malformed("MQTT-4.7.3-1", "will topic is empty")
+        _check_response_topic(will_properties.response_topic)
+        will = Will(
+            topic=topic,
+            payload=reader.binary("will payload"),
+            qos=will_qos,
+            retain=bool(flags & 0x20),
+            properties=will_properties,
+        )
+    username = reader.string("user name") if flags & 0x80 else None
+    password = reader.binary("password") if flags & 0x40 else None
+    reader.finish("CONNECT")
+    return Connect(
+        client_id=client_id,
+        version=version,
+        clean_start=bool(flags & 2),
+        keep_alive=keep_alive,
+        username=username,
+        password=password,
+        will=will,
+        properties=properties,
+    )
+
+
+def _connack(reader: Reader, version: int) -> Connack:
+    flags = reader.u8("connect acknowledge flags")
+    if flags & 0xFE:
+        raise malformed("MQTT-3.2.2-1", "reserved connect acknowledge flags are set")
+    reason = reader.u8("reason code")
+    if reason > 5 if version == V4 else reason not in CONNACK_REASONS:
+        raise malformed(
+            "MQTT-3.2.2-8" if version == V5 else "MQTT-3.2.2-6", f"CONNACK with reason 0x{reason:02X}"
+        )
+    if reason and flags:
+        raise violation("MQTT-3.2.2-6" if version == V5 else "MQTT-3.2.2-4", "session present in a refusal")
+    properties = decode_properties(reader, 2) if version == V5 else NONE
+    reader.finish("CONNACK")
+    return Connack(session_present=bool(flags), reason=reason, properties=properties)
+
+
+def _ack(
+    kind: int, build: type[Puback], reasons: frozenset[int], statement: str
+) -> Callable[[Reader, int], Packet]:
+    def decoder(reader: Reader, version: int) -> Puback:
+        packet_id = _packet_id(reader, version)
+        if version == V4 or not reader.left():
+            reader.finish(build.__name__.upper())
+            return build(packet_id)
+        reason = reader.u8("reason code")
+        if reason not in reasons:
+            raise malformed(statement, f"{build.__name__.upper()} with reason code 0x{reason:02X}")
+        properties = decode_properties(reader, kind) if reader.left() else NONE
+        reader.finish(build.__name__.upper())
+        return build(packet_id, reason, properties)
+
+    return decoder
+
+
+def _subscribe(reader: Reader, version: int) -> Subscribe:
+    packet_id = _packet_id(reader, version)
+    properties = decode_properties(reader, 8) if version == V5 else NONE
+    found: list[Subscription] = []
+    while reader.left():
+        topic_filter = reader.string("topic filter")
+        check_filter(topic_filter, version)
+        options = reader.u8("subscription options")
+        qos = options & 3
+        if version == V4:
+            if options > 2:
+                raise malformed(
+                    "MQTT-3-8.3-4", f"subscription options are 0x{options:02X}, expected a QoS of 0 to 2"
+                )
+            found.append(Subscription(topic_filter, qos))
+            continue
+        handling = options >> 4 & 3
+        if options & 0xC0:
+            raise malformed("MQTT-3.8.3-5", "reserved subscription options are set")
+        if qos == 3:
+            raise violation("MQTT 3.8.3.1", "maximum QoS is 3")
+        if handling == 3:
+            raise violation("MQTT 3.8.3.1", "retain handling is 3")
+        no_local = bool(options & 4)
+        if no_local and topic_filter.startswith(_SHARE):
+            raise violation("MQTT-3.8.3-4", "no local on a shared subscription")
+        found.append(Subscription(topic_filter, qos, no_local, bool(options & 8), handling))
+    if not found:
+        raise violation(
+            "MQTT-3.8.3-2" if version == V5 else "MQTT-3.8.3-3", "SUBSCRIBE without a topic filter"
+        )
+    return Subscribe(packet_id=packet_id, subscriptions=tuple(found), properties=properties)
+
+
+def _suback(reader: Reader, version: int) -> Suback:
+    packet_id = _packet_id(reader, version)
+    properties = decode_properties(reader, 9) if version == V5 else NONE
+    reasons = tuple(reader.rest())
+    if not reasons:
+        raise malformed("MQTT-3.8.4-6" if version == V5 else "MQTT-3.8.4-5", "SUBACK without a reason code")
+    allowed = SUBACK_REASONS if version == V5 else (0, 1, 2, 0x80)
+    if any(reason not in allowed for reason in reasons):
+        raise malformed("MQTT-3.9.3-2", "SUBACK with an unknown reason code")
+    return Suback(packet_id=packet_id, reasons=reasons, properties=properties)
+
+
+def _unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+    packet_id = _packet_id(reader, version)
+    properties = decode_properties(reader, 10) if version == V5 else NONE
+    filters: list[str] = []
+    while reader.left():
+        filters.append(reader.string("topic filter"))
+        check_filter(filters[-1], version)
+    if not filters:
+        raise violation("MQTT-3.10.3-2", "UNSUBSCRIBE without a topic filter")
+    return Unsubscribe(packet_id=packet_id, filters=tuple(filters), properties=properties)
+
+
+def _unsuback(reader: Reader, version: int) -> Unsuback:
+    packet_id = _packet_id(reader, version)
+    if version == V4:
+        reader.finish("UNSUBACK")
+        return Unsuback(packet_id=packet_id)
+    properties = decode_properties(reader, 11)
+    reasons = tuple(reader.rest())
+    if not reasons or any(reason not in UNSUBACK_REASONS for reason in reasons):
+        raise malformed("MQTT-3.11.3-2", "UNSUBACK with a missing or unknown reason code")
+    return Unsuback(packet_id=packet_id, reasons=reasons, properties=properties)
+
+
+def _pingreq(reader: Reader, _version: int) -> Pingreq:
+    reader.finish("PINGREQ")
+    return Pingreq()
+
+
+def _pingresp(reader: Reader, _version: int) -> Pingresp:
+    reader.finish("PINGRESP")
+    return Pingresp()
+
+
+def _disconnect(reader: Reader, version: int) -> Disconnect:
+    if version == V4 or not reader.left():
+        reader.finish("DISCONNECT")
+        return Disconnect()
+    reason = reader.u8("reason code")
+    if reason not in DISCONNECT_REASONS:
+        raise malformed("MQTT-3.14.2-1", f"DISCONNECT with reason code 0x{reason:02X}")
+    properties = decode_properties(reader, 14) if reader.left() else NONE
+    reader.finish("DISCONNECT")
+    return Disconnect(reason=reason, properties=properties)
+
+
+def _auth(reader: Reader, _version: int) -> Auth:
+    if not reader.left():
+        return Auth()
+    reason = reader.u8("reason code")
+    if reason not in AUTH_REASONS:
+        raise malformed("MQTT-3.15.2-1", f"AUTH with reason code 0x{reason:02X}")
+    properties = decode_properties(reader, 15) if reader.left() else NONE
+    reader.finish("AUTH")
+    return Auth(reason=reason, properties=properties)
+
+
+_DECODERS: dict[int, Callable[[Reader, int], Packet]] = {
+    1: _connect,
+    2: _connack,
+    4: _ack(4, Puback, PUBACK_REASONS, "MQTT-3.4.2-1"),
+    5: _ack(5, Pubrec, PUBACK_REASONS, "MQTT-3.5.2-1"),
+    6: _ack(6, Pubrel, PUBREL_REASONS, "MQTT-3.6.2-1"),
+    7: _ack(7, Pubcomp, PUBREL_REASONS, "MQTT-3.7.2-1"),
+    8: _subscribe,
+    9: _suback,
+    10: _unsubscribe,
+    11: _unsuback,
+    12: _pingreq,
+    13: _pingresp,
+    14: _disconnect,
+    15: _auth,
+}

@@ -1,0 +1,189 @@
+"""Packets to bytes, for both versions.
+
+A PUBLISH is also encoded in two parts, head and tail, between which a packet identifier goes: the parts of
+one message are shared by all its subscribers of one version and QoS, and only the identifier differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gossamer.errors import UsageError
+from gossamer.mqtt.codec.packets import (
+    V4,
+    V5,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
+from gossamer.mqtt.codec.wire import encode_binary, encode_string, encode_varint
+
+__all__ = ["PACKET_ID", "encode", "publish_parts"]
+
+PACKET_ID: list[bytes] = [n.to_bytes(2, "big") for n in range(65536)]
+"""Every packet identifier as the two bytes of the wire, made once: cheaper than making one per message."""
+
+
+class NotInVersionError(UsageError):
+    """A packet that the protocol version does not have."""
+
+    def __init__(self, packet: str, version: int) -> None:
+        self.packet = packet
+        self.version = version
+        super().__init__(f"{packet} does not exist in protocol version {version}; it needs version 5")
+
+
+def publish_parts(
+    topic: bytes, payload: bytes, *, flags: int, version: int, properties: Properties = NONE
+) -> tuple[bytes, bytes]:
+    """Head and tail of a PUBLISH; ``flags`` are the low four bits of its first byte.
+
+    QoS 0: the packet is ``head + tail``. Above: ``head + packet identifier + tail``.
+    """
+    tail = encode_properties(properties) + payload if version == V5 else payload
+    length = 2 + len(topic) + len(tail)
+    if flags & 6:
+        length += 2
+    return bytes((0x30 | flags,)) + encode_varint(length) + encode_binary(topic), tail
+
+
+def encode(packet: Packet, version: int) -> bytes:
+    """The bytes of ``packet`` in protocol ``version``; CONNECT uses its own."""
+    encoder: Callable[[Any, int], bytes] = _ENCODERS[type(packet)]
+    return encoder(packet, version)
+
+
+def _frame(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + encode_varint(len(body)) + body
+
+
+def _connect(packet: Connect, _version: int) -> bytes:
+    version = packet.version
+    flags = 2 if packet.clean_start else 0
+    will = packet.will
+    payload = encode_string(packet.client_id)
+    if will is not None:
+        flags |= 4 | will.qos << 3 | (0x20 if will.retain else 0)
+        if version == V5:
+            payload += encode_properties(will.properties)
+        payload += encode_binary(will.topic) + encode_binary(will.payload)
+    if packet.username is not None:
+        flags |= 0x80
+        payload += encode_string(packet.username)
+    if packet.password is not None:
+        flags |= 0x40
+        payload += encode_binary(packet.password)
+    head = b"\0\4MQTT" + bytes((version, flags)) + PACKET_ID[packet.keep_alive]
+    if version == V5:
+        head += encode_properties(packet.properties)
+    return _frame(0x10, head + payload)
+
+
+def _connack(packet: Connack, version: int) -> bytes:
+    body = bytes((packet.session_present, packet.reason))
+    if version == V5:
+        body += encode_properties(packet.properties)
+    return _frame(0x20, body)
+
+
+def _publish(packet: Publish, version: int) -> bytes:
+    flags = packet.qos << 1 | packet.retain | (8 if packet.dup else 0)
+    head, tail = publish_parts(
+        packet.topic, packet.payload, flags=flags, version=version, properties=packet.properties
+    )
+    if packet.qos:
+        return head + PACKET_ID[packet.packet_id or 0] + tail
+    return head + tail
+
+
+def _ack(first: int) -> Any:
+    def encoder(packet: Puback, version: int) -> bytes:
+        body = PACKET_ID[packet.packet_id]
+        if version == V5 and (packet.reason or packet.properties is not NONE):
+            body += bytes((packet.reason,))
+            if packet.properties is not NONE:
+                body += encode_properties(packet.properties)
+        return _frame(first, body)
+
+    return encoder
+
+
+def _subscribe(packet: Subscribe, version: int) -> bytes:
+    body = PACKET_ID[packet.packet_id]
+    if version == V5:
+        body += encode_properties(packet.properties)
+    for item in packet.subscriptions:
+        options = item.qos
+        if version == V5:
+            options |= item.no_local << 2 | item.retain_as_published << 3 | item.retain_handling << 4
+        body += encode_string(item.filter) + bytes((options,))
+    return _frame(0x82, body)
+
+
+def _suback(packet: Suback, version: int) -> bytes:
+    body = PACKET_ID[packet.packet_id]
+    if version == V5:
+        body += encode_properties(packet.properties)
+    return _frame(0x90, body + bytes(packet.reasons))
+
+
+def _unsubscribe(packet: Unsubscribe, version: int) -> bytes:
+    body = PACKET_ID[packet.packet_id]
+    if version == V5:
+        body += encode_properties(packet.properties)
+    return _frame(0xA2, body + b"".join(encode_string(item) for item in packet.filters))
+
+
+def _unsuback(packet: Unsuback, version: int) -> bytes:
+    body = PACKET_ID[packet.packet_id]
+    if version == V5:
+        body += encode_properties(packet.properties) + bytes(packet.reasons)
+    return _frame(0xB0, body)
+
+
+def _disconnect(packet: Disconnect, version: int) -> bytes:
+    if version == V4 or (not packet.reason and packet.properties is NONE):
+        return b"\xe0\0"
+    return _frame(0xE0, bytes((packet.reason,)) + encode_properties(packet.properties))
+
+
+def _auth(packet: Auth, version: int) -> bytes:
+    if version != V5:
+        raise NotInVersionError("AUTH", version)
+    if not packet.reason and packet.properties is NONE:
+        return b"\xf0\0"
+    return _frame(0xF0, bytes((packet.reason,)) + encode_properties(packet.properties))
+
+
+_ENCODERS: dict[type, Any] = {
+    Connect: _connect,
+    Connack: _connack,
+    Publish: _publish,
+    Puback: _ack(0x40),
+    Pubrec: _ack(0x50),
+    Pubrel: _ack(0x62),
+    Pubcomp: _ack(0x70),
+    Subscribe: _subscribe,
+    Suback: _suback,
+    Unsubscribe: _unsubscribe,
+    Unsuback: _unsuback,
+    Pingreq: lambda _packet, _version: b"\xc0\0",
+    Pingresp: lambda _packet, _version: b"\xd0\0",
+    Disconnect: _disconnect,
+    Auth: _auth,
+}

@@ -1,0 +1,379 @@
+"""Who is let in: the decision on a CONNECT, from its first look to CONNACK.
+
+In order: what the standard forbids; whether this node takes anybody now; who the client is (which may take a
+question to somebody else); what it may do; where its session is; the session itself.
+
+Rules: 1. Of a client that waits for an answer its CONNECT is held and little else; whoever loses patience is
+gone.  2. Which of two connections of a client is served, on whichever nodes they are, is decided by when they
+came (``claims``): each gets its stamp with its first look.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.auth.enhanced import Enhanced
+from gossamer.mqtt.auth.sources import Login, Verdict
+from gossamer.mqtt.codec.framing import topic_of
+from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Packet, Will
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.codec.reason_strings import explained
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.capabilities import missing_properties, refusal_of
+from gossamer.mqtt.connection.handlers import SYSTEM
+from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.auth.acl import Gate
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.connection.channel import Channel
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """See the module."""
+
+    def __init__(self, broker: Broker, *, rng: random.Random) -> None:
+        self._broker = broker
+        self._rng = rng
+        self.enhanced = Enhanced(broker, decided=self._decided, again=self._again)
+        self._response_information = broker.config.response_information
+        limits = broker.config.limits
+        self._topics = TopicLimits(max_bytes=limits.max_topic_bytes, max_levels=limits.max_topic_levels)
+        self._bringing: dict[str, Channel] = {}
+        """Who waits for a session that is on its way here."""
+
+    def check(self, channel: Channel, now: float) -> float | None:
+        """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
+        if not channel.is_up:
+            channel.listener.refused("connect_timeout")
+            channel.finish("no CONNECT in time")
+            return None
+        due = channel.seen + channel.keep_alive * 1.5
+        if channel.reading_paused:
+            # It is we who do not listen.
+            return now + channel.keep_alive
+        if due <= now:
+            channel.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
+            return None
+        return due
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        """Decide on a CONNECT; answers now or, where a password must be checked, later."""
+        channel.asked = packet.properties
+        channel.came = self._broker.hub.now()
+        if self._broker.takeovers is not None:
+            channel.stamp = self._broker.takeovers.contests.stamp(packet.client_id)
+        if not packet.client_id and packet.version == V4 and not packet.clean_start:
+            # [MQTT-3.1.3-8] of 3.1.1
+            channel.rejected(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
+            )
+            return
+        if self._broker.shedding.on:
+            if self._broker.hub.trail is not None:
+                self._broker.hub.trail.refused(packet.client_id, "shed")
+            channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
+            return
+        if self._broker.references is not None:
+            reference = next(self._broker.references) or None
+            channel.rejected(
+                ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=reference)
+            )
+            return
+        login = Login(
+            client_id=packet.client_id,
+            username=packet.username,
+            password=packet.password,
+            peer=channel.peer,
+            certificate=channel.listener.certificate_of(channel),
+        )
+        if packet.properties.authentication_method is not None:
+            self.enhanced.begin(channel, packet, login)
+            return
+        answer = self._broker.access.ask(login)
+        if isinstance(answer, Verdict):
+            self._decided(channel, packet, login, answer)
+        else:
+            self._broker.runtime.spawn(
+                self._authenticate,
+                channel,
+                packet,
+                login,
+                answer,
+                label="mqtt_authenticate",
+                link_to=channel.pid,
+            )
+
+    async def _authenticate(
+        self, channel: Channel, packet: Connect, login: Login, answer: Awaitable[Verdict]
+    ) -> None:
+        verdict = await answer
+        if not channel.is_closed:
+            self._decided(channel, packet, login, verdict)
+
+    def answered(self, channel: Channel, packet: Packet) -> None:
+        """What a client says that is being asked who it is."""
+        self.enhanced.answered(channel, packet)
+
+    def _again(self, channel: Channel, login: Login, verdict: Verdict) -> None:
+        """A client in service has authenticated again, or tried to."""
+        if verdict.reason == ReasonCode.SUCCESS and verdict.username != login.username:
+            verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
+        self._broker.access.decided(login, verdict)
+        if verdict.reason == ReasonCode.SUCCESS:
+            self._holds_until(channel, verdict)
+        else:
+            channel.disconnect(_goodbye(verdict.reason), detail="authenticating again has failed")
+
+    def _holds_until(self, channel: Channel, verdict: Verdict) -> None:
+        if channel.ends is not None:
+            channel.ends.cancel()
+            channel.ends = None
+        if verdict.expires_at is not None:
+            left = max(0.0, verdict.expires_at - self._broker.clock.wall())
+            channel.ends = self._broker.wheel.at(self._broker.hub.now() + left, partial(_expired, channel))
+
+    def _decided(
+        self, channel: Channel, packet: Connect, login: Login, verdict: Verdict, told: Properties = NONE
+    ) -> None:
+        self._broker.access.decided(login, verdict)
+        if verdict.reason != ReasonCode.SUCCESS:
+            channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
+            return
+        self._admit(channel, packet, verdict, told)
+
+    def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
+        client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
+        username = verdict.username or packet.username
+        if packet.will is not None and packet.will.topic.startswith(SYSTEM):
+            channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
+            return
+        if packet.will is not None and (missing := self._against_will(packet.will)) is not None:
+            channel.rejected(missing, "there is no such will here")
+            return
+        gate = self._broker.access.gate(client_id, username, self._broker.cache_get)
+        if gate is not None:
+            if packet.will is not None and not gate.may_publish(packet.will.topic):
+                self._broker.access.denied(
+                    "will", client_id, username, packet.will.topic.decode(errors="replace")
+                )
+                channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
+                return
+            channel.gate = gate
+            channel.cache_get = gate.get
+        if not self._broker.capabilities.maximum_qos:
+            # The fast path takes QoS 1, so there is none.
+            channel.cache_get = _unrouted
+        channel.listener.admitted(channel)
+        self._holds_until(channel, verdict)
+        if self._broker.takeovers is not None and self._broker.takeovers.elsewhere(
+            client_id, clean=packet.clean_start
+        ):
+            # Not linked to the channel: a session on its way arrives, whether its client waits or not.
+            self._broker.runtime.spawn(
+                self._bring, channel, packet, client_id, username, told, label="mqtt_takeover"
+            )
+            return
+        self._enter(channel, packet, client_id, username, told)
+
+    def _against_will(self, will: Will) -> ReasonCode | None:
+        try:
+            parse_name(will.topic, self._topics)
+        except InvalidTopicName:
+            # Well formed, or CONNECT would have been malformed.
+            return ReasonCode.TOPIC_NAME_INVALID
+        if is_reserved(will.topic) or is_bad_delay(will.topic):
+            return ReasonCode.TOPIC_NAME_INVALID
+        if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
+            return ReasonCode.PAYLOAD_FORMAT_INVALID
+        return refusal_of(self._broker.capabilities, will)
+
+    async def _bring(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
+        """The client's session is on another node: bring it here, or have it ended there."""
+        assert self._broker.takeovers is not None  # noqa: S101 - it said that it is there
+        before = self._bringing.get(client_id)
+        if before is not None:
+            before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
+        self._bringing[client_id] = channel
+        here = False
+        try:
+            if not channel.is_closed:
+                here = await self._broker.takeovers.fetch(
+                    client_id, clean=packet.clean_start, claimant=channel
+                )
+        finally:
+            if self._bringing.get(client_id) is channel:
+                del self._bringing[client_id]
+        if not here:
+            channel.rejected(ReasonCode.SERVER_BUSY, "its client has connected to another node since")
+            return
+        if not channel.is_closed:
+            self._enter(channel, packet, client_id, username, told)
+            return
+        session = self._broker.sessions.get(client_id)
+        if session is not None and session.channel is None and session.deadline is None:
+            self._broker.table.rest(session)
+
+    def _enter(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
+        session = self._broker.sessions.get(client_id)
+        if packet.clean_start and session is not None and session.store is not None:
+            self._broker.runtime.spawn(
+                self._start_clean,
+                channel,
+                packet,
+                client_id,
+                username,
+                told,
+                label="mqtt_clean_start",
+                link_to=channel.pid,
+            )
+        else:
+            self._open(channel, packet, client_id, username, told)
+
+    async def _start_clean(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
+        """The disc must have forgotten the old session before the client hears that it has a new one."""
+        await self._broker.table.end_clean(client_id)
+        if not channel.is_closed:
+            self._open(channel, packet, client_id, username, told)
+
+    def _open(
+        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
+    ) -> None:
+        version = packet.version
+        asked = packet.properties
+        answer: dict[str, Any] = {}
+        keep_alive = packet.keep_alive
+        if version == V5:
+            wanted = asked.session_expiry or 0
+            expiry = self._broker.table.bounded_expiry(wanted)
+            if expiry != wanted:
+                answer["session_expiry"] = expiry
+            if self._broker.max_keep_alive < 65535 and (
+                not keep_alive or keep_alive > self._broker.max_keep_alive
+            ):
+                keep_alive = answer["server_keep_alive"] = self._broker.max_keep_alive
+            if not packet.client_id:
+                answer["assigned_client_id"] = client_id
+            answer["receive_maximum"] = self._broker.receive_maximum
+            answer["maximum_packet_size"] = channel.max_packet
+            answer["topic_alias_maximum"] = self._broker.topic_alias_maximum or None
+            answer |= missing_properties(self._broker.capabilities)
+            if told is not NONE:
+                answer["authentication_method"] = told.authentication_method
+                answer["authentication_data"] = told.authentication_data
+            if asked.request_response_information and self._response_information is not None:
+                answer["response_information"] = self._response_information.replace("%c", client_id).replace(
+                    "%u", username or ""
+                )
+        else:
+            expiry = 0 if packet.clean_start else self._broker.table.max_expiry
+        properties = Properties(**answer) if answer else NONE
+        if version == V5 and not explained(Connack(properties=properties), "", asked):
+            channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
+            return
+        session, present = self._broker.table.open(client_id, clean=packet.clean_start, expiry=expiry)
+        if not present:
+            session.clean = packet.clean_start
+        elif channel.gate is not None:
+            self._check_again(session, channel.gate)
+        shape = session.shape
+        session.username = username
+        session.attach(
+            channel,
+            version=version,
+            receive_maximum=min(asked.receive_maximum or 65535, self._broker.receive_maximum),
+            max_packet=asked.maximum_packet_size or 0,
+            alias_maximum=asked.topic_alias_maximum or 0,
+        )
+        if present and session.shape != shape:
+            self._broker.table.forget_plans()
+        channel.session = session
+        channel.keep_alive = keep_alive
+        connack = Connack(session_present=present, properties=properties)
+        takeovers = self._broker.takeovers
+        if takeovers is not None and expiry and not present:
+            self._broker.runtime.spawn(
+                self._establish, channel, session, packet.will, connack, label="mqtt_establish"
+            )
+            return
+        if takeovers is not None:
+            takeovers.own(session, channel.stamp)
+        self._welcome(channel, session, packet.will, connack)
+
+    async def _establish(
+        self, channel: Channel, session: Session, will: Will | None, connack: Connack
+    ) -> None:
+        """All nodes know of a session before its client does, which may go to any of them next."""
+        assert self._broker.takeovers is not None  # noqa: S101 - it was there
+        await self._broker.takeovers.establish(session, channel.stamp)
+        if not channel.is_closed and session.channel is channel:
+            self._welcome(channel, session, will, connack)
+
+    def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:
+        channel.will = will
+        channel.since = self._broker.clock.wall()
+        session.save()
+        number = self._broker.table.leave_will(session.client_id, will, session.expiry)
+        self._broker.on_return(session.client_id)
+        keep_alive = channel.keep_alive
+        if channel.deadline is not None:
+            channel.deadline.cancel()
+            channel.deadline = None
+        if keep_alive:
+            channel.deadline = self._broker.wheel.at(
+                self._broker.hub.now() + keep_alive * 1.5, partial(self.check, channel)
+            )
+        channel.admitted(session, connack, known=self._broker.when_known(number, channel.welcome))
+
+    def _check_again(self, session: Session, gate: Gate) -> None:
+        """What was allowed when the client subscribed may not be any more, or it has another name now."""
+        refused = [f for f in session.subscriptions if not gate.may_subscribe(f)]
+        if not refused:
+            return
+        for topic_filter in refused:
+            self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
+        self._broker.subscribing.unsubscribe(session, refused)
+        kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
+        if len(kept) < len(session.queue):
+            self._broker.hub.dropped("not_authorized", len(session.queue) - len(kept))
+            for head, tail, _ in session.queue:
+                if not gate.may_subscribe(topic_of(head)):
+                    session.tell_lost(tail, "not_authorized")
+            session.refill(kept)
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _unrouted(_topic: bytes) -> Any:
+    return UNROUTED
+
+
+def _goodbye(reason: ReasonCode) -> ReasonCode:
+    """What DISCONNECT may say of a verdict that CONNACK would say."""
+    busy = (ReasonCode.SERVER_BUSY, ReasonCode.UNSPECIFIED_ERROR, ReasonCode.QUOTA_EXCEEDED)
+    return reason if reason in busy else ReasonCode.NOT_AUTHORIZED
+
+
+def _expired(channel: Channel, _now: float) -> None:
+    """What the client proved who it is with holds no longer."""
+    if channel.is_up:
+        channel.disconnect(ReasonCode.NOT_AUTHORIZED)

@@ -1,0 +1,246 @@
+"""Back-pressure: who waits for whom when a subscriber, or a link to another node, is behind.
+
+Three answers, from mild to harsh:
+
+1. A *local publisher* whose messages go to a session that is behind is not read from until that session has
+caught up: its socket took more, or its queue is down to a quarter of its limit. 2. *Peers* are told that
+their batches took effect only once no session here is far behind (four times its limit in the queue). They
+acknowledge to their publishers later, and those slow down by themselves. 3. A session that makes no
+progress for :data:`PATIENCE` seconds holds nobody up any longer; what it cannot take is dropped (QoS 0) or
+pushes out the oldest in its queue, and is counted.
+
+Publishers to a node whose link is congested wait likewise, until the router says that it has caught up.
+
+What is queued is bounded in bytes too, for a session (``max_session``) and for all of the node together
+(``max_node``): a connected session is behind at an eighth of its bound, far behind at half. Every message
+counts as often as it is queued, and :data:`ITEM` bytes for itself.
+
+Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end
+(one dead client would stop all publishers of its topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from gossamer.mqtt.codec.reasons import ReasonCode
+
+__all__ = [
+    "BEHIND",
+    "DECIDING",
+    "FAR_BEHIND",
+    "FENCED",
+    "ITEM",
+    "OWING",
+    "PATIENCE",
+    "RATE",
+    "TURN",
+    "UNCONFIRMED",
+    "Hold",
+    "Pressure",
+    "Publisher",
+    "Taker",
+]
+
+OWING = 1
+"""Why a channel does not read: peers have not acknowledged what its client published."""
+BEHIND = 2
+"""Why a channel does not read: a subscriber or a link that its publishes go to is behind."""
+DECIDING = 4
+"""Why a channel does not read: its client is being authenticated."""
+RATE = 8
+"""Why a channel does not read: its client sends more than its listener allows."""
+TURN = 16
+"""It has used its turn of the loop, and goes on in the next."""
+FENCED = 64
+"""Why a channel does not read: the node was stopped for a while, and asks its peers first (``fence``)."""
+UNCONFIRMED = 32
+"""Why a channel does not read: it has many SUBSCRIBEs whose routes other nodes have not confirmed."""
+
+PATIENCE = 1.0
+FAR_BEHIND = 4
+"""A connected session with this many times its limit queued is far behind; at twice that it loses some."""
+
+
+ITEM = 120
+"""What a queued message takes besides its bytes."""
+
+
+class Publisher(Protocol):
+    """Who can be made to wait; a channel, or what stands for a Python client."""
+
+    def pause_reading(self, why: int, /) -> None: ...
+    def resume_reading(self, why: int, /) -> None: ...
+
+
+class Taker(Protocol):
+    """Who can be behind; a session, or the subscription of a Python client."""
+
+    behind: bool
+    waiting: list[Any] | None
+    channel: Any
+    delivered: int
+
+
+class Hold:
+    """A batch of a peer has been taken, but the peer shall hear it later: give ``then`` what to do."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], object]] = []
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` when the hold ends, in the order of these calls."""
+        self._waiting.append(callback)
+
+    def release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+class Pressure:
+    """What is behind, and who waits for it. ``call_later`` is the loop's."""
+
+    __slots__ = (
+        "_call_later",
+        "_disconnects",
+        "_far",
+        "_overrun",
+        "behind",
+        "congested_at",
+        "flooded_at",
+        "hold",
+        "max_node",
+        "max_session",
+        "peers",
+        "queued",
+    )
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._call_later = call_later
+        self.behind: set[Taker] = set()
+        self.peers: dict[str, list[Publisher]] = {}
+        """Congested links, and the channels that wait for each."""
+        self._far: set[Taker] = set()
+        self.hold: Hold | None = None
+        self.queued = 0
+        """Bytes in all queues."""
+        self._disconnects = False
+        self._overrun: set[Taker] = set()
+        self.bound(max_session=1 << 60, max_node=1 << 60)
+
+    def bound(self, *, max_session: int, max_node: int, disconnects: bool = False) -> None:
+        """Bounds in bytes; ``disconnects``: who is connected and exceeds them is sent away."""
+        self.max_session = max_session
+        self.max_node = max_node
+        self.congested_at = max_session // 8
+        self.flooded_at = max_session // 2
+        self._disconnects = disconnects
+
+    def has_room(self, size: int) -> bool:
+        """Whether the node may queue so many bytes more."""
+        return self.queued + size <= self.max_node
+
+    def __bool__(self) -> bool:
+        return bool(self.behind or self.peers)
+
+    # Takers.
+
+    def congest(self, session: Taker) -> None:
+        """``session`` cannot take more now."""
+        session.behind = True
+        self.behind.add(session)
+
+    def flood(self, session: Taker) -> None:
+        """``session`` is far behind."""
+        if not self._far:
+            self.hold = Hold()
+        self._far.add(session)
+        self._call_later(PATIENCE, partial(self._drain, session, _progress(session)))
+
+    def relieve(self, session: Taker) -> None:
+        """``session`` can take more again, or is gone."""
+        session.behind = False
+        self.behind.discard(session)
+        if session in self._far:
+            self._let_go(session)
+        waiting = session.waiting
+        if waiting is not None:
+            session.waiting = None
+            for channel in waiting:
+                channel.resume_reading(BEHIND)
+
+    def overrun(self, session: Taker) -> bool:
+        """``session`` exceeds its bound; whether it is sent away for that, in a moment."""
+        if not self._disconnects or session in self._overrun:
+            return False
+        self._overrun.add(session)
+        # Not now: whoever queues is in the middle of handing out.
+        self._call_later(0.0, partial(self._send_away, session, session.channel))
+        return True
+
+    def _send_away(self, session: Taker, channel: Any) -> None:
+        self._overrun.discard(session)
+        if session.channel is channel and channel is not None:
+            channel.disconnect(ReasonCode.QUOTA_EXCEEDED)
+
+    def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Any, ...]) -> None:
+        """Stop reading from ``channel``, which just published to these, if any of them is behind."""
+        for session in sessions:
+            # A client that is behind on its own messages must be read from: only its acknowledgements help.
+            if session in self.behind and session.channel is not channel:
+                if session.waiting is None:
+                    session.waiting = []
+                    self._call_later(PATIENCE, partial(self._wait, session, _progress(session)))
+                session.waiting.append(channel)
+                channel.pause_reading(BEHIND)
+                return
+        for peer in peers:
+            waiting = self.peers.get(peer.peer)
+            if waiting is not None:
+                waiting.append(channel)
+                channel.pause_reading(BEHIND)
+                return
+
+    def _wait(self, session: Taker, before: tuple[int, int]) -> None:
+        if session.waiting is None:
+            return
+        after = _progress(session)
+        if session in self.behind and after != before:
+            self._call_later(PATIENCE, partial(self._wait, session, after))
+        else:
+            self.relieve(session)
+
+    def _drain(self, session: Taker, before: tuple[int, int]) -> None:
+        if session not in self._far:
+            return
+        after = _progress(session)
+        if after != before:
+            self._call_later(PATIENCE, partial(self._drain, session, after))
+        else:
+            self._let_go(session)
+
+    def _let_go(self, session: Taker) -> None:
+        self._far.discard(session)
+        if not self._far and self.hold is not None:
+            hold, self.hold = self.hold, None
+            hold.release()
+
+    # Links.
+
+    def link(self, peer: str, congested: bool) -> None:
+        """The router says that the link to ``peer`` is congested, or no longer."""
+        if congested:
+            self.peers.setdefault(peer, [])
+        else:
+            for channel in self.peers.pop(peer, ()):
+                channel.resume_reading(BEHIND)
+
+
+def _progress(session: Taker) -> tuple[int, int]:
+    channel = session.channel
+    return session.delivered, -1 if channel is None else channel.unwritten

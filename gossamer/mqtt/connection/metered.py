@@ -1,0 +1,41 @@
+"""A channel that is read from no faster than its listener allows.
+
+Apart from the channel, so that only those pay who are metered: the publishes of a read are what it adds to
+the hub's count. Whoever sent more than his due is not read from until it is paid off; nothing is lost, and
+TCP tells the client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.flow_control import RATE
+from gossamer.mqtt.connection.limits import Bucket
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.connection.listener import Acceptor
+
+__all__ = ["MeteredChannel"]
+
+
+class MeteredChannel(Channel):
+    """See the module. ``rate`` is messages a second; so many may come at once."""
+
+    __slots__ = ("_bucket",)
+
+    def __init__(self, broker: Broker, listener: Acceptor, rate: float) -> None:
+        super().__init__(broker, listener)
+        self._bucket = Bucket(rate)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.hub.received
+        super().data_received(data)
+        count = self.hub.received - before
+        if count and self.is_up:
+            wait = self._bucket.take(count, self.hub.now())
+            if wait:
+                self.hub.slowed += 1
+                self.pause_reading(RATE)
+                self.broker.runtime.loop.call_later(wait, self.resume_reading, RATE)

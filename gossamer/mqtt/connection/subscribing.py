@@ -1,0 +1,221 @@
+"""Subscribing: what a SUBSCRIBE changes, when it is answered, and what is sent because of it.
+
+Rules: 1. SUBACK with success says that every node that is not declared down has applied the routes. Where one
+has not after ``mqtt.limits.subscribe_wait``, ``mqtt.unconfirmed_subscriptions`` decides: SUBACK is *held*
+until it has or is declared down, or the subscriptions are *refused* and undone, or *accepted* all the same,
+which clients of 5.0 are told.  2. A client that goes on subscribing while :data:`HELD` of its SUBACKs wait is
+not read from. A refused subscription leaves nothing behind; one that the session had before stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from gossamer.errors import UsageError
+from gossamer.mqtt.codec.packets import Subscribe, Subscription
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.capabilities import refusal_of_subscription
+from gossamer.mqtt.connection.flow_control import UNCONFIRMED
+from gossamer.mqtt.connection.handlers import subscribed
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.connection.channel import Channel
+
+__all__ = ["HELD", "UNCONFIRMED_NODE", "Outcome", "Subscribing"]
+
+log = structlog.get_logger(__name__)
+
+HELD = 100
+"""SUBACKs to one client that may wait for other nodes before it is not read from any more."""
+UNCONFIRMED_NODE = "unconfirmed-node"
+"""The user property of a SUBACK that names a node that may not forward to the client yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a SUBSCRIBE: a reason code for each filter, and ``why`` the last one that failed did."""
+
+    reasons: list[int]
+    why: str = ""
+    retained: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
+    """Filters whose retained messages to send, with QoS and identifiers."""
+    seq: Any = None
+    """What to wait for; None: nothing."""
+    added: frozenset[str] = frozenset()
+    """Filters that the session did not have before."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """User properties of the SUBACK."""
+
+
+class Subscribing:
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        broker.router.on_evicted(self._evicted)
+
+    def subscribe(self, session: Session, wanted: Sequence[Subscription], identifier: int | None) -> Outcome:
+        """Subscribe ``session``."""
+        reasons: list[int] = []
+        added: set[str] = set()
+        why = ""
+        # Looked up once: a SUBSCRIBE may have a thousand filters, mostly with the same options.
+        capabilities = self._broker.capabilities
+        maximum_qos = capabilities.maximum_qos
+        maximum = self._broker.max_subscriptions
+        subscribe = self._broker.router.subscribe
+        mine = session.subscriptions
+        asked: tuple[int, bool, bool] | None = None
+        options: Any = None
+        retained: list[tuple[str, int, tuple[int, ...]]] = []
+        seq: Any = None
+        gate = session.channel.gate if session.channel is not None else None
+        for item in wanted:
+            topic_filter = item.filter
+            known = topic_filter in mine
+            if gate is not None and not gate.may_subscribe(topic_filter):
+                self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
+                reasons.append(ReasonCode.NOT_AUTHORIZED)
+                why = "not allowed to subscribe to this filter"
+                continue
+            missing = refusal_of_subscription(capabilities, item, identifier)
+            if missing is not None:
+                reasons.append(missing)
+                why = "this node does not offer such subscriptions"
+                continue
+            if not known and len(mine) >= maximum:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                why = f"a session may have {maximum} subscriptions"
+                continue
+            if item.qos > maximum_qos:
+                item = msgspec.structs.replace(item, qos=maximum_qos)
+            if asked != (item.qos, item.no_local, item.retain_as_published):
+                asked = (item.qos, item.no_local, item.retain_as_published)
+                options = self._options(session, item, identifier)
+            try:
+                done = subscribe(topic_filter, session, options)
+            except ExclusiveTakenError:
+                reasons.append(ReasonCode.QUOTA_EXCEEDED)
+                why = "somebody else has this exclusive subscription"
+                continue
+            except UsageError as error:
+                log.info("filter_refused", client_id=session.client_id, error=str(error))
+                why = str(error)
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
+                continue
+            mine[topic_filter] = (item, identifier)
+            if not known:
+                added.add(topic_filter)
+            if done.seq is not None:
+                seq = done.seq
+            reasons.append(item.qos)
+            if topic_filter.startswith("$share/"):
+                # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
+                continue
+            if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
+                identifiers = () if identifier is None else (identifier,)
+                retained.append((body_of(topic_filter), item.qos, identifiers))
+        return Outcome(reasons, why, retained, seq, frozenset(added))
+
+    def restore(self, session: Session) -> Any:
+        """Subscribe a session to what it knows it has subscribed; what to wait for."""
+        seq: Any = None
+        for item, identifier in list(session.subscriptions.values()):
+            try:
+                done = self._broker.router.subscribe(
+                    item.filter, session, self._options(session, item, identifier)
+                )
+            except (UsageError, ExclusiveTakenError) as error:
+                # The limits of this node are not those of the one that took the SUBSCRIBE.
+                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
+                del session.subscriptions[item.filter]
+                continue
+            if done.seq is not None:
+                seq = done.seq
+        return seq
+
+    def _options(self, session: Session, item: Subscription, identifier: int | None) -> Any:
+        return SubscriptionOptions(
+            qos=item.qos,
+            no_local=item.no_local,
+            retain_as_published=item.retain_as_published,
+            identifier=identifier,
+            lasting=bool(session.expiry and item.qos),
+        )
+
+    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
+        """Unsubscribe; a reason code each."""
+        reasons: list[int] = []
+        trail = self._broker.hub.trail
+        for topic_filter in filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self._broker.router.unsubscribe(topic_filter, session)
+            reasons.append(ReasonCode.SUCCESS)
+            if trail is not None:
+                trail.unsubscribed(session, (topic_filter,))
+        return reasons
+
+    def _evicted(self, session: Any, topic_filter: str) -> None:
+        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
+        if isinstance(session, Session):
+            session.subscriptions.pop(topic_filter, None)
+            if self._broker.hub.trail is not None:
+                self._broker.hub.trail.unsubscribed(session, (topic_filter,))
+
+    def when_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        """Answer once every live node has the routes, or as the configuration says; see rule 1."""
+        if outcome.seq is None or self._broker.router.is_visible(outcome.seq):
+            subscribed(channel, packet, outcome)
+            return
+        channel.held += 1
+        if channel.held >= HELD:
+            channel.pause_reading(UNCONFIRMED)
+        wait = partial(self._await_visible, channel, packet, outcome)
+        self._broker.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
+
+    async def _await_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        router = self._broker.router
+        if not await router.visible(outcome.seq):
+            match self._broker.config.unconfirmed_subscriptions:
+                case "hold":
+                    await router.confirmed(outcome.seq)
+                case "refuse":
+                    outcome = self._refused(channel, packet, outcome)
+                case _:
+                    missing = router.unconfirmed(outcome.seq)
+                    why = outcome.why or f"what is published at {', '.join(missing)} may not come yet"
+                    notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
+                    outcome = replace(outcome, why=why, notes=notes)
+        channel.held -= 1
+        if channel.held <= HELD // 2:
+            channel.resume_reading(UNCONFIRMED)
+        if channel.is_up:
+            subscribed(channel, packet, outcome)
+
+    def _refused(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> Outcome:
+        """Undo what is not known everywhere."""
+        missing = self._broker.router.unconfirmed(outcome.seq)
+        undone = [
+            item.filter
+            for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
+            if reason < 0x80 and item.filter in outcome.added
+        ]
+        self.unsubscribe(channel.session, undone)
+        reasons = [
+            ReasonCode.UNSPECIFIED_ERROR if item.filter in undone else reason
+            for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
+        ]
+        left = [wanted for wanted in outcome.retained if wanted[0] not in {body_of(name) for name in undone}]
+        why = f"not confirmed by {', '.join(missing)}; subscribe again later"
+        return replace(outcome, reasons=reasons, retained=left, why=why)

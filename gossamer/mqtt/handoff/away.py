@@ -1,0 +1,209 @@
+"""Messages for lasting sessions of nodes that are away, wired into a node: both sides of it.
+
+``keeping`` keeps for others, ``arrivals`` takes in what others kept. This is what brings them together over
+remote calls: who is back is greeted, with what waits for it, and answers what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import Distribution
+from gossamer.distribution import rpc as remote
+from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mqtt.handoff.following import Following
+from gossamer.mqtt.handoff.hint_transfer import HintTransfer
+from gossamer.mqtt.handoff.keeper import Keeping
+from gossamer.mqtt.handoff.replay import Arrivals
+from gossamer.mqtt.migration.machines import rightful
+from gossamer.mqtt.publish.undelivered import tell_lost
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+
+__all__ = ["Away"]
+
+log = structlog.get_logger(__name__)
+
+GREET = "mqtt.kept"
+SETTLED = "mqtt.settled"
+PING = "mqtt.ping"
+PING_WITHIN = 0.5
+ANSWER_WITHIN = 5.0
+AGAIN = 0.25
+SUBSCRIBE_TIMEOUT = 2.0
+"""Seconds after its first SUBACK in which a client of a new session says all that it wants."""
+_TABLES = ("routes", "sessions")
+"""What must be here of a node before it can be told what is kept for it."""
+
+
+class Away:
+    """See the module. Made once in the life of a node."""
+
+    def __init__(self, broker: Broker, store: Store, distribution: Distribution) -> None:
+        self._broker = broker
+        self._store = store
+        self._distribution = distribution
+        self._node = distribution.runtime.node
+        self._sessions: OwnedTable | None = None
+        self._following: Following | None = None
+        self._greeting: set[str] = set()
+        self._settling: set[str] = set()
+        """Clients that are given time to subscribe."""
+        self.known: Callable[[str], bool] = _nobody_is_gone
+        """Whether a node that is not up may come back, as far as anybody can tell."""
+        creation = distribution.runtime.creation
+        born = f"{self._node} {creation} {broker.clock.wall():.6f}"
+        sessions = broker.config.sessions
+        self.arrivals = Arrivals(broker, generation=born, life=creation)
+        self.keeping = Keeping(
+            routes=broker.router,
+            identity=born,
+            first=creation << 20,
+            now=broker.hub.now,
+            wall=broker.clock.wall,
+            soon=lambda callback: broker.runtime.loop.call_soon(callback),
+            limit=sessions.away_messages,
+            max_bytes=sessions.away_bytes,
+            keep_oldest=sessions.overflow == "drop_newest",
+            loaded=self._loaded,
+            clients=self._clients,
+            owner=self._owner,
+            session=distribution.session_at,
+            ask=self._ask,
+            lost=partial(tell_lost, broker.hub),
+        )
+        self.transfer = HintTransfer(self.keeping, distribution, known=lambda peer: self.known(peer))
+        if sessions.away_messages:
+            broker.router.keep_with(self.keeping)
+
+    async def level(self, peer: str) -> bool:
+        """Whether a node answers now, and all that it had to say is here."""
+        result = await remote.call(peer, PING, timeout=PING_WITHIN)
+        return isinstance(result, remote.Returned) and self._loaded(peer)
+
+    def begin(self, sessions: OwnedTable, functions: dict[str, Callable[..., Any]]) -> None:
+        """From now on nodes may ask, and whose session is where is known; again after a restart."""
+        functions[PING] = _pong
+        self._sessions = sessions
+        sessions.subscribe_batches(self._claims)
+        functions[GREET] = self.arrivals.asked
+        self._following = Following(self._broker, self.keeping, self._distribution, sessions, self._loaded)
+        functions |= self._following.functions
+        functions |= self.transfer.functions
+        functions[SETTLED] = self._settled
+
+    async def restore(self) -> None:
+        """Keep on disc what is kept."""
+        journal, rows = await self._store.create_journal("mqtt_kept")
+        self.keeping.restore(journal, rows)
+
+    def node_up(self, peer: str) -> None:
+        """A node is there."""
+        self.arrivals.node_up(peer)
+
+    def node_down(self, peer: str) -> None:
+        """A node is gone."""
+        self.arrivals.node_down(peer)
+
+    def subscribed(self, client_id: str) -> None:
+        """A client of a session that began here has subscribed to something; there may be more to come."""
+        if self.keeping.anybody_away and client_id not in self._settling:
+            self._settling.add(client_id)
+            self._broker.runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
+
+    def _has_subscribed(self, client_id: str) -> None:
+        self._settling.discard(client_id)
+        if client_id in self._broker.sessions:
+            self.settle(client_id, resumed=False)
+
+    def settle(self, client_id: str, *, resumed: bool = True) -> None:
+        """Every node knows what a client of this one is subscribed to; ``resumed``: by a session of before.
+
+        Said to all while somebody is away, for whom they may keep something of the same client; not before,
+        or what is published in between would be for neither.
+        """
+        if self.keeping.anybody_away:
+            self.keeping.settled(client_id, self._node, resumed=resumed)
+            nodes = self._distribution.nodes()
+            self._broker.runtime.spawn(
+                remote.multicall, nodes, SETTLED, client_id, self._node, resumed, label="mqtt_settled"
+            )
+
+    def tick(self) -> None:
+        """About once a second."""
+        self.keeping.tick(known=self.known)
+
+    # -- inside
+
+    def _ask(self, peer: str) -> None:
+        if peer not in self._greeting:
+            self._greeting.add(peer)
+            self._broker.runtime.spawn(self._greet, peer, label="mqtt_greeting")
+
+    async def _greet(self, peer: str) -> None:
+        try:
+            while turn := self.keeping.asking(peer):
+                if self._loaded(peer) and await self._greeted(peer, turn):
+                    continue
+                await asyncio.sleep(AGAIN)
+        finally:
+            self._greeting.discard(peer)
+
+    async def _greeted(self, peer: str, turn: int) -> bool:
+        told = await self.keeping.greeting(peer)
+        result = await remote.call(peer, GREET, self._node, *told, timeout=ANSWER_WITHIN)
+        if not isinstance(result, remote.Returned):
+            return False
+        try:
+            answer: Any = result.value
+            (generation, born), taken, frames = answer
+            sessions = str(generation), int(born)
+            done = sessions, int(taken), {int(session): int(frame) for session, frame in frames}
+        except (TypeError, ValueError):
+            log.warning("greeting_not_understood", peer=peer)
+            return False
+        _, _, moved = told
+        if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
+            return False
+        self.keeping.answered(peer, turn, *done)
+        return True
+
+    def _loaded(self, peer: str) -> bool:
+        """Whether all that a node's tables had when it came back is here."""
+        for name in _TABLES:
+            state = self._store.replication.tables.get(name)
+            replica = None if state is None else state.replicas.get(peer)
+            if replica is None or replica.purging or not replica.level:
+                return False
+        return True
+
+    def _clients(self, peer: str) -> Iterable[str]:
+        return () if self._sessions is None else self._sessions.rows_of(peer)
+
+    def _owner(self, client_id: str) -> str | None:
+        return None if self._sessions is None else rightful(self._sessions.read(client_id))
+
+    def _claims(self, change: Change) -> None:
+        if self.keeping.anybody_away:
+            sessions = self._sessions
+            assert sessions is not None  # noqa: S101 - it has changed
+            for client_id in change.written:
+                self.keeping.claimed(client_id, rightful(sessions.read(client_id)) or "")
+
+    def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
+        """What other nodes call; see :meth:`settle`."""
+        self.keeping.settled(client_id, owner, resumed=resumed)
+
+
+def _pong() -> bool:
+    return True
+
+
+def _nobody_is_gone(_peer: str) -> bool:
+    return True

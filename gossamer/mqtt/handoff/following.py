@@ -1,0 +1,160 @@
+"""What was kept for a session on a node that was away follows the session to where it has gone meanwhile.
+
+Two nodes on one side of a cut move a session, and a node on the other side does not know: it keeps for the
+node that had the session, which has it no more when the cut heals. So before it gives that node what it kept,
+it asks which of its sessions have left it, and hands to the nodes that have these now what is for them.
+
+Rules: 1. Who has something of a session still offers that itself (``remains``).  2. A message of QoS 2 is
+taken once, whichever way it comes (``once``); one of QoS 1 may come twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.migration.machines import rightful
+from gossamer.mqtt.publish.inbound import read_record
+from gossamer.mqtt.publish.records import walk
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import body_of, matches
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mnesia_like import OwnedTable
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.handoff.keeper import Keeping
+
+__all__ = ["Following"]
+
+GONE = "mqtt.gone"
+FOLLOW = "mqtt.follow"
+CALL_TIMEOUT = 5.0
+RETURN_TIMEOUT = 10.0
+"""Seconds between the first node of the other side of a cut that is back, and the last."""
+CHUNK = 100
+"""Entries handed on in one call."""
+
+
+class Following:
+    """See the module: both sides of it. ``loaded(node)``: whether its rows are here."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        keeping: Keeping,
+        distribution: Distribution,
+        sessions: OwnedTable,
+        loaded: Callable[[str], bool],
+    ) -> None:
+        self._broker = broker
+        self._keeping = keeping
+        self._distribution = distribution
+        self._sessions = sessions
+        self._loaded = loaded
+        self._since: dict[str, float] = {}
+        """When a node was found to have sessions no more whose owner is not known."""
+        self.functions: dict[str, Callable[..., Any]] = {GONE: self._gone, FOLLOW: self._accept}
+        """What other nodes call."""
+
+    async def hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
+        """Hand on what is kept for sessions that ``peer`` had and has no more; False: not all of it yet.
+
+        ``moved``: what of it is not for a client; ``taken`` and ``frames``: what the node has had.
+        """
+        done = await self._hand_on(peer, moved, taken, frames)
+        if done:
+            self._since.pop(peer, None)
+        return done
+
+    async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
+        departed = self._keeping.departed(peer)
+        if not departed or not self._keeping.kept(peer, taken, frames):
+            return True
+        if not all(map(self._loaded, self._distribution.nodes())):
+            # Whoever has them now may not be known, nor where to send what comes from now on.
+            return False
+        gone = await remote.call(peer, GONE, departed, timeout=CALL_TIMEOUT)
+        if not (isinstance(gone, remote.Returned) and isinstance(gone.value, list)):
+            return False
+        clients: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
+        for client_id in gone.value:
+            owner = rightful(self._sessions.read(client_id))
+            if owner is not None:
+                clients[owner][client_id] = moved.get(client_id, ())
+            elif self._is_early(peer):
+                return False
+        # More comes meanwhile, and nothing is for them there any more.
+        while clients and (entries := self._keeping.kept(peer, taken, frames)):
+            for owner, whose in clients.items():
+                for start in range(0, len(entries), CHUNK):
+                    if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
+                        return False
+            taken = entries[-1][0]
+        return True
+
+    def _is_early(self, peer: str) -> bool:
+        """Whether a node that has some of these sessions may be about to come back as well."""
+        now = self._broker.hub.now()
+        since = self._since.setdefault(peer, now)
+        return self._keeping.awaits_others(peer) and now - since < RETURN_TIMEOUT
+
+    async def _hand_to(
+        self, owner: str, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]
+    ) -> bool:
+        if owner == self._distribution.runtime.node:
+            return await self._accept(clients, entries)
+        answer = await remote.call(owner, FOLLOW, clients, entries, timeout=CALL_TIMEOUT)
+        if isinstance(answer, remote.Returned):
+            return bool(answer.value)
+        # One that has gone meanwhile has the session on its disc, and nobody else to ask.
+        return owner not in self._distribution.nodes()
+
+    def _gone(self, clients: list[str]) -> list[str]:
+        """Those of them of which nothing is here, nor is waited for any more."""
+        takeovers = self._broker.takeovers
+        return [
+            client_id
+            for client_id in clients
+            if client_id not in self._broker.sessions
+            or (takeovers is not None and takeovers.remains.dismiss(client_id))
+        ]
+
+    async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
+        """Take what another node kept for sessions that are here now; False: not now."""
+        takeovers, sessions = self._broker.takeovers, self._broker.sessions
+        # A session that is moving takes it besides. To wait for the end of the move would be to wait for
+        # oneself: the mark that the move waits for comes behind what is handed on.
+        if takeovers is not None and any(takeovers.is_moving(c) for c in clients if c not in sessions):
+            return False
+        for number, kept_at, records in entries:
+            for client_id, numbers in clients.items():
+                session = self._broker.sessions.get(client_id)
+                if session is None or not is_for(client_id, number, {client_id: numbers} if numbers else {}):
+                    continue
+                # Microseconds of the day, as epochs are: one that began clean later is another session.
+                if not (session.clean and session.born > kept_at):
+                    self._give(session, records)
+        if self._broker.store is not None:
+            await self._broker.store.settled()
+        return True
+
+    def _give(self, session: Session, records: bytes) -> None:
+        levels: list[tuple[str, Any]] = [
+            (body_of(wanted.filter), wanted.qos)
+            for wanted, _ in session.subscriptions.values()
+            if not wanted.filter.startswith("$share/")
+        ]
+        now = self._broker.hub.now()
+        for _, topic, record in walk(records):
+            name = topic.decode()
+            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
+            if qos:
+                message, _ = read_record(record, 0, len(record), now)
+                if message.qos and session.admits(message):
+                    gate, session.gate = session.gate, None
+                    session.take(message, qos=min(message.qos, qos), retain=False)
+                    session.gate = gate

@@ -1,0 +1,99 @@
+"""Messages kept for nodes that are away, handed by a node that leaves to one that stays.
+
+What a node keeps goes with it when it leaves the cluster: nobody waits for it any more, and the nodes that
+are away would never get it. So before it says goodbye it hands all of it to a member, which has it on disc
+before it is dropped here, keeps it from then on, behind what it keeps itself, and gives it to the node once
+that is back.
+
+Rules: 1. Bounded: after :data:`TRANSFER_TIMEOUT` the node leaves with what nobody took; that is logged. 2. A
+node that is back, and on its way to have everything, is given the rest by this one; only where it goes again
+the rest is handed on. 3. A member that fails in the middle may have taken what is offered to the next one as
+well: rather twice than never, and of QoS 2 the second is known (``once``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.handoff.hint_log import Moved
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.keeper import Keeping
+
+__all__ = ["HintTransfer"]
+
+log = structlog.get_logger(__name__)
+
+ADOPT = "mqtt.adopt"
+CALL_TIMEOUT = 5.0
+TRANSFER_TIMEOUT = 10.0
+RETRY_INTERVAL = 0.25
+PART_HINTS = 500
+PART_BYTES = 512 * 1024
+
+
+class HintTransfer:
+    """See the module: both sides of it. ``known(node)``: it may come back, as far as is known here."""
+
+    def __init__(self, keeping: Keeping, distribution: Distribution, *, known: Callable[[str], bool]) -> None:
+        self._keeping = keeping
+        self._distribution = distribution
+        self._known = known
+        self.functions: dict[str, Callable[..., Any]] = {ADOPT: self._adopt}
+        """What other nodes call."""
+
+    async def hand_over(self) -> None:
+        """Hand what is kept here to members that stay."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TRANSFER_TIMEOUT):
+                while kept_for := self._keeping.kept_for:
+                    done = [await self._hand_over(peer) for peer, away in kept_for.items() if away]
+                    if not all(done) or len(done) < len(kept_for):
+                        await asyncio.sleep(RETRY_INTERVAL)
+        if left := self._keeping.kept_for:
+            messages = sum(self._keeping.spools[peer].messages for peer in left)
+            log.warning("hints_not_handed_over", peers=sorted(left), messages=messages)
+
+    async def _hand_over(self, peer: str) -> bool:
+        """Hand all that is kept for one node to one that stays; False: not all of it."""
+        for node in sorted(self._distribution.nodes()):
+            messages = 0
+            sessions, hints = self._keeping.hints(peer)
+            _, _, moved = await self._keeping.greeting(peer)
+            for part in _parts(hints):
+                answer = await remote.call(node, ADOPT, peer, sessions, part, moved, timeout=CALL_TIMEOUT)
+                if not isinstance(answer, remote.Returned) or answer.value is not True:
+                    break
+                messages += self._keeping.adopted(peer, part)
+            else:
+                log.info("hints_handed_over", peer=peer, to=node, messages=messages)
+                return True
+        return False
+
+    async def _adopt(self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved) -> bool:
+        """What a node calls that leaves: keep this for ``peer`` from now on; False: not here."""
+        safe = asyncio.get_running_loop().create_future()
+        if not self._known(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
+            return False
+        return bool(await safe)
+
+
+def _parts(hints: list[list[Any]]) -> Iterator[list[list[Any]]]:
+    part: list[list[Any]] = []
+    size = 0
+    for hint in hints:
+        records = hint[2]
+        if part and (len(part) >= PART_HINTS or size + len(records) > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(hint)
+        size += len(records)
+    if part:
+        yield part

@@ -1,0 +1,181 @@
+"""What other nodes have kept for lasting sessions here, and what this node tells them it has already.
+
+A node that comes back is asked by each other node (``mqtt.kept``) and answers
+
+- which sessions it has (*generation*: the same word as before, unless it has lost them), and in which life of
+  its they began;
+- the number up to which it has taken what that node keeps;
+- how far it took the stream of messages in its last few sessions with that node.
+
+With sessions on disc all of this is written in the same commit as what the messages did to them, so that it
+is as true after a crash. Then entries come: those that were kept go to lasting sessions alone, live ones to
+everybody.
+
+A session whose client has gone elsewhere in the meantime is not served here any more, but what was kept for
+it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.Remains` waits for it
+(``pending``) and takes it (``late``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.errors import GossamerError
+from gossamer.mqtt.connection.flow_control import Hold
+from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.publish.inbound import MOVE_MARK, read_record
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import MARK
+from gossamer.mqtt.publish.records import kept_in, walk
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.session.store import SessionStore
+
+__all__ = ["Arrivals"]
+
+log = structlog.get_logger(__name__)
+
+SETTLE = 3.0
+"""Seconds after the return of a node in which others may return as well."""
+HEARD = 30.0
+"""Seconds within which a node that came back says whether it keeps something; one that keeps nothing for
+anybody never does."""
+
+
+class _Keeper:
+    """What a node that keeps for this one has given it."""
+
+    __slots__ = ("identity", "moved", "taken", "waiting")
+
+    def __init__(self, identity: str = "", taken: int = 0) -> None:
+        self.identity = identity
+        self.taken = taken
+        self.moved: Moved = {}
+        self.waiting = False
+
+
+class Arrivals:
+    """See the module. ``generation`` is that of sessions in memory, which begin with this ``life``."""
+
+    def __init__(self, broker: Broker, *, generation: str, life: int) -> None:
+        self._broker = broker
+        self._keepers: dict[str, _Keeper] = {}
+        self._before: dict[str, dict[int, int]] = {}
+        """How far the streams of nodes were taken, as the disc had it."""
+        self._returned = float("-inf")
+        self._unheard: dict[str, float] = {}
+        """Nodes that are up and have not said yet whether they keep something, and since when."""
+        self.generation = generation
+        self.born = life
+        self.late: Callable[[Message, int, Moved], None] = _nobody
+        """Told of each kept message, with its number and who moved, for sessions not served any more."""
+        self.counts: Counter[str] = Counter()
+        broker.router.on_kept(self.take)
+
+    def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
+        """What the disc had."""
+        self.generation, self.born = store.generation_of(rows) or (self.generation, self.born)
+        store.remember_generation(self.generation, self.born)
+        for peer, (identity, taken, frames) in store.taken_of(rows).items():
+            self._keepers[peer] = _Keeper(identity, taken)
+            self._before[peer] = dict(frames)
+
+    # -- nodes that come and go
+
+    def node_up(self, peer: str) -> None:
+        """A node is there; it may have kept something."""
+        self._returned = self._unheard[peer] = self._broker.hub.now()
+
+    def node_down(self, peer: str) -> None:
+        """A node is gone, with what it had kept."""
+        self._unheard.pop(peer, None)
+        keeper = self._keepers.get(peer)
+        if keeper is not None:
+            keeper.waiting = False
+
+    def asked(self, peer: str, identity: str, waiting: int, moved: Moved) -> list[Any]:
+        """What other nodes call: what of theirs is here, and what of mine is there."""
+        self._unheard.pop(peer, None)
+        keeper = self._keepers.setdefault(peer, _Keeper())
+        if keeper.identity != identity:
+            keeper.identity, keeper.taken = identity, 0
+        keeper.waiting = bool(waiting)
+        keeper.moved = moved
+        frames = self._before.get(peer, {}) | self._broker.router.arrived(peer)
+        return [[self.generation, self.born], keeper.taken, list(frames.items())]
+
+    @property
+    def pending(self) -> bool:
+        """Whether something that was kept may still be on its way here."""
+        if any(keeper.waiting for keeper in self._keepers.values()):
+            return True
+        now = self._broker.hub.now()
+        return now - self._returned < SETTLE or any(now - up < HEARD for up in self._unheard.values())
+
+    # -- entries
+
+    def take(self, peer: str, data: bytes) -> Hold | None:
+        """Take in a frame of entries."""
+        broker = self._broker
+        keeper = self._keepers.setdefault(peer, _Keeper())
+        before = broker.notes
+        for number, live, records in kept_in(data):
+            if not number:
+                keeper.waiting = False
+            elif number <= keeper.taken:
+                self.counts["known"] += 1
+            else:
+                keeper.taken = number
+                if live or records[:1] == MOVE_MARK:
+                    broker.ingest(peer, records)
+                else:
+                    self._give(peer, keeper, number, records)
+        return broker.ingest.held(peer, before)
+
+    def note(self, peer: str) -> None:
+        """What came from a node has changed sessions on disc: note with it how far that is."""
+        store = self._broker.store
+        if store is not None:
+            keeper = self._keepers.get(peer)
+            frames = list(self._broker.router.arrived(peer).items())
+            identity, taken = ("", 0) if keeper is None else (keeper.identity, keeper.taken)
+            store.note_taken(peer, (identity, taken, frames))
+
+    def _give(self, peer: str, keeper: _Keeper, number: int, records: bytes) -> None:
+        broker = self._broker
+        hub = broker.hub
+        hub.origin = peer
+        pos = 0
+        try:
+            if records[:1] == MARK:
+                # One mark for all of them is made one for each.
+                records = b"".join([record for _, _, record in walk(records)])
+            while pos < len(records):
+                message, pos = read_record(records, pos, len(records), hub.now())
+                if hub.trail is not None:
+                    hub.trail.arrive(message, peer)
+                route = broker.cache_get(message.topic) or broker.resolve(message.topic)
+                for delivery in route.deliveries:
+                    session = delivery.subscriber
+                    if delivery.lasting and is_for(session.client_id, number, keeper.moved):
+                        hub.sent += 1
+                        # One that is on its way to another node gives this after it, with what it has left.
+                        gate, session.gate = session.gate, None
+                        hub.give(message, delivery)
+                        session.gate = gate
+                self.late(message, number, keeper.moved)
+                self.counts["taken"] += 1
+        except (GossamerError, IndexError) as error:
+            hub.dropped("bad_record")
+            log.error("bad_record", peer=peer, error=str(error))
+        finally:
+            hub.origin = ""
+
+
+def _nobody(_message: Message, _number: int, _moved: Moved) -> None:
+    pass

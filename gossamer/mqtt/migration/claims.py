@@ -1,0 +1,103 @@
+"""Two connections of one client, on two nodes: which of them is served.
+
+Each says when it came: its *stamp*, the wall clock at its CONNECT in microseconds, raised above every epoch
+that its node knows of the client by then. The epoch of a claim is the stamp of the connection that made it,
+so of two nodes that claim a client without knowing of each other the later has it, whatever their names.
+
+Rules: 1. A connection is ended for a claim of another node only while there is a connection behind that
+claim, and a later one. The claim of a connection that has ended is outbid.  2. A node whose own client came
+later than the one that wants its session keeps it; one whose client came earlier asks back once (``served``),
+since the connection that wants it may have ended meanwhile.  3. Clocks are compared only between claims that
+crossed. Whoever fetches a session says how long ago its client came, which needs no clock of the day.
+
+A coordinator for each client, chosen by hashing, was rejected: a round trip more for nearly every CONNECT,
+and the order in which two questions reach it is no better than two clocks of one network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.migration.machines import rightful
+from gossamer.mqtt.session.session import Session
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.connection.channel import Channel
+    from gossamer.mqtt.migration.takeover import Takeovers
+
+__all__ = ["SERVES", "Contests", "Standing"]
+
+SERVES = "mqtt.serves"
+"""What other nodes call: ``Contests.serves``."""
+SERVES_TIMEOUT = 1.0
+"""Seconds for which two connections are served at most while one of the nodes does not answer."""
+ROUNDS = 5
+
+Standing = Literal["", "served", "newer"]
+
+
+class Contests:
+    """See the module."""
+
+    def __init__(self, home: Takeovers) -> None:
+        self._home = home
+        self._broker = home.broker
+        self._open: set[str] = set()
+
+    def stamp(self, client_id: str) -> int:
+        """The stamp of a connection that comes now."""
+        session = self._broker.sessions.get(client_id)
+        known = max(self._home.claims(client_id).values(), default=0)
+        now = int(self._broker.clock.wall() * 1e6)
+        return max(now, known + 1, 0 if session is None else session.epoch + 1)
+
+    def serves(self, client_id: str) -> int:
+        """The stamp of the connection that the client has here; 0 where it has none."""
+        channel = self._channel(client_id)
+        return 0 if channel is None else channel.stamp
+
+    def age(self, channel: Channel | None) -> float:
+        """Seconds since the client of a connection came; 0 where no client wants a session."""
+        return 0.0 if channel is None else self._broker.hub.now() - channel.came
+
+    def standing(self, client_id: str, age: float, *, insist: bool) -> Standing:
+        """What stands against giving the session to a connection of that age elsewhere; blank: nothing."""
+        channel = self._channel(client_id)
+        if channel is None:
+            return ""
+        if self.age(channel) < age:
+            return "newer"
+        return "" if insist else "served"
+
+    def begin(self, session: Session) -> None:
+        """Another node claims the client of a session that is connected here."""
+        if session.client_id not in self._open:
+            self._open.add(session.client_id)
+            self._broker.runtime.spawn(self._settle, session, label="mqtt_contest")
+
+    async def _settle(self, session: Session) -> None:
+        home, client_id = self._home, session.client_id
+        try:
+            for _ in range(ROUNDS):
+                owner, channel = rightful(home.claims(client_id)), session.channel
+                if owner in (None, home.node) or self._broker.sessions.get(client_id) is not session:
+                    return
+                assert owner is not None  # noqa: S101 - or it had returned
+                if channel is not None:
+                    answer = await remote.call(owner, SERVES, client_id, timeout=SERVES_TIMEOUT)
+                    if session.channel is not channel or rightful(home.claims(client_id)) != owner:
+                        continue
+                    theirs = answer.value if isinstance(answer, remote.Returned) else None
+                    if isinstance(theirs, int) and (theirs, owner) < (channel.stamp, home.node):
+                        home.outbid(session)
+                        return
+                home.supersede(session, owner)
+                return
+        finally:
+            self._open.discard(client_id)
+
+    def _channel(self, client_id: str) -> Channel | None:
+        session = self._broker.sessions.get(client_id)
+        channel: Channel | None = None if session is None else session.channel
+        return channel or self._home.claimant(client_id)

@@ -1,0 +1,390 @@
+"""What is left of a session whose client went elsewhere while its node was down, or cut off.
+
+It is not served any more. What it has queued and in flight is offered to the node with the higher claim,
+which takes what its session subscribes to, unless that is a later one that began with a clean start. Only
+then the old session ends; what nobody took is counted (``session_superseded``).
+
+What other nodes have kept for it while this one was away is on its way still, as long as they have not said
+that that was all: it goes after what is queued, and the session waits for it.
+
+Rules: 1. What the other node has from a move is not offered again; whether it has is asked, for a move may
+have broken off after the session was given.  2. A message of QoS 2 that the other side has taken, by whatever
+way, is not taken twice (``once``). The one that its client may have from *this* session is offered: that
+session is over, and its client was told so.  3. An offer is accepted once the disc has it, and repeated until
+it is answered; should the claim go away meanwhile, the session is this node's again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.migration.machines import rightful
+from gossamer.mqtt.migration.transfer import (
+    forget,
+    had_from,
+    halves_of,
+    install,
+    know,
+    left_of,
+    messages_in,
+    queue_left,
+    subscriptions_in,
+    unreleased_in,
+)
+from gossamer.mqtt.publish.inbound import read_record, record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import is_recorded
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import body_of, matches
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.migration.takeover import Takeovers
+
+__all__ = ["MARKS_TIMEOUT", "Remains"]
+
+log = structlog.get_logger(__name__)
+
+CALL_WITHIN = 5.0
+TOLD_TIMEOUT = 1.0
+"""Shorter, since it may be asked again: while the other node does not know what the client has had, both have
+the session."""
+AGAIN = 0.5
+LOOKS = 20
+SUBSCRIBE_TIMEOUT = 2.0
+"""Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
+MARKS_TIMEOUT = 60.0
+"""Seconds within which a node that is up has sent what it had for a session before it moved."""
+RETURN_TIMEOUT = 10.0
+"""Seconds for which a session is waited with that has moved while a node was away."""
+NOT_SUBSCRIBED = "not subscribed"
+MAX_COMPARED = 1000
+"""Filters up to which two sessions of a client are compared."""
+OFFERED = 100
+"""Messages in one offer."""
+
+
+class Remains:
+    """See the module."""
+
+    def __init__(self, home: Takeovers) -> None:
+        self._home = home
+        self._broker = home.broker
+        self._offering: dict[str, Session] = {}
+        self._subscribed: set[str] = set()
+        """Clients of these for whom the other side may not be subscribed yet."""
+        self._given: set[str] = set()
+        """Clients of these who have gone on elsewhere with all that was here: what is here is not theirs any
+        more."""
+        self._awaited: set[str] = set()
+        """Clients of these whom another node sends what it has kept here."""
+        self.functions: dict[str, Callable[..., Any]] = {
+            "mqtt.remains": self.accept,
+            "mqtt.superseded": self.superseded,
+        }
+        """What other nodes call."""
+
+    def end(self, session: Session, *, moved: bool) -> None:
+        """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
+
+        One that begins anew elsewhere is subscribed to nothing at first; until its client has had the time to
+        subscribe, what comes is for this one.
+        """
+        broker = self._broker
+        if session.channel is not None:
+            broker.table.suspend(session)
+        session.will_due = session.will_at = session.gate = None
+        if self._offering.get(session.client_id) is session:
+            return
+        if not (session.subscriptions or session.inflight or session.queue or session.incoming):
+            broker.table.end(session, None)
+            return
+        if moved:
+            broker.router.unsubscribe_all(session)
+            if not (session.inflight or session.queue or self._awaits_more or self._anybody_away):
+                broker.table.end(session, None)
+                return
+            self._home.unclaim(session)
+        else:
+            # A share group must not choose this one any more.
+            shared = [name for name in session.subscriptions if name.startswith("$share/")]
+            for name in shared:
+                broker.router.unsubscribe(name, session)
+            self._subscribed.add(session.client_id)
+        self._offering[session.client_id] = session
+        self._given.discard(session.client_id)
+        if moved:
+            self._given.add(session.client_id)
+        self._awaited.discard(session.client_id)
+        broker.runtime.spawn(self._offer, session, label="mqtt_remains")
+
+    def _hear_no_more(self, session: Session) -> None:
+        """All that other nodes have sent to this session is here, or was for its successor too."""
+        if session.client_id in self._subscribed:
+            session.gate = None
+            self._subscribed.discard(session.client_id)
+            self._given.add(session.client_id)
+            self._broker.router.unsubscribe_all(session)
+
+    def has(self, client_id: str) -> bool:
+        """Whether something of a client's is still here."""
+        session = self._offering.get(client_id)
+        # One that has been moved back here leaves with its next look.
+        return session is not None and self._broker.sessions.get(client_id) is session
+
+    def reclaim(self, client_id: str) -> Session | None:
+        """What is left here of a client's session, which is offered to nobody any more."""
+        session = self._offering.pop(client_id, None)
+        self._subscribed.discard(client_id)
+        if session is None or self._broker.sessions.get(client_id) is not session:
+            return None
+        given = client_id in self._given
+        self._given.discard(client_id)
+        if given and not left_of(session, given=session.given is not None):
+            # The client has gone on with it elsewhere, and would be told that it has it here.
+            self._broker.table.end(session, None)
+            return None
+        return session
+
+    def dismiss(self, client_id: str) -> bool:
+        """Wait no more with what is left of a session that has moved; False: there is something in it, or a
+        node was told so before, which sends here what it has kept."""
+        session = self._offering.get(client_id)
+        if session is None or client_id in self._awaited:
+            return False
+        if session.queue or session.inflight or client_id in self._subscribed:
+            self._awaited.add(client_id)
+            return False
+        self._broker.table.end(session, None)
+        return True
+
+    @property
+    def _awaits_more(self) -> bool:
+        away = self._broker.away
+        return away is not None and away.arrivals.pending
+
+    @property
+    def _anybody_away(self) -> bool:
+        away = self._broker.away
+        return away is not None and away.keeping.anybody_away
+
+    def late(self, message: Message, number: int, moved: Moved) -> None:
+        """A message that another node has kept; who moved meanwhile may have had it there."""
+        topic = message.topic.decode()
+        for client_id, session in self._offering.items():
+            if client_id in self._subscribed or not is_for(client_id, number, moved):
+                continue
+            qos = max(
+                (
+                    wanted.qos
+                    for wanted, _ in session.subscriptions.values()
+                    if not wanted.filter.startswith("$share/") and matches(wanted.filter, topic)
+                ),
+                default=0,
+            )
+            if qos and session.admits(message):
+                session.take(message, qos=min(message.qos, qos), retain=False)
+
+    async def _offer(self, session: Session) -> None:
+        home, broker, client_id = self._home, self._broker, session.client_id
+        taken, lost = 0, 0
+        ready = given = heard = False
+        until = 0.0
+        # Who is away may be about to come back, and to hand over what it has kept for this session.
+        lingers = broker.hub.now() + RETURN_TIMEOUT if self._anybody_away else 0.0
+        try:
+            while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
+                owner = rightful(home.claims(client_id))
+                if owner == home.node or owner is None:
+                    # Whoever claimed it is gone.
+                    if (left := self.reclaim(client_id)) is not None:
+                        home.keep(left)
+                    return
+                if not ready and (answer := await self._was_given(owner, session)) is not None:
+                    if self._offering.get(client_id) is not session:
+                        # Its client is back meanwhile, and all of it is the session's again.
+                        return
+                    given = answer
+                    # From here on its queue, which is on disc, is what is left of it.
+                    queue_left(session, given=given)
+                    ready = True
+                    if given:
+                        self._given.add(client_id)
+                    if given and client_id in self._subscribed:
+                        session.gate = home.unmarked(session)
+                    until = broker.hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
+                if ready:
+                    if client_id in self._subscribed and (heard or broker.hub.now() >= until):
+                        self._hear_no_more(session)
+                    offered, refused = await self._offer_to(owner, session)
+                    taken, lost = taken + offered - refused, lost + refused
+                    over = client_id not in self._subscribed and broker.hub.now() >= lingers
+                    if over and not session.queue and not self._awaits_more:
+                        broker.hub.dropped("session_superseded", lost)
+                        log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
+                        broker.table.end(session, None)
+                        return
+                    if client_id in self._subscribed:
+                        # What they sent before is on its way for the time of a look at most.
+                        heard = home.all_marked(session) if given else await self._is_succeeded(session)
+                await self._a_while(client_id, owner)
+        finally:
+            if self._offering.get(client_id) is session:
+                del self._offering[client_id]
+                self._subscribed.discard(client_id)
+                self._given.discard(client_id)
+                self._awaited.discard(client_id)
+
+    async def _a_while(self, client_id: str, owner: str) -> None:
+        """Wait, but for a later claim: what the client has had must be told before that is given it again."""
+        for _ in range(LOOKS):
+            await asyncio.sleep(AGAIN / LOOKS)
+            if rightful(self._home.claims(client_id)) != owner:
+                return
+
+    async def _is_succeeded(self, session: Session) -> bool:
+        """Whether every node that is up knows of a successor, and sends or keeps for it what comes."""
+        return bool(await self._home.withdrawals.all_know({session.client_id: session.epoch}))
+
+    async def _was_given(self, node: str, session: Session) -> bool | None:
+        """Whether a node has what was given in the session's last move from here; None: not known yet.
+
+        Each tells the other what the client has had from its session, and gives nothing of that once more.
+        """
+        move = "" if session.given is None else session.move
+        answer = await remote.call(
+            node,
+            "mqtt.superseded",
+            session.client_id,
+            session.born,
+            move,
+            had_from(session),
+            halves_of(session),
+            unreleased_in(session),
+            [] if len(session.subscriptions) > MAX_COMPARED else list(subscriptions_in(session)),
+            timeout=TOLD_TIMEOUT,
+        )
+        if not isinstance(answer, remote.Returned) or answer.value is None:
+            return None
+        told: Any = answer.value
+        verdict, had = told
+        if had and self._offering.get(session.client_id) is session:
+            forget(session, _once(had))
+        if verdict == NOT_SUBSCRIBED:
+            return None if session.subscriptions else False
+        return bool(verdict)
+
+    async def superseded(
+        self,
+        client_id: str,
+        born: int,
+        move: str,
+        had: list[Any],
+        halves: list[int],
+        unreleased: list[Any],
+        subscriptions: list[list[Any]],
+    ) -> tuple[bool | str, list[Any]] | None:
+        """What other nodes call whose session of a client is over: what the client has had from it, has begun
+        to take, has published to it, and is subscribed to there (empty: to more than are compared).
+
+        Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
+        had from it. None: not known yet.
+        """
+        session = self._broker.sessions.get(client_id)
+        if session is None or self.has(client_id):
+            # Left from here itself: whoever asks will see the later claim too.
+            return None
+        if self._home.is_moving(client_id):
+            self._home.told(client_id, had)
+            return None
+        if had and session.expiry:
+            forget(session, _once(had))
+        verdict: bool | str = False
+        if move in session.moves:
+            verdict = True
+        elif session.born == born:
+            # It is subscribed to what the other was.
+            session.end_halves(halves)
+            know(session, unreleased)
+        elif self._may_subscribe(session) and not session.clean:
+            if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
+                # Its client never knew of it, or has gone on with the other: that is what it believes it has.
+                install(session, subscriptions, self._broker.hub.now())
+                self._broker.subscribing.restore(session)
+                session.save()
+            covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
+            verdict = False if covered else NOT_SUBSCRIBED
+        return verdict, had_from(session)
+
+    async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
+        """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
+        count = lost = 0
+        while session.queue:
+            offered = list(islice(session.queue, OFFERED))
+            records = [
+                record_of(message, self._broker.hub.now()) for message in messages_in(session, offered)
+            ]
+            answer = await remote.call(
+                node, "mqtt.remains", session.client_id, session.born, records, timeout=CALL_WITHIN
+            )
+            if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
+                break
+            count += len(offered)
+            lost += len(offered) - answer.value
+            session.shed(offered)
+        return count, lost
+
+    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
+        """What another node still had for a client of this one; how many were taken. None: not now."""
+        session = self._broker.sessions.get(client_id)
+        if session is None or self.has(client_id) or self._home.is_moving(client_id):
+            return None
+        later = session.clean and session.born > born
+        if not later and session.born != born and self._may_subscribe(session):
+            return None
+        hub = self._broker.hub
+        levels: list[tuple[str, int]] = []
+        if not later:
+            levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
+        taken = 0
+        for record in records:
+            message, _ = read_record(record, 0, len(record), hub.now())
+            topic = message.topic.decode()
+            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
+            if qos:
+                taken += 1
+                if session.admits(message):
+                    session.take(message, qos=min(message.qos, qos), retain=False)
+            elif is_recorded(message.ident) and hub.trail is not None:
+                # The other node counts it; which ones these are is known here.
+                hub.trail.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
+        if taken and session.store is not None:
+            await session.store.settled()
+        return taken
+
+    def _may_subscribe(self, session: Session) -> bool:
+        """Whether the client of a new session has not had the time to say what it wants."""
+        if not session.subscriptions:
+            return True
+        if session.channel is None:
+            return False
+        since = self._broker.clock.wall() - session.channel.since
+        # One that has gone from node to node since was subscribed on its first.
+        return bool(max(since, self._age(session)) < SUBSCRIBE_TIMEOUT)
+
+    def _age(self, session: Session) -> float:
+        # Seconds. Epochs are microseconds of the day.
+        return float(self._broker.clock.wall() - session.born / 1e6)
+
+
+def _once(blocks: list[Any]) -> Once:
+    known = Once()
+    known.load(blocks)
+    return known

@@ -1,0 +1,319 @@
+"""The taking side of a move: carries out what ``handover.Taker`` decides, one action after the other.
+
+Marks and losses of nodes are told to the machine the moment they happen, since what it admits depends on
+them; everything else waits its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.migration.machines import MARKS_WITHIN, Taker
+from gossamer.mqtt.migration.moves import (
+    Action,
+    Answered,
+    AskFreeze,
+    AskRelease,
+    Commit,
+    Committed,
+    Done,
+    Event,
+    Install,
+    Installed,
+    MarksSent,
+    Own,
+    Released,
+    SendMarks,
+    Tick,
+    Wait,
+)
+from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
+from gossamer.mqtt.migration.transfer import (
+    distinct,
+    forget,
+    halves_of,
+    install,
+    is_given,
+    item_of,
+    know,
+    left_of,
+    packed,
+    pending_of,
+    subscriptions_in,
+    unreleased_in,
+)
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.session import Item, Session
+from gossamer.mqtt.session.sessions import Pending
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.connection.channel import Channel
+    from gossamer.mqtt.migration.takeover import Takeovers
+
+__all__ = ["Taking"]
+
+log = structlog.get_logger(__name__)
+
+CALL_WITHIN = 5.0
+LOOK = 0.2
+REMEMBERED_MOVES = 8
+"""Moves that a session remembers: their sources may come back."""
+NO_ANSWER = object()
+EVERYTHING = 1 << 30
+"""Of what is queued: more than there can be."""
+
+
+class Taking:
+    """One move. ``over`` is set when it has ended, however it did."""
+
+    def __init__(self, home: Takeovers, client_id: str, token: str, claimant: Channel | None) -> None:
+        self.token = token
+        self.claimant = claimant
+        """The connection that wants it; None: this node does."""
+        self._stamp = home.contests.stamp(client_id) if claimant is None else claimant.stamp
+        self._routed: int | None = None
+        """The number of the write of its subscriptions."""
+        self._above = 0
+        """The giver's epoch."""
+        self.over = asyncio.Event()
+        self.committed = False
+        """The session is whole."""
+        self._home = home
+        self._broker = home.broker
+        self._client_id = client_id
+        self._machine = Taker(token, now=home.broker.hub.now())
+        self._actions: deque[Action] = deque()
+        self._awake = asyncio.Event()
+        self._session: Session | None = None
+        self._pending = Pending(None, None, None)
+        self._before: list[Item] = []
+        """What was queued at the giver."""
+        self._older: list[Item] = []
+        """What a session that was left behind here had."""
+        self.known = Once()
+        """What the client has had from that session, and from others that are over."""
+        self._aside: list[Item] = []
+        """Messages that are the giver's to queue; ours if it does not make it."""
+
+    def feed(self, event: Event) -> None:
+        """Something happened."""
+        self._actions += self._machine.handle(event, self._broker.hub.now(), self._rows())
+        self._awake.set()
+
+    async def run(self) -> bool:
+        """Move the session here, or find that there is none to be had; False: that it is to stay there."""
+        self._actions += self._machine.begin(self._broker.hub.now(), self._rows())
+        done = False
+        try:
+            while self._machine.state != Taker.DONE or self._actions:
+                if not self._actions:
+                    await self._something()
+                    continue
+                action = self._actions.popleft()
+                done = done or isinstance(action, Own)
+                event = await self._perform(action)
+                if event is not None:
+                    self.feed(event)
+        finally:
+            session = self._session
+            if session is not None and not done:
+                # The giver still has it.
+                self._broker.table.end(session, None)
+        return not self._machine.kept
+
+    async def _something(self) -> None:
+        """Wait for an event, or for time to pass."""
+        self._awake.clear()
+        try:
+            async with asyncio.timeout(LOOK):
+                await self._awake.wait()
+        except TimeoutError:
+            self.feed(Tick())
+
+    def _rows(self) -> dict[str, int]:
+        return self._home.better(self._client_id)
+
+    async def _perform(self, action: Action) -> Event | None:
+        match action:
+            case AskFreeze(node):
+                return await self._ask(node)
+            case Wait(until):
+                await asyncio.sleep(max(0.0, until - self._broker.hub.now()))
+                return Tick()
+            case Install(state):
+                return await self._install(*state)
+            case SendMarks():
+                return await self._send_marks()
+            case AskRelease(node):
+                return Released(await self._ask_release(node))
+            case Commit(rest):
+                return await self._commit(rest)
+            case Own():
+                assert self._session is not None  # noqa: S101 - it was put together
+                self.committed = True
+                await self._home.announce(self._session)
+                if self._broker.away is not None:
+                    self._broker.away.settle(self._client_id)
+                trail = self._broker.hub.trail
+                if trail is not None:
+                    trail.taken_over(self._session, self._machine.giver)
+                    trail.subscribed(self._session, list(self._session.subscriptions), "moved")
+            case Done(complete):
+                if not complete:
+                    log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
+            case _:  # pragma: no cover - the others are the giver's
+                pass
+        return None
+
+    async def _ask(self, node: str) -> Event:
+        ask = partial(self._call, node, "mqtt.freeze", self._home.node, self._stamp)
+        claimant, contests = self.claimant, self._home.contests
+        answer = await ask(contests.age(claimant), claimant is None)
+        if answer == "served" and claimant is not None and not claimant.is_closed:
+            answer = await ask(contests.age(claimant), True)
+        if answer in ("newer", "served"):
+            return Answered("kept")
+        if answer in ("busy", "ended", "outbid"):
+            return Answered(answer)
+        if not isinstance(answer, dict):
+            return Answered("none" if answer is None else "unreachable")
+        entries = await self._pull(node, answer["parts"])
+        if entries is None:
+            return Answered("unreachable")
+        return Answered("state", (answer, entries))
+
+    async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
+        broker = self._broker
+        known = broker.sessions.get(self._client_id)
+        older: list[Message] = []
+        halves: list[int] = []
+        unreleased: list[tuple[int, bytes]] = []
+        wanted: list[list[Any]] = []
+        if known is not None:
+            # Left behind here, and older than what comes. What came here as well, the client has from here.
+            given = is_given(known, state["moves"])
+            older = left_of(known, given=given)
+            if not given and known.born == state["born"]:
+                halves, unreleased = halves_of(known), unreleased_in(known)
+            if not given and known.born != state["born"] and not state["clean"]:
+                wanted = list(subscriptions_in(known))
+            if known.once is not None:
+                # What it was given in a move from here is among what comes, and the client has not had it.
+                known.once.release(message.ident for message in left_of(known, given=False))
+                self.known.load(known.once.dump())
+            broker.table.end(known, None)
+        session = self._session = broker.table.create(self._client_id, state["expiry"])
+        session.version = state["version"]
+        session.username = state["username"]
+        session.clean = state["clean"]
+        session.born = state["born"]
+        session.moves = tuple(state["moves"])
+        if state["once"]:
+            session.remember().load(state["once"])
+        session.gate = self._admit
+        self._above = state["epoch"]
+        queued = install(session, entries, broker.hub.now())
+        if not session.subscriptions:
+            # Its client never knew that this one began anew: it believes to be subscribed as it was here.
+            install(session, wanted, broker.hub.now())
+        session.end_halves(halves)
+        know(session, unreleased)
+        self._older = list(packed(older, session, broker.hub.now()))
+        self._before = queued
+        self._pending = pending_of(state)
+        self._routed = broker.subscribing.restore(session)
+        if self._routed is not None:
+            await broker.router.visible(self._routed)
+        return Installed()
+
+    def _admit(self, item: Item) -> bool:
+        if self._machine.admits(self._broker.hub.where()):
+            return True
+        self._aside.append(item)
+        return False
+
+    async def _send_marks(self) -> Event:
+        home, giver = self._home, self._machine.giver
+        home.mark(self.token, giver, home.node)
+        sent = await self._mark(self._knowing())
+        late = frozenset(home.distribution.nodes()) - sent
+        if late:
+            self._broker.runtime.spawn(self._mark_late, late, label="mqtt_marks")
+        return MarksSent(sent)
+
+    def _knowing(self) -> frozenset[str]:
+        """The nodes that send to this one too what is for the session; only from then on may they mark."""
+        behind = () if self._routed is None else self._broker.router.unconfirmed(self._routed)
+        return frozenset(self._home.distribution.nodes()).difference(behind)
+
+    async def _mark(self, nodes: frozenset[str]) -> frozenset[str]:
+        giver, here = self._machine.giver, self._home.node
+        answers = await remote.multicall(nodes, "mqtt.mark", self.token, giver, here, timeout=MARKS_WITHIN)
+        return frozenset(node for node, answer in answers.items() if isinstance(answer, remote.Returned))
+
+    async def _mark_late(self, late: frozenset[str]) -> None:
+        """Have the others mark once they know; until then the giver listens."""
+        until = self._broker.hub.now() + MARKS_TIMEOUT
+        while late and self._broker.hub.now() < until:
+            await asyncio.sleep(LOOK)
+            late &= frozenset(self._home.distribution.nodes())
+            late -= await self._mark(late & self._knowing())
+
+    async def _ask_release(self, node: str) -> list[Item] | None:
+        parts = await self._call(node, "mqtt.release")
+        if not isinstance(parts, int):
+            # What the giver did not get to say is among what was put aside here.
+            return None
+        entries = await self._pull(node, parts)
+        if entries is None:
+            return None
+        now = self._broker.hub.now()
+        rest: list[Item] = []
+        for kind, *fields in entries:
+            if kind == "h":
+                self.known.load(fields[0])
+            else:
+                rest.append(item_of(fields, now))
+        return rest
+
+    async def _commit(self, rest: list[Item] | None) -> Event:
+        session = self._session
+        assert session is not None  # noqa: S101 - it was installed
+        session.gate = None
+        # What the giver did not get to say may be among what was put aside for it.
+        between = self._aside if rest is None else rest
+        session.refill(distinct([*self._older, *self._before, *between, *session.queue]))
+        if self.known:
+            forget(session, self.known)
+        for item in session.queue:
+            session.admits_item(item)
+        if rest is not None:
+            session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
+        session.epoch = max(self._stamp, self._above + 1)
+        # Should this node die before the giver has let go, the giver has all of it still.
+        session.given = EVERYTHING
+        self._broker.table.revive(session, self._pending)
+        if session.store is not None:
+            await session.store.settled()
+        return Committed()
+
+    async def _call(self, node: str, function: str, *args: Any) -> Any:
+        """What a function of the giver returned; NO_ANSWER where it did not."""
+        answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
+        return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
+
+    async def _pull(self, node: str, parts: int) -> list[Any] | None:
+        entries: list[Any] = []
+        for number in range(parts):
+            part = await self._call(node, "mqtt.part", number)
+            if not isinstance(part, list):
+                return None
+            entries += part
+        return entries

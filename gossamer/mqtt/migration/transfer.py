@@ -1,0 +1,295 @@
+"""A session as plain data that travels between nodes, in parts that fit a frame.
+
+Everything moves: version, user, expiry and what is left of it, the will and when it is due, subscriptions
+with options and identifiers, packets in flight under their identifiers and in their order, identifiers of QoS
+2 that the publisher has not released, and the queue, whose messages keep the time they have left.
+
+Messages that are offered rather than moved (see ``takeover``) travel as records, for a session that may speak
+another version and have other subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from gossamer.mqtt.codec.convert import read_publish
+from gossamer.mqtt.codec.packets import Subscription
+from gossamer.mqtt.publish.inbound import read_record, record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark
+from gossamer.mqtt.session.expiry import Expiring, expiry_of
+from gossamer.mqtt.session.qos2 import Block, Once
+from gossamer.mqtt.session.session import Item, Session
+from gossamer.mqtt.session.sessions import Pending
+from gossamer.mqtt.session.store import decode_will
+
+__all__ = [
+    "describe",
+    "distinct",
+    "forget",
+    "had_from",
+    "halves_of",
+    "in_parts",
+    "install",
+    "is_given",
+    "item_of",
+    "items_of",
+    "know",
+    "left_of",
+    "message_of",
+    "messages_in",
+    "packed",
+    "pending_of",
+    "queue_left",
+    "subscriptions_in",
+    "unreleased_in",
+]
+
+PART = 512 * 1024
+"""A part is about so large, or one packet."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def describe(session: Session, pending: Pending) -> dict[str, Any]:
+    """The session itself."""
+    return {
+        "version": session.version,
+        "username": session.username,
+        "expiry": session.expiry,
+        "clean": session.clean,
+        "born": session.born,
+        "left": pending.left,
+        "will": None if pending.will is None else _encode(pending.will),
+        "will_left": pending.will_left,
+        "moves": session.moves,
+        "once": [] if session.once is None else session.once.dump(),
+    }
+
+
+def pending_of(state: dict[str, Any]) -> Pending:
+    """What is to happen to it."""
+    will = state["will"]
+    return Pending(state["left"], None if will is None else decode_will(will), state["will_left"])
+
+
+def in_parts(session: Session, now: float) -> list[list[Any]]:
+    """Everything in the session, in parts."""
+    return _parts(_entries(session, now))
+
+
+def items_of(items: Iterable[Item], now: float) -> list[list[Any]]:
+    """Queued messages, in parts."""
+    return _parts(["q", *_packed(item, now)] for item in items)
+
+
+def subscriptions_in(session: Session) -> Iterator[list[Any]]:
+    """What a session is subscribed to, as :func:`install` takes it."""
+    for wanted, identifier in session.subscriptions.values():
+        yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
+
+
+def _entries(session: Session, now: float) -> Iterator[list[Any]]:
+    yield from subscriptions_in(session)
+    idents = session.idents or {}
+    for packet_id, packet in session.inflight.items():
+        ident = idents.get(packet_id, NO_IDENT)
+        mark = b"" if ident == NO_IDENT else mark_of(ident)
+        expires_at = expiry_of(packet)
+        yield ["i", packet_id, bytes(packet), mark, None if expires_at is None else expires_at - now]
+    for packet_id in session.incoming:
+        ident = session.ident_of(packet_id)
+        doubtful = packet_id in session.doubtful or packet_id in session.passing
+        yield ["r", packet_id, b"" if ident == NO_IDENT else mark_of(ident), doubtful]
+    for item in session.queue:
+        yield ["q", *_packed(item, now)]
+
+
+def _packed(item: Item, now: float) -> tuple[Any, ...]:
+    head, tail, message = item
+    # What travels takes bytes, and no kind of them.
+    plain = bytes(tail)
+    if message is None or message.expires_at is None:
+        return (head, plain, tail.tag) if isinstance(tail, Tracked) else (head, plain)
+    # The record rounds up, so the time that is left goes beside it.
+    return head, plain, record_of(message, now), message.expires_at - now
+
+
+def _parts(entries: Iterable[list[Any]]) -> list[list[Any]]:
+    parts: list[list[Any]] = []
+    size = PART
+    for entry in entries:
+        if size >= PART:
+            parts.append([])
+            size = 0
+        parts[-1].append(entry)
+        size += 16 + sum(len(field) for field in entry if isinstance(field, bytes))
+    return parts
+
+
+def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[Item]:
+    """Put what moved into a new session, but for its queue, which is returned."""
+    queue: list[Item] = []
+    for kind, *fields in entries:
+        match kind:
+            case "s":
+                wanted = Subscription(*fields[0])
+                session.subscriptions[wanted.filter] = (wanted, fields[1])
+            case "i":
+                packet_id, packet, mark, left = fields
+                session.inflight[packet_id] = Expiring.of(packet, None if left is None else now + left)
+                if mark:
+                    if session.idents is None:
+                        session.idents = session.new_idents()
+                    session.idents[packet_id] = read_mark(mark, 0)[0].ident
+            case "r":
+                packet_id, mark, doubtful = fields
+                ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
+                session.unreleased(packet_id, ident, doubtful=doubtful and bool(mark))
+            case _:
+                queue.append(item_of(fields, now))
+    return queue
+
+
+def item_of(fields: list[Any], now: float) -> Item:
+    """A queued message that travelled."""
+    head, tail, *rest = fields
+    if not rest:
+        return head, tail, None
+    if len(rest) == 1:
+        return head, Tracked.tagged(tail, rest[0]), None
+    record, left = rest
+    message, _ = read_record(record, 0, len(record), now)
+    message.expires_at = now + left
+    return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
+
+
+def message_of(packet: bytes, version: int, now: Callable[[], float], ident: int = NO_IDENT) -> Message:
+    """The message of a PUBLISH that was on its way to a client."""
+    publish = read_publish(packet, version)
+    message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
+    message.ident = ident
+    if (expires_at := expiry_of(packet)) is not None:
+        message.expires_at = expires_at
+    return message
+
+
+def left_of(session: Session, *, given: bool) -> list[Message]:
+    """The messages that a session has and its client may not: in flight, then queued. ``given``: but for
+    those that another node was given in a move."""
+    now = session.hub.now
+    idents = session.idents or {}
+    flying = [
+        message_of(packet, session.version, now, idents.get(packet_id, NO_IDENT))
+        for packet_id, packet in ({} if given else session.inflight).items()
+        if packet[0] != 0x62
+    ]
+    first = session.given or 0 if given else 0
+    return [*flying, *messages_in(session, islice(session.queue, first, None))]
+
+
+def is_given(session: Session, moves: Collection[str]) -> bool:
+    """Whether a session that came by ``moves`` has what this one had when it was given away."""
+    return session.given is not None and session.move in moves
+
+
+def had_from(session: Session) -> list[Block]:
+    """Which messages of QoS 2 its client has had from it, as :meth:`Once.dump` has them."""
+    if session.once is None:
+        return []
+    delivered = Once()
+    delivered.load(session.once.dump())
+    delivered.release(message.ident for message in left_of(session, given=False))
+    return delivered.dump()
+
+
+def halves_of(session: Session) -> list[int]:
+    """Under which identifiers the client may have begun to take a message of QoS 2, and not ended it."""
+    return [number for number, packet in session.inflight.items() if packet[0] & 0xF6 != 0x32]
+
+
+def unreleased_in(session: Session) -> list[tuple[int, bytes]]:
+    """Messages of QoS 2 that the client has published and may publish again: the identifier of the packet,
+    and the mark of the message."""
+    idents = {number: session.ident_of(number) for number in session.incoming}
+    return [(number, mark_of(ident)) for number, ident in idents.items() if ident != NO_IDENT]
+
+
+def know(session: Session, unreleased: Iterable[Sequence[Any]]) -> None:
+    """Take these for the same messages, should the client publish them again."""
+    for number, mark in unreleased:
+        if number not in session.incoming:
+            session.unreleased(number, read_mark(mark, 0)[0].ident, doubtful=True)
+
+
+def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
+    """The messages that are queued, each with the QoS with which it is."""
+    for head, tail, message in items:
+        if message is None:
+            message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, ident_in(tail))
+        message.qos = head[0] >> 1 & 3
+        yield message
+
+
+def queue_left(session: Session, *, given: bool) -> None:
+    """Have all that :func:`left_of` says in the queue, and nothing else."""
+    left = left_of(session, given=given)
+    if given and session.once is not None:
+        # Another node has them, and the client has had none of them from here.
+        elsewhere = {message.ident for message in left_of(session, given=False)}
+        session.once.release(elsewhere.difference(message.ident for message in left))
+    for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
+        session.withdraw(packet_id)
+    now = session.hub.now()
+    session.refill(item for message in left if (item := _item(message, session.version, now)) is not None)
+    session.given = None
+    session.save()
+
+
+def packed(messages: Iterable[Message], session: Session, now: float) -> Iterator[Item]:
+    """Queued messages for ``session`` of those that it has not taken yet."""
+    for message in messages:
+        item = _item(message, session.version, now)
+        if item is not None and session.admits(message):
+            yield item
+
+
+def _item(message: Message, version: int, now: float) -> Item | None:
+    parts = message.parts(version, message.qos << 1, (), now)
+    if parts is None:
+        return None
+    head, tail = parts
+    if message.ident != NO_IDENT:
+        tail = Tracked.of(tail, message.ident)
+    return head, tail, None if message.expires_at is None else message
+
+
+def distinct(items: Iterable[Item], known: Once | None = None) -> Iterator[Item]:
+    """The items without those of QoS 2 that come a second time, or are ``known``."""
+    seen: set[int] = set()
+    for item in items:
+        ident = ident_in(item[1])
+        if ident == NO_IDENT or item[0][0] >> 1 & 3 != 2:
+            yield item
+        elif ident not in seen and (known is None or ident not in known):
+            seen.add(ident)
+            yield item
+
+
+def forget(session: Session, known: Once) -> None:
+    """Drop messages of QoS 2 that the client has had from another session, which left ``known``, and take
+    none of them from now on."""
+    if any(ident_in(tail) in known for _, tail, _ in session.queue):
+        given = session.given
+        if given is not None:
+            given = sum(1 for _ in distinct(islice(session.queue, given), known))
+        session.refill(list(distinct(session.queue, known)))
+        session.given = given
+    for packet_id, ident in list((session.idents or {}).items()):
+        if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
+            session.withdraw(packet_id)
+    session.remember().load(known.dump())

@@ -1,0 +1,184 @@
+"""Delayed messages: a publish to ``$delayed/{seconds}/{topic}`` is a publish to ``topic`` so much later.
+
+The node that takes the message keeps it, on disc where it has one, and publishes it when it is due, in the
+publisher's name. A node that is down then publishes it when it is back and has had time to find its cluster.
+QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), and not when it
+is published.
+
+Rules: 1. 0 to 4,294,967 seconds, whole ones. What is no such delay or has no topic behind it is refused as a
+topic name (0x90); one too many is dropped and counted, and acknowledged with 0x97 where there is a word for
+it.  2. The
+ACL asks about the topic behind the delay.  3. Expiry counts from the publish; RETAIN takes effect when it is
+due.  4. Messages that are due in one moment are published in the order in which they were taken.
+
+Rejected: a table that all nodes have, so that another node might publish for one that is down: two nodes that
+do not see each other would publish both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from gossamer.errors import GossamerError, UsageError
+from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.publish.inbound import read_record, record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.ports import ForwarderLike
+from gossamer.routes import is_reserved, parse_name
+
+__all__ = ["BAD_DELAY", "DELAYED", "UNROUTED", "Delayed", "delayed_topic", "is_bad_delay"]
+
+log = structlog.get_logger(__name__)
+
+DELAYED = b"$delayed/"
+LONGEST = 4_294_967
+BAD_DELAY = f"expected $delayed/SECONDS/TOPIC with whole seconds up to {LONGEST:,}"
+"""Why a topic name that :func:`is_bad_delay` is refused."""
+SETTLE = 10.0
+"""Seconds that messages of a former life wait at least: a node that was just started may know no routes."""
+
+# What the loop sees of a delayed topic: a plan that sends it to the handlers.
+UNROUTED = SimpleNamespace(plan=SimpleNamespace(groups=(None,)), deliveries=(), peers=(), groups=())
+
+
+class _Journal(Protocol):
+    """``gossamer.mnesia_like.Journal``."""
+
+    @property
+    def ticket(self) -> int: ...
+    @property
+    def committed(self) -> int: ...
+    def put(self, key: bytes, value: bytes | None, /) -> int: ...
+    def on_commit(self, callback: Callable[[], Any], /) -> None: ...
+
+
+def delayed_topic(name: str) -> tuple[int, str] | None:
+    """Seconds and topic of ``$delayed/{seconds}/{topic}``; None where it is no such name."""
+    _, _, rest = name.partition("/")
+    seconds, _, topic = rest.partition("/")
+    # Digits of other scripts are digits to Python.
+    if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= 10) or int(seconds) > LONGEST:
+        return None
+    try:
+        parse_name(topic)
+    except UsageError:
+        return None
+    if is_reserved(topic.encode()):
+        return None
+    return None if topic.startswith(DELAYED.decode()) else (int(seconds), topic)
+
+
+def is_bad_delay(name: bytes) -> bool:
+    """Whether a topic name begins as a delayed one does and is none."""
+    return name.startswith(DELAYED) and delayed_topic(name.decode(errors="replace")) is None
+
+
+class Delayed:
+    """See the module. ``publish(message, publisher=…)`` routes; ``dropped(reason)`` counts."""
+
+    def __init__(
+        self,
+        *,
+        wheel: Wheel,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        publish: Callable[..., Any],
+        dropped: Callable[[str], None],
+        limit: int,
+    ) -> None:
+        self._wheel = wheel
+        self._now = now
+        self._wall = wall
+        self._publish = publish
+        self._dropped = dropped
+        self._limit = limit
+        self._journal: _Journal | None = None
+        self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._serial = 0
+        self.count = 0
+        """Messages that wait."""
+
+    @property
+    def restored(self) -> bool:
+        """Whether messages are kept on disc."""
+        return self._journal is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether one more would be one too many."""
+        return self.count >= self._limit
+
+    def take(self, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
+        """Keep a message to ``$delayed/…``; what must have it before it is acknowledged."""
+        found = delayed_topic(message.topic.decode(errors="replace"))
+        if found is None:
+            self._dropped("bad_delay")
+            return ()
+        if self.full:
+            self._dropped("too_many_delayed")
+            return ()
+        seconds, topic = found
+        message.topic = topic.encode()
+        self._serial += 1
+        key = self._serial.to_bytes(8)
+        due = self._now() + seconds
+        if self._journal is not None:
+            row = [self._wall() + seconds, publisher, record_of(message, self._now())]
+            self._journal.put(msgspec.msgpack.encode(key), msgspec.msgpack.encode(row))
+        self._keep(key, due, message, publisher)
+        return () if self._journal is None else (self,)
+
+    def restore(
+        self,
+        journal: _Journal,
+        rows: Mapping[Any, Any],
+        *,
+        soon: Callable[[Callable[[], None]], object],
+    ) -> int:
+        """Keep messages in ``journal`` from now on, and have those again that are in it; how many. ``soon``
+        runs a function in another turn."""
+        self._journal = journal
+        journal.on_commit(lambda: soon(self._release))
+        for key, (wall, publisher, record) in sorted(rows.items(), key=lambda item: (item[1][0], item[0])):
+            try:
+                message, _ = read_record(record, 0, len(record), self._now())
+            except GossamerError as error:
+                log.warning("delayed_message_unreadable", error=str(error))
+                journal.put(msgspec.msgpack.encode(key), None)
+                continue
+            self._serial = max(self._serial, int.from_bytes(key))
+            self._keep(key, self._now() + max(SETTLE, wall - self._wall()), message, publisher)
+        return self.count
+
+    def append(self, record: bytes) -> None:
+        """QoS 0 is written and not waited for."""
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """``on_safe`` once everything that was taken so far is on disc."""
+        assert self._journal is not None  # noqa: S101 - else nobody waits
+        self._waiting.append((self._journal.ticket, on_safe))
+
+    def _keep(self, key: bytes, due: float, message: Message, publisher: str) -> None:
+        self.count += 1
+        self._wheel.at(due, partial(self._due, key, message, publisher))
+
+    def _due(self, key: bytes, message: Message, publisher: str, now: float) -> None:
+        self.count -= 1
+        if self._journal is not None:
+            self._journal.put(msgspec.msgpack.encode(key), None)
+        if message.expires_at is not None and message.expires_at <= now:
+            self._dropped("expired")
+            return
+        self._publish(message, publisher=publisher)
+
+    def _release(self) -> None:
+        journal = self._journal
+        while journal is not None and self._waiting and self._waiting[0][0] <= journal.committed:
+            self._waiting.popleft()[1](True)

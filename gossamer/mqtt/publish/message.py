@@ -1,0 +1,105 @@
+"""An application message off the hot path: with properties, retained, delayed, or for a Python subscriber.
+
+Plain QoS 0 and 1 publishes never become one of these; their bytes are passed on (see ``fanout``). A message
+keeps its encodings, so that a hundred subscribers of one version and QoS cost one.
+
+Rule: ``expires_at`` is on the monotonic clock of the node. What a subscriber is sent is the time that is left
+([MQTT-3.3.2-6]); a message without expiry encodes the same at any time, and only such encodings are kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gossamer.mqtt.codec.encoder import publish_parts
+from gossamer.mqtt.codec.packets import V5, Publish
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.publish.message_ids import NO_IDENT
+
+__all__ = ["Message", "strip"]
+
+
+class Message:
+    """One application message on its way to its subscribers."""
+
+    __slots__ = (
+        *("_parts", "expires_at", "ident", "payload", "properties", "publisher", "qos", "retain", "topic"),
+    )
+
+    def __init__(
+        self,
+        topic: bytes,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NONE,
+        publisher: object = None,
+        expires_at: float | None = None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.publisher = publisher
+        self.expires_at = expires_at
+        self.ident = NO_IDENT
+        """Its identifier, where it is recorded (``idents``)."""
+        self._parts: dict[tuple[int, int, tuple[int, ...]], tuple[bytes, bytes]] | None = None
+
+    @classmethod
+    def of(cls, packet: Publish, *, topic: bytes, publisher: object, now: float) -> Message:
+        """What ``packet`` carries; ``topic`` is its topic with any alias resolved."""
+        properties = strip(packet.properties)
+        expiry = properties.message_expiry
+        return cls(
+            topic,
+            packet.payload,
+            qos=packet.qos,
+            retain=packet.retain,
+            properties=properties,
+            publisher=publisher,
+            expires_at=None if expiry is None else now + expiry,
+        )
+
+    def parts(
+        self, version: int, flags: int, identifiers: tuple[int, ...], now: float
+    ) -> tuple[bytes, bytes] | None:
+        """Head and tail of the PUBLISH (see ``publish_parts``); None once the message has expired."""
+        if version != V5:
+            identifiers = ()
+        if self.expires_at is not None:
+            left = self.expires_at - now
+            if left <= 0:
+                return None
+            return self._encode(version, flags, identifiers, math.ceil(left))
+        if self._parts is None:
+            self._parts = {}
+        key = (version, flags, identifiers)
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = self._encode(version, flags, identifiers, None)
+        return found
+
+    def _encode(
+        self, version: int, flags: int, identifiers: tuple[int, ...], expiry: int | None
+    ) -> tuple[bytes, bytes]:
+        properties = NONE
+        if version == V5:
+            properties = self.properties
+            if identifiers or expiry is not None:
+                properties = msgspec.structs.replace(
+                    properties, subscription_identifiers=identifiers, message_expiry=expiry
+                )
+        return publish_parts(self.topic, self.payload, flags=flags, version=version, properties=properties)
+
+
+def strip(properties: Properties) -> Properties:
+    """Without what belongs to one connection: topic alias and subscription identifiers."""
+    if properties is NONE or (properties.topic_alias is None and not properties.subscription_identifiers):
+        return properties
+    rest = msgspec.structs.replace(properties, topic_alias=None, subscription_identifiers=())
+    return NONE if rest == NONE else rest

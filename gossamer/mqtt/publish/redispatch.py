@@ -1,0 +1,172 @@
+"""Share groups: what a member had not acknowledged when it went for good goes to another member.
+
+A session that ends, because its client said goodbye for ever or did not come back in time, leaves messages
+of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen anew,
+here or on another node; and so for what was on its way to a group of a node that is declared down. Where all
+members are on nodes that are away, it waits for them (``owed``).
+
+Rules: 1. A message that an ordinary subscription of the session asked for as well is not passed on: it may be
+that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
+once is not: it was that client's or nobody's ([MQTT-4.8.2-5]).  3. Order is kept: in flight, then queued; so
+many a turn of the loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.errors import GossamerError
+from gossamer.mqtt.codec.decoder import decode_publish
+from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.publish.inbound import read_record, record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import NO_IDENT, ident_in, is_recorded
+from gossamer.mqtt.session.expiry import expiry_of
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import body_of, matches
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.handoff.owed import Owed
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.ports import RouterLike
+
+__all__ = ["Orphan", "Redispatch", "orphans"]
+
+log = structlog.get_logger(__name__)
+
+STEP = 500
+"""Messages a turn of the loop."""
+_LIMIT = 268_435_460
+
+Orphan = tuple[str, Message]
+"""The name of a share group, and a message that is to go to another of its members."""
+
+
+def orphans(session: Session) -> list[Orphan]:
+    """What ``session`` holds for share groups and has not acknowledged."""
+    shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
+    if not shared:
+        return []
+    plain = [body_of(name) for name in session.subscriptions if not name.startswith("$share/")]
+    found: list[Orphan] = []
+    copies: Counter[tuple[bytes, bytes]] = Counter()
+    for message in _unacknowledged(session):
+        topic = message.topic.decode()
+        groups = [name for name, body in shared if matches(body, topic)]
+        if not groups or any(matches(body, topic) for body in plain):
+            continue
+        # Each group of the session has sent a copy of its own.
+        key = (message.topic, message.payload)
+        found.append((groups[copies[key] % len(groups)], message))
+        copies[key] += 1
+    return found
+
+
+def _unacknowledged(session: Session) -> Iterator[Message]:
+    known = session.idents or {}
+    flying = [item for item in session.inflight.items() if item[1][0] & 0xF6 == 0x32]
+    idents = [known.get(packet_id, NO_IDENT) for packet_id, _ in flying]
+    idents += [ident_in(tail) for _, tail, _ in session.queue]
+    packets = [packet for _, packet in flying]
+    packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
+    expiries = [expiry_of(packet) for _, packet in flying] + [
+        None if message is None else message.expires_at for _, _, message in session.queue
+    ]
+    now = session.hub.now()
+    for packet, expires_at, ident in zip(packets, expiries, idents, strict=True):
+        try:
+            at, stop = frame(packet, 0, len(packet), _LIMIT)
+            found = decode_publish(packet[0] & 6, packet[at:stop], session.version)
+        except GossamerError as error:
+            log.warning("not_redispatched", client_id=session.client_id, error=str(error))
+            continue
+        message = Message.of(found, topic=found.topic, publisher=None, now=now)
+        message.retain = False
+        message.ident = ident
+        if expires_at is not None:
+            message.expires_at = expires_at
+        yield message
+
+
+class Redispatch:
+    """Chooses another member, of the router's, and gives to members here by ``hub``."""
+
+    def __init__(
+        self,
+        router: RouterLike,
+        hub: Fanout,
+        owed: Owed,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._router = router
+        self._hub = hub
+        self._owed = owed
+        self._call_soon = call_soon
+        self.count = 0
+        """Messages that were given to another member."""
+        router.on_group_lost(self.lost)
+
+    def __call__(self, left: list[Orphan]) -> None:
+        """Give these to others, so many in a turn."""
+        for name, message in left[:STEP]:
+            self._give(name, message, None)
+        if len(left) > STEP:
+            self._call_soon(lambda: self(left[STEP:]))
+
+    def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """A record on its way to a group of a node that is down, and who waits for it."""
+        try:
+            message, _ = read_record(record, 0, len(record), self._hub.now())
+        except GossamerError as error:
+            log.warning("not_redispatched", group=name, error=str(error))
+            on_safe(True)
+            return
+        self._give(name, message, on_safe)
+
+    def again(self, name: str, record: bytes, on_safe: Callable[[bool], None], online: bool) -> bool:
+        """Give what waited for a member; False where there is none still. See ``owed``."""
+        group = self._router.group(name)
+        if group is None:
+            return False
+        message, _ = read_record(record, 0, len(record), self._hub.now())
+        chosen = self._router.pick(group, "", message.topic.decode(), online=online)
+        if chosen is None:
+            return False
+        self._to(chosen, name, message, on_safe)
+        return True
+
+    def _give(self, name: str, message: Message, on_safe: Callable[[bool], None] | None) -> None:
+        group = self._router.group(name)
+        chosen = None if group is None else self._router.pick(group, "", message.topic.decode())
+        if chosen is not None:
+            self._to(chosen, name, message, on_safe)
+        elif message.qos and self._router.expects(name):
+            self._owed.wait(name, record_of(message, self._hub.now()), on_safe or _ignore)
+        else:
+            self._hub.dropped("no_group_member")
+            if is_recorded(message.ident) and self._hub.trail is not None:
+                self._hub.trail.lost(message.ident, None, "no_group_member")
+            (on_safe or _ignore)(True)
+
+    def _to(self, chosen: Any, name: str, message: Message, on_safe: Callable[[bool], None] | None) -> None:
+        self.count += 1
+        if is_recorded(message.ident) and self._hub.trail is not None:
+            self._hub.trail.chosen(message, name, getattr(chosen, "peer", None))
+        if hasattr(chosen, "append_acked"):
+            record = record_of(message, self._hub.now())
+            if on_safe is None:
+                # Nobody waits for it: its publisher was told that it is safe.
+                on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
+            chosen.append_acked(record, on_safe)
+        else:
+            self._hub.member(chosen, message, name)
+            (on_safe or _ignore)(True)
+
+
+def _ignore(_safe: bool) -> None:
+    pass

@@ -1,0 +1,68 @@
+"""``$SYS/broker/…``: what this node counts, as messages, for the tools that look there.
+
+Every interval, and only for topics that somebody of this node subscribes to: without a subscriber a topic
+costs one look-up. They tell of the node that the subscriber is connected to and are not forwarded: another
+node's counts under the same names would be lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gossamer import __version__
+from gossamer.mqtt.publish.message import Message
+from gossamer.supervisor import GenServer, self_pid, send_after
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.broker import Broker
+
+__all__ = ["SysTopics"]
+
+
+class SysTopics(GenServer):
+    """See the module. ``"now"`` publishes at once."""
+
+    async def init(self, broker: Broker) -> None:
+        self._broker = broker
+        self._interval = broker.config.sys_interval or 0.0
+        self._started = broker.hub.now()
+        self._max_clients = 0
+        send_after(self._interval, self_pid(), "tick")
+
+    async def handle_info(self, message: Any) -> None:
+        if message == "tick":
+            send_after(self._interval, self_pid(), "tick")
+            self._publish()
+        elif message == "now":
+            self._publish()
+        else:
+            await super().handle_info(message)
+
+    def _publish(self) -> None:
+        broker = self._broker
+        for name, value in self._values():
+            topic = f"$SYS/broker/{name}".encode()
+            route = broker.cache_get(topic) or broker.resolve(topic)
+            if route.deliveries:
+                broker.hub.message(route, Message(topic, str(value).encode()))
+
+    def _values(self) -> Iterator[tuple[str, object]]:
+        broker = self._broker
+        hub = broker.hub
+        connected = sum(session.channel is not None for session in broker.sessions.values())
+        self._max_clients = max(self._max_clients, connected)
+        yield "version", f"gossamer {__version__}"
+        yield "uptime", f"{int(hub.now() - self._started)} seconds"
+        yield "clients/connected", connected
+        yield "clients/disconnected", len(broker.sessions) - connected
+        yield "clients/total", len(broker.sessions)
+        yield "clients/maximum", self._max_clients
+        yield "connections/open", len(broker.channels)
+        yield "subscriptions/count", sum(len(session.subscriptions) for session in broker.sessions.values())
+        yield "retained messages/count", len(broker.retained)
+        yield "publish/messages/received", hub.received - broker.ingest.messages
+        yield "publish/messages/sent", hub.sent
+        yield "publish/messages/dropped", sum(hub.drops.values())
+        yield "bytes/sent", hub.bytes_sent
+        yield "queued/bytes", hub.pressure.queued

@@ -1,0 +1,57 @@
+"""A PUBLISH in flight whose message expires: sent again, it says what is left ([MQTT-3.3.2-6]).
+
+The moment of expiry rides on the stored packet itself, so it ends with the packet wherever that is removed,
+and packets without expiry, nearly all, are plain bytes that nobody looks at twice.
+
+Rule: a message that was sent does not expire ([MQTT-4.4.0-1], [MQTT-3.3.2-5]): once its time is over it is
+sent again with an interval of 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gossamer.mqtt.codec.convert import read_publish
+from gossamer.mqtt.codec.encoder import PACKET_ID, publish_parts
+from gossamer.mqtt.codec.packets import V5
+
+__all__ = ["Expiring", "expiry_of", "sent_again"]
+
+
+class Expiring(bytes):
+    """A stored PUBLISH; ``expires_at`` is on the monotonic clock of the node."""
+
+    expires_at: float
+
+    @classmethod
+    def of(cls, packet: bytes, expires_at: float | None) -> bytes:
+        """``packet`` with its moment of expiry; itself where it has none."""
+        if expires_at is None:
+            return packet
+        made = cls(packet)
+        made.expires_at = expires_at
+        return made
+
+
+def expiry_of(packet: bytes) -> float | None:
+    """The moment at which the message of a stored packet expires."""
+    return packet.expires_at if isinstance(packet, Expiring) else None
+
+
+def sent_again(packet: bytes, version: int, now: float) -> bytes:
+    """A packet in flight as it goes out after a reconnect: PUBREL as it is, PUBLISH with DUP set."""
+    if packet[0] == 0x62:
+        return packet
+    expires_at = expiry_of(packet)
+    if expires_at is None or version != V5:
+        return bytes((packet[0] | 8,)) + packet[1:]
+    publish = read_publish(packet, version)
+    left = max(0, math.ceil(expires_at - now))
+    properties = msgspec.structs.replace(publish.properties, message_expiry=left)
+    head, tail = publish_parts(
+        publish.topic, publish.payload, flags=packet[0] & 0x0F | 8, version=version, properties=properties
+    )
+    packet_id: int = publish.packet_id
+    return head + PACKET_ID[packet_id] + tail

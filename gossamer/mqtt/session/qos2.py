@@ -1,0 +1,111 @@
+"""Which messages of QoS 2 a session has taken: what reaches it a second time, by another way, is known.
+
+Between nodes a message may come twice although no link doubles anything: to the old session of a client that
+went elsewhere and to its new one, from a node that kept it and from the one that it was given to. Each
+message of QoS 2 has an identifier (``idents``) from the node that took it from its publisher, and a session
+that outlives its connection remembers those it has taken, wherever it goes.
+
+Rules: 1. Bounded: of each life of a node at least the latest half of :data:`REMEMBERED`, of the latest
+:data:`LIVES` lives.  2. QoS 1 has no such memory: it is promised at least once, and its path is the hot one.
+3. Kept in blocks of :data:`BLOCK` numbers, a bit each, so that what changes in one commit is a row of 32
+bytes (``durable``): a message that a client has had is not taken again after a crash either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gossamer.mqtt.publish.message_ids import NO_IDENT, base_of, life_of, number_of, origin_of
+
+__all__ = ["Block", "Once"]
+
+REMEMBERED = 65_536
+LIVES = 16
+BLOCK = 256
+
+Block = tuple[str, int, int, bytes]
+"""Origin, creation, place of the block, a bit for each number in it."""
+
+
+class Once:
+    """The identifiers that one session has taken. ``note`` is told of blocks that change."""
+
+    __slots__ = ("_lives", "note")
+
+    def __init__(self, note: Callable[[Block], None] | None = None) -> None:
+        self._lives: dict[int, dict[int, int]] = {}
+        """By life of a node (see ``idents``), and place."""
+        self.note = note
+
+    def admit(self, ident: int) -> bool:
+        """Note a message; False where it was noted before."""
+        life, number = life_of(ident), number_of(ident)
+        place, bit = number // BLOCK, 1 << number % BLOCK
+        blocks = self._lives.get(life)
+        bits = 0 if blocks is None else blocks.get(place, 0)
+        if bits & bit:
+            return False
+        self._put(life, place, bits | bit)
+        return True
+
+    def release(self, idents: Iterable[int]) -> None:
+        """Forget messages: they were taken, and nobody has had them."""
+        for ident in idents:
+            if ident != NO_IDENT and ident in self:
+                place = number_of(ident) // BLOCK
+                bits = self._lives[life_of(ident)][place]
+                self._put(life_of(ident), place, bits & ~(1 << number_of(ident) % BLOCK))
+
+    def __bool__(self) -> bool:
+        return bool(self._lives)
+
+    def __contains__(self, ident: int) -> bool:
+        number = number_of(ident)
+        return bool(self._lives.get(life_of(ident), {}).get(number // BLOCK, 0) & 1 << number % BLOCK)
+
+    def dump(self) -> list[Block]:
+        """Everything, as plain data."""
+        return list(self._all())
+
+    def load(self, dumped: Iterable[Block]) -> None:
+        """Add what :meth:`dump` gave, here or on another node."""
+        for origin, creation, place, bits in dumped:
+            life = base_of(origin, creation)
+            before = self._lives.get(life, {}).get(place, 0)
+            both = before | int.from_bytes(bits, "little")
+            if both != before:
+                self._put(life, place, both)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for life, blocks in self._lives.items():
+            for place in blocks:
+                self._tell(life, place, 0)
+        self._lives.clear()
+
+    def _all(self) -> Iterator[Block]:
+        for life, blocks in self._lives.items():
+            origin, creation = origin_of(life)
+            for place, bits in blocks.items():
+                yield origin, creation, place, bits.to_bytes(BLOCK // 8, "little")
+
+    def _put(self, life: int, place: int, bits: int) -> None:
+        blocks = self._lives.get(life)
+        if blocks is None:
+            if len(self._lives) >= LIVES:
+                oldest = next(iter(self._lives))
+                for gone in self._lives.pop(oldest):
+                    self._tell(oldest, gone, 0)
+            blocks = self._lives[life] = {}
+        new = place not in blocks
+        blocks[place] = bits
+        self._tell(life, place, bits)
+        if new and len(blocks) > REMEMBERED // BLOCK:
+            for gone in sorted(blocks)[: len(blocks) // 2]:
+                del blocks[gone]
+                self._tell(life, gone, 0)
+
+    def _tell(self, life: int, place: int, bits: int) -> None:
+        if self.note is not None:
+            origin, creation = origin_of(life)
+            self.note((origin, creation, place, bits.to_bytes(BLOCK // 8, "little") if bits else b""))

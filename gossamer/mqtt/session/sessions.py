@@ -1,0 +1,330 @@
+"""The sessions of a node: who resumes, who is taken over, when a session ends and when its will is sent.
+
+Rules: 1. One connection a session: a second one with the same client identifier takes the session over and
+ends the first ([MQTT-3.1.4-3]).  2. A session outlives its connection for its expiry interval; 0 ends it
+with the connection ([MQTT-3.1.2-23], [MQTT-4.1.0-2]).  3. A will is sent once: when its connection ended
+without a goodbye and its delay is over or the session ends, whichever is first, unless the client is back
+by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]). In a cluster the other nodes are asked first (``wills``).
+
+A session that outlives its connection is on disc too where ``store`` is there (see ``durable``), and comes
+back with its node; one that does not is in memory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import structlog
+
+from gossamer.mqtt.cluster.wills import Wills
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.packets import Will
+from gossamer.mqtt.codec.properties import NONE
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.inbound import record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.ports import RouterLike
+from gossamer.mqtt.publish.redispatch import Orphan, orphans
+from gossamer.mqtt.session.durable import DurableSession
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.store import SessionStore, Stored
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.connection.channel import Channel
+
+__all__ = ["Pending", "SessionTable"]
+
+log = structlog.get_logger(__name__)
+
+NEVER = 0xFFFFFFFF
+"""Session expiry interval of MQTT 5.0 that means: not at all."""
+
+
+class Pending(NamedTuple):
+    """What is to happen to a session that nobody is connected to, in seconds from now."""
+
+    left: float | None
+    """Until it ends."""
+    will: Will | None
+    will_left: float | None
+    """Until its will is sent."""
+
+
+class SessionTable:
+    """See the module. ``publish`` sends a will on its way."""
+
+    def __init__(
+        self,
+        *,
+        hub: Fanout,
+        wheel: Wheel,
+        router: RouterLike,
+        publish: Callable[..., object],
+        wills: Wills,
+        max_expiry: int,
+        max_queued: int,
+        keep_oldest: bool = False,
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.max_expiry = max_expiry
+        self._hub = hub
+        self._wheel = wheel
+        self._router = router
+        self._publish = publish
+        self._wills = wills
+        self._max_queued = max_queued
+        self._keep_oldest = keep_oldest
+        self.store: SessionStore | None = None
+        """Where sessions survive the node; set once, before the first client comes."""
+        self.redispatch: Callable[[list[Orphan]], object] = _nobody
+        """Given what a session that ended had not acknowledged of share groups."""
+        self.on_end: Callable[[str], object] = _nothing
+
+    def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
+        """The session for a new connection, and whether it was there before."""
+        session = self.sessions.get(client_id)
+        if session is not None and session.channel is not None:
+            self.take_over(session, clean=clean)
+            session = self.sessions.get(client_id)
+        if session is not None and clean:
+            self.end(session, "clean_start")
+            session = None
+        if session is None:
+            return self.create(client_id, expiry), False
+        # Back before its will was due: the will is forgotten.
+        session.will_due = session.will_at = None
+        session.expiry = expiry
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        return session, True
+
+    async def end_clean(self, client_id: str) -> None:
+        """End the session of a client that begins anew, and come back once the disc has forgotten it."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return
+        if session.channel is not None:
+            self.take_over(session, clean=True)
+        if self.sessions.get(client_id) is session:
+            self.end(session, "clean_start")
+        if session.store is not None:
+            await session.store.settled()
+
+    def create(self, client_id: str, expiry: int) -> Session:
+        """A new session, connected to nobody."""
+        session: Session
+        if expiry and self.store is not None:
+            session = DurableSession(
+                client_id,
+                hub=self._hub,
+                store=self.store,
+                max_queued=self._max_queued,
+                keep_oldest=self._keep_oldest,
+            )
+        else:
+            session = Session(
+                client_id, hub=self._hub, max_queued=self._max_queued, keep_oldest=self._keep_oldest
+            )
+        session.expiry = expiry
+        self.sessions[client_id] = session
+        return session
+
+    def restore(self, stored: Stored) -> Session | None:
+        """A session that was on disc, as if its client had just gone; None where its time is over."""
+        facts = stored.facts
+        store = self.store
+        assert store is not None  # noqa: S101 - the disc had it
+        assert facts is not None  # noqa: S101 - the store yields no others
+        if facts.expires is not None and store.moment(facts.expires) <= self._hub.now():
+            store.discard(stored)
+            return None
+        session = self.create(stored.client_id, facts.expiry)
+        assert isinstance(session, DurableSession)  # noqa: S101 - it has an expiry, or would not be there
+        session.restore(stored)
+        if facts.expires is not None:
+            self._expire_at(session, store.moment(facts.expires))
+        else:
+            self.rest(session)
+        return session
+
+    def bounded_expiry(self, wanted: int) -> int:
+        """The session expiry interval this node grants."""
+        return min(wanted, self.max_expiry)
+
+    def take_over(self, session: Session, *, clean: bool) -> None:
+        """End the connection that has the session; a will that is delayed waits for the new one."""
+        channel = session.channel
+        will = channel.will
+        # One that ends with its connection has nothing to come back to.
+        delayed = will is not None and will.properties.will_delay and session.expiry and not clean
+        channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
+
+    def suspend(self, session: Session) -> Pending:
+        """End the connection of a session that is to move; nothing falls due until it is revived."""
+        now = self._hub.now()
+        channel = session.channel
+        will, will_at = session.will_due, session.will_at
+        if channel is not None:
+            own: Will | None = channel.will
+            delay = 0 if own is None else own.properties.will_delay or 0
+            if delay:
+                # It waits for the client, which is expected on the other node.
+                will, will_at = own, now + min(delay, session.expiry)
+            self.take_over(session, clean=False)
+        left = None if session.expires_at is None else session.expires_at - now
+        session.expires_at = session.will_at = None
+        session.will_due = will
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        self._wills.release(session.client_id)
+        return Pending(left, will, None if will_at is None else will_at - now)
+
+    def revive(self, session: Session, pending: Pending) -> None:
+        """Nobody is connected to it, and what was to fall due is to fall due again."""
+        now = self._hub.now()
+        if pending.left is not None:
+            self._expire_at(session, now + pending.left)
+        if pending.will is not None and pending.will_left is not None:
+            session.will_due = pending.will
+            session.will_at = now + pending.will_left
+            self._wheel.at(session.will_at, partial(self._will_due, session, pending.will))
+            record = record_of(self._message(pending.will), now)
+            self._wills.hold(session.client_id, record, pending.will_left)
+            self._wills.count_down(session.client_id, pending.will_left)
+        session.save()
+
+    def forget_plans(self) -> None:
+        """A session changed version or limits: what was compiled with the old ones is void."""
+        for route in list(self._router.cache.values()):
+            route.plan = None
+
+    def released(self, channel: Channel, session: Session) -> None:
+        """A channel ended that had ``session``."""
+        will = channel.will
+        channel.will = None
+        if session.channel is not channel:
+            return
+        session.detach()
+        delay = will.properties.will_delay or 0 if will is not None else 0
+        if will is not None:
+            if delay and session.expiry:
+                session.will_due = will
+                session.will_at = self._hub.now() + min(delay, session.expiry)
+                self._wheel.at(session.will_at, partial(self._will_due, session, will))
+                self._wills.count_down(session.client_id, min(delay, session.expiry))
+            else:
+                self._send_will(will, session.client_id)
+        if session.will_due is None:
+            self._wills.release(session.client_id)
+        self.rest(session)
+
+    def rest(self, session: Session) -> None:
+        """Nobody is connected to ``session``: it ends now, or when its time has come."""
+        if not session.expiry:
+            self._end_for_good(session)
+            return
+        if session.expiry != NEVER:
+            self._expire_at(session, self._hub.now() + session.expiry)
+        session.save()
+
+    def _expire_at(self, session: Session, when: float) -> None:
+        session.expires_at = when
+        session.deadline = self._wheel.at(when, partial(self._expire, session))
+
+    def _will_due(self, session: Session, will: Will, now: float) -> None:
+        if session.will_due is will and session.will_at is not None and session.will_at <= now:
+            session.will_due = session.will_at = None
+            self._send_will(will, session.client_id)
+            self._wills.release(session.client_id)
+            session.save()
+
+    def leave_will(self, client_id: str, will: Will | None, expiry: int) -> int:
+        """A client is connected and left ``will``: other nodes are to know it. The number of the write; 0:
+        nobody has to be waited for."""
+        if will is None:
+            self._wills.release(client_id)
+            return 0
+        record = record_of(self._message(will), self._hub.now())
+        return self._wills.hold(client_id, record, min(will.properties.will_delay or 0, expiry))
+
+    def void_will(self, client_id: str) -> None:
+        """Others have published the will of a client while they could not see this node."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return
+        if session.channel is not None:
+            session.channel.will = None
+        session.will_due = session.will_at = None
+
+    def _message(self, will: Will) -> Message:
+        properties = will.properties
+        if properties.will_delay is not None:
+            properties = msgspec.structs.replace(properties, will_delay=None)
+        expiry = properties.message_expiry
+        return Message(
+            will.topic,
+            will.payload,
+            qos=will.qos,
+            retain=will.retain,
+            properties=NONE if properties == NONE else properties,
+            expires_at=None if expiry is None else self._hub.now() + expiry,
+        )
+
+    def _send_will(self, will: Will, client_id: str) -> None:
+        if self._wills.end(client_id, self._hub.now()):
+            return
+        message = self._message(will)
+        try:
+            self._publish(message, client_id=client_id)
+        except MqttProtocolError as error:
+            log.warning("will_not_published", error=str(error))
+
+    def _expire(self, session: Session, now: float) -> None:
+        if session.expires_at is not None and session.expires_at <= now:
+            self._end_for_good(session)
+
+    def _end_for_good(self, session: Session) -> None:
+        """Its client is gone, and it is not somewhere else: what it had for share groups goes to others."""
+        left = orphans(session)
+        self.end(session, "expired" if session.expiry else "disconnected")
+        if left:
+            self.redispatch(left)
+
+    def end(self, session: Session, why: str | None = "ended") -> None:
+        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8]).
+
+        ``why`` is for who records it; None: it is somewhere else.
+        """
+        if why is not None and self._hub.trail is not None:
+            self._hub.trail.ended(session, why)
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+            self.on_end(session.client_id)
+        session.expires_at = None
+        if session.deadline is not None:
+            session.deadline.cancel()
+            session.deadline = None
+        will, session.will_due, session.will_at = session.will_due, None, None
+        had_subscriptions = bool(session.subscriptions)
+        session.forget()
+        if had_subscriptions:
+            self._router.unsubscribe_all(session)
+            session.subscriptions.clear()
+        if will is not None:
+            self._send_will(will, session.client_id)
+            self._wills.release(session.client_id)
+
+
+def _nobody(_left: list[Orphan]) -> None:
+    pass
+
+
+def _nothing(_client_id: str) -> None:
+    pass

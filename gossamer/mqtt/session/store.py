@@ -1,0 +1,305 @@
+"""Sessions on disc: how they are written as rows, who waits for a commit, and how they are read again.
+
+A row is one fact of one session, under ``(client, kind, key)``: the session itself, a subscription, a queued
+message, a packet in flight, an identifier of QoS 2 that its publisher has not released. ``durable`` notes
+each change as it happens; what was written and deleted again within one commit never reaches the disc.
+
+The store stands among the *peers* of a message (see ``ForwarderLike``): where a session noted something,
+PUBACK, PUBREC and the report to the node that forwarded it wait for the commit, as they wait for other nodes.
+
+Rules: 1. Nothing waits on the loop; a commit calls back.  2. Times are kept as times of day, so that expiry
+goes on while the node is down. Of a session that was connected when the node died, the end is counted from
+the restart: when the connection ended is not known, and a session must not end early.  3. While the disc
+fails, rows wait and so do acknowledgements: nobody is told that something is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from gossamer.mqtt.codec.packets import Subscription, Will
+from gossamer.mqtt.publish.inbound import read_record, record_of
+from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.publish.message_ids import NO_IDENT, Tracked, read_mark
+from gossamer.mqtt.session.expiry import Expiring
+from gossamer.mqtt.session.qos2 import Block
+
+__all__ = [
+    "INCOMING",
+    "INFLIGHT",
+    "ONCE",
+    "QUEUED",
+    "SESSION",
+    "SUBSCRIPTION",
+    "JournalLike",
+    "SessionStore",
+    "Stored",
+    "decode_will",
+    "once_key",
+]
+
+SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
+"""The kinds of rows."""
+
+_NODES = ""
+"""The client under which nodes are remembered; real ones have a name."""
+_TAKEN, _GENERATION, _OWED = 5, 6, 8
+"""The kinds of its further rows."""
+ONCE = 9
+"""The kind of a session's rows of messages of QoS 2 that it has taken."""
+
+Item = tuple[bytes, bytes, Message | None]
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_will = msgspec.msgpack.Decoder(Will).decode
+
+
+class JournalLike(Protocol):
+    """``gossamer.mnesia_like.Journal``."""
+
+    @property
+    def ticket(self) -> int: ...
+    @property
+    def committed(self) -> int: ...
+    def put(self, key: bytes, value: bytes | None, /) -> int: ...
+    def on_commit(self, callback: Callable[[], None], /) -> None: ...
+
+
+class Facts(msgspec.Struct, array_like=True):
+    """The row of the session itself; times are of day."""
+
+    version: int
+    username: str | None
+    expiry: int
+    expires: float | None
+    """When it ends; None: it is connected, or never ends."""
+    epoch: int
+    will: None
+    will_due: None
+    """Not used any more: see ``wills``."""
+    clean: bool
+    """It began with a clean start."""
+    born: int
+    given: int | None
+    """The number of the first queued message that no other node has been given; None: nothing was given."""
+    move: str = ""
+    """The move in which the others were given."""
+    moves: Sequence[str] = ()
+    """The latest moves that brought the session here."""
+
+
+class Stored:
+    """One session as the disc had it."""
+
+    __slots__ = ("client_id", "facts", "idents", "incoming", "inflight", "once", "queue", "subscriptions")
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.facts: Facts | None = None
+        self.subscriptions: list[tuple[Subscription, int | None]] = []
+        self.queue: list[tuple[int, Item]] = []
+        self.inflight: list[tuple[int, int, bytes]] = []
+        """Number in the order of sending, packet identifier, packet."""
+        self.incoming: list[int] = []
+        self.idents: dict[int, int] = {}
+        """Of those that are recorded, by packet identifier; what the client published: below zero."""
+        self.once: list[Block] = []
+
+
+class SessionStore:
+    """See the module. ``soon`` runs something in a later turn of the loop."""
+
+    peer = "disc"
+
+    def __init__(
+        self,
+        journal: JournalLike,
+        *,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._journal = journal
+        self._wall = wall
+        self._monotonic = monotonic
+        self._soon = soon
+        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        self.notes = 0
+        """Rows written so far: who compares sees whether something was noted."""
+        # The commit is reported in the disc process; what follows from it is none of its business.
+        journal.on_commit(self._committed)
+
+    @property
+    def committed(self) -> int:
+        """Tickets up to this are on disc."""
+        return self._journal.committed
+
+    def put(self, client_id: str, kind: int, key: Any, value: Any) -> int:
+        """Note a fact, or (None) that it is no more; the ticket of the commit that will hold it."""
+        self.notes += 1
+        return self._journal.put(_encode((client_id, kind, key)), None if value is None else _encode(value))
+
+    def after(self, ticket: int, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once ``ticket`` is committed; now, where it is."""
+        if ticket <= self._journal.committed:
+            callback()
+        else:
+            self._waiting.append((ticket, callback))
+
+    async def settled(self) -> None:
+        """Come back once everything that was noted so far is on disc."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
+        await done
+
+    def _committed(self) -> None:
+        self._soon(self._release)
+
+    def _release(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self._journal.committed:
+            waiting.popleft()[1]()
+
+    # Among the peers of a message.
+
+    def append(self, record: bytes) -> None:
+        """QoS 0 is not kept."""
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
+        """``on_safe`` once everything that was noted so far is on disc."""
+        self.after(self._journal.ticket, lambda: on_safe(True))
+
+    # Rows.
+
+    def time_of_day(self, monotonic: float | None) -> float | None:
+        """The time of day of a moment on the node's own clock."""
+        return None if monotonic is None else monotonic - self._monotonic() + self._wall()
+
+    def moment(self, time_of_day: float) -> float:
+        """The moment on the node's own clock of a time of day."""
+        return time_of_day - self._wall() + self._monotonic()
+
+    def pack(self, item: Item) -> list[Any]:
+        """A queued message as a row."""
+        head, tail, message = item
+        # What is written takes bytes, and no kind of them.
+        plain = bytes(tail)
+        if message is None:
+            return [head, plain, tail.tag] if isinstance(tail, Tracked) else [head, plain]
+        return [head, plain, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
+
+    def unpack(self, row: list[Any]) -> Item:
+        """What :meth:`pack` made."""
+        head, tail, *rest = row
+        if not rest:
+            return head, tail, None
+        if len(rest) == 1:
+            return head, Tracked.tagged(tail, rest[0]), None
+        record, expires = rest
+        message, _ = read_record(record, 0, len(record), self._monotonic())
+        message.expires_at = self.moment(expires)
+        return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
+
+    def read(self, rows: Mapping[Any, Any]) -> Iterator[Stored]:
+        """The sessions that these rows are; rows that belong to none are deleted."""
+        found: dict[str, Stored] = {}
+        for (client_id, kind, key), value in rows.items():
+            if client_id == _NODES:
+                continue
+            stored = found.get(client_id)
+            if stored is None:
+                stored = found[client_id] = Stored(client_id)
+            if kind == SESSION:
+                stored.facts = _facts(value)
+            elif kind == SUBSCRIPTION:
+                item, identifier = value
+                stored.subscriptions.append((Subscription(*item), identifier))
+            elif kind == QUEUED:
+                stored.queue.append((key, self.unpack(value)))
+            elif kind == INFLIGHT:
+                number, packet, *rest = value
+                tag, expires = (*rest, None)[:2] if rest else (b"", None)
+                expires_at = None if expires is None else self.moment(expires)
+                stored.inflight.append((number, key, Expiring.of(packet, expires_at)))
+                if tag:
+                    stored.idents[key] = read_mark(tag, 0)[0].ident
+            elif kind == ONCE:
+                stored.once.append(_block(key, value))
+            else:
+                stored.incoming.append(key)
+                if isinstance(value, bytes):
+                    stored.idents[-key] = read_mark(value, 0)[0].ident
+        for stored in found.values():
+            stored.queue.sort(key=lambda entry: entry[0])
+            stored.inflight.sort()
+            if stored.facts is None:
+                self.discard(stored)
+            else:
+                yield stored
+
+    def discard(self, stored: Stored) -> None:
+        """Delete all rows of a session that was read."""
+        client_id = stored.client_id
+        self.put(client_id, SESSION, 0, None)
+        for wanted, _ in stored.subscriptions:
+            self.put(client_id, SUBSCRIPTION, wanted.filter, None)
+        for number, _ in stored.queue:
+            self.put(client_id, QUEUED, number, None)
+        for _, packet_id, _ in stored.inflight:
+            self.put(client_id, INFLIGHT, packet_id, None)
+        for packet_id in stored.incoming:
+            self.put(client_id, INCOMING, packet_id, None)
+        for origin, creation, place, _ in stored.once:
+            self.put(client_id, ONCE, once_key(origin, creation, place), None)
+
+    # What other nodes have given; see ``arrivals``.
+
+    def note_taken(self, peer: str, taken: tuple[str, int, list[tuple[int, int]]]) -> None:
+        """Note how far what a node forwards and keeps has been taken."""
+        self.put(_NODES, _TAKEN, peer, taken)
+
+    @staticmethod
+    def taken_of(rows: Mapping[Any, Any]) -> dict[str, tuple[str, int, list[tuple[int, int]]]]:
+        """By node, what was noted last."""
+        return {key[2]: value for key, value in rows.items() if key[:2] == (_NODES, _TAKEN)}
+
+    # What no member of a share group has taken over; see ``owed``.
+
+    def note_owed(self, number: int, owed: tuple[str, float, bytes] | None) -> None:
+        """Note a message for a group, or that it is nobody's business any more."""
+        self.put(_NODES, _OWED, number, owed)
+
+    @staticmethod
+    def owed_of(rows: Mapping[Any, Any]) -> dict[int, tuple[str, float, bytes]]:
+        """By number, what was noted."""
+        return {key[2]: tuple(value) for key, value in rows.items() if key[:2] == (_NODES, _OWED)}
+
+    def remember_generation(self, generation: str, born: int) -> None:
+        """Note which sessions these are, and in which life of the node they began."""
+        self.put(_NODES, _GENERATION, 0, (generation, born))
+
+    @staticmethod
+    def generation_of(rows: Mapping[Any, Any]) -> tuple[str, int] | None:
+        """Which sessions these rows are; None where nobody said so."""
+        found = rows.get((_NODES, _GENERATION, 0))
+        return None if found is None else (found[0], found[1])
+
+
+def once_key(origin: str, creation: int, place: int) -> str:
+    """The key of a block of a session's memory of QoS 2."""
+    return f"{creation}/{place}/{origin}"
+
+
+def _block(key: str, bits: bytes) -> Block:
+    creation, place, origin = key.split("/", 2)
+    return origin, int(creation), int(place), bits
+
+
+def _facts(row: list[Any]) -> Facts:
+    version, username, expiry, expires, epoch, _, _, *rest = row
+    return Facts(version, username, expiry, expires, epoch, None, None, *rest)
