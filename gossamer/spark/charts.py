@@ -1,17 +1,13 @@
-"""Charts as SVG inside a page, in the page's own colours (``var(--ink)``), so that one drawing suits a light
-page and a dark one, and text stays text. Bars are for what is compared, lines for what goes on in time.
-
-Rejected: matplotlib, which takes longer to be imported than DuckDB to answer.
-"""
+"""Charts of an audit in its page's own colours: bars for what is compared, lines for what goes on in time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 
-__all__ = ["Chart", "draw", "ticks"]
+from gossamer.svg import element, polyline, rect, text, ticks
+
+__all__ = ["Chart", "draw"]
 
 _WIDTH, _BAR, _NAMES = 560, 22, 200
 """Of the picture, of a bar and its gap, and of what stands left of the bars."""
@@ -36,22 +32,11 @@ def draw(chart: Chart) -> str:
     bars = chart.kind == "bars"
     height = _BAR * len(chart.labels) + 4 if bars else _HEIGHT
     inside = "".join(_bars(chart) if bars else _lines(chart))
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" font-size="12">{inside}</svg>'
+    return element("svg", inside, viewBox=f"0 0 {_WIDTH} {height}", role="img", font_size="12")
 
 
-def ticks(most: float, *, about: int = 5) -> list[float]:
-    """Round numbers from 0 to ``most`` or just above it, ``about`` as many."""
-    if most <= 0:
-        return [0.0, 1.0]
-    step = 10.0 ** math.floor(math.log10(most / about))
-    step *= next(factor for factor in (1, 2, 5, 10) if most / (step * factor) <= about)
-    return [n * step for n in range(math.ceil(round(most / step, 6)) + 1)]
-
-
-def _text(x: float, y: float, text: str, *, anchor: str = "start", colour: str = "dim") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="var(--{colour})">{escape(text)}</text>'
-    )
+def _text(x: float, y: float, content: str, *, anchor: str = "start", colour: str = "dim") -> str:
+    return text(x, y, content, text_anchor=anchor, fill=f"var(--{colour})")
 
 
 def _bars(chart: Chart) -> Iterator[str]:
@@ -61,7 +46,7 @@ def _bars(chart: Chart) -> Iterator[str]:
     for place, (label, value) in enumerate(zip(chart.labels, values, strict=True)):
         y, width = place * _BAR + 4, room * max(0.0, value) / most
         yield _text(_NAMES - 8, y + 13, _short(label), anchor="end", colour="ink")
-        yield f'<rect x="{_NAMES}" y="{y}" width="{width:.1f}" height="{_BAR - 7}" fill="var(--series-1)"/>'
+        yield rect(_NAMES, y, width, _BAR - 7, fill="var(--series-1)")
         yield _text(_NAMES + width + 6, y + 13, f"{value:,.0f}")
 
 
@@ -76,18 +61,17 @@ def _lines(chart: Chart) -> Iterator[str]:
 
     for mark in marks:
         y = at(0, mark)[1]
-        yield f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
+        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, stroke="var(--line)")
         yield _text(_LEFT - 6, y + 4, f"{mark:,g}", anchor="end")
     for place in range(0, count, max(1, -(-count // 6))):
         yield _text(at(place, 0)[0], _HEIGHT - 6, chart.labels[place], anchor="middle")
     for number, (name, values) in enumerate(chart.series.items()):
         colour, x = f"var(--series-{1 + number % 3})", _LEFT + 130 * number
         spots = [at(place, value) for place, value in enumerate(values)]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in spots)
-        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+        yield polyline(spots, fill="none", stroke=colour, stroke_width="1.8")
         if count < 40:
-            yield from (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5" fill="{colour}"/>' for a, b in spots)
-        yield f'<rect x="{x}" y="6" width="16" height="4" fill="{colour}"/>'
+            yield from (element("circle", cx=a, cy=b, r=2.5, fill=colour) for a, b in spots)
+        yield rect(x, 6, 16, 4, fill=colour)
         yield _text(x + 22, 12, _short(name), colour="ink")
 
 

@@ -1,8 +1,8 @@
-"""Charts are drawn to scale, with round numbers beside them; what a topic says stays within its text."""
+"""Charts are drawn to scale; what a topic says stays within its text."""
 
 import xml.etree.ElementTree as ET
 
-from gossamer.spark.charts import Chart, draw, ticks
+from gossamer.spark.charts import Chart, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -35,11 +35,3 @@ def test_what_a_label_holds_stays_text_and_is_cut():
     (text,) = (node.text for node in root.iter(f"{SVG}text") if "script" in (node.text or ""))
     assert text.endswith("…")
     assert len(text) <= 30
-
-
-def test_ticks_are_round_and_reach_the_top():
-    assert ticks(73) == [0, 20, 40, 60, 80]
-    assert ticks(0) == [0, 1]
-    assert ticks(3) == [0, 1, 2, 3]
-    assert ticks(100) == [0, 20, 40, 60, 80, 100]
-    assert [round(tick, 3) for tick in ticks(0.05)] == [0, 0.01, 0.02, 0.03, 0.04, 0.05]

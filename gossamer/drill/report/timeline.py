@@ -1,15 +1,13 @@
 """The timeline of a drill as SVG: phases as bands, a lane for each node, rate and latency of each side.
 
-Pure. Colours are classes of the page's style sheet, so that the picture is right on light and dark ground.
-Rejected: a plotting library, which would be the largest dependency of all, and whose pictures cannot follow
-the page.
+Pure. Colours are classes of the page's style sheet.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from msgspec.structs import replace
 
@@ -17,6 +15,7 @@ from gossamer.drill.record import DrillRecord, MarkKind, Sample
 from gossamer.drill.report.lanes import Cluster, clusters, stretches
 from gossamer.drill.report.promises import short
 from gossamer.drill.report.words import phase_name
+from gossamer.svg import element, polyline, rect, round_step, text, ticks
 
 __all__ = ["SYMBOLS", "legend", "timeline"]
 
@@ -116,7 +115,7 @@ def legend(record: DrillRecord) -> list[tuple[str, str]]:
     """The symbols that the picture has, each as SVG with its meaning, in the order of :data:`SYMBOLS`."""
     there = {mark.kind for mark in record.marks if mark.node}
     return [
-        (f'<svg viewBox="-8 -8 16 16" aria-hidden="true">{_path(classes, path)}</svg>', kind)
+        (f'<svg viewBox="-8 -8 16 16" aria-hidden="true">{_path(f"sign {classes}", path)}</svg>', kind)
         for kind, (classes, path) in SYMBOLS.items()
         if kind in there
     ]
@@ -138,23 +137,21 @@ def _bands(record: DrillRecord, x: Callable[[float], float], bottom: float) -> I
         left, right = x(phase.begin), x(phase.end)
         name = phase_name(record.plan, phase.name)
         said = f"{name}, {phase.end - phase.begin:.1f} s"
-        band = _rect(left, 22, right - left, bottom - 22, f"band {phase.name}")
-        yield f"<g><title>{said}</title>{band}</g>"
+        yield _titled(said, rect(left, 22, right - left, bottom - 22, class_=f"band {phase.name}"))
         if right - left > 8 * len(name):
             yield _text(left + 5, 16, name, "label")
     for mark in record.marks:
         if not mark.node and mark.kind != "routes equal":
             at = x(mark.at)
             words = " ".join(filter(None, (mark.kind, mark.detail)))
-            line = f'<path class="order" d="M{at} 22V{bottom}"/>'
-            yield f"<g><title>{mark.at:.2f} s: {escape(words)}</title>{line}</g>"
+            yield _titled(f"{mark.at:.2f} s: {words}", _path("order", f"M{at} 22V{bottom}"))
 
 
 def _axis(x: Callable[[float], float], end: float, top: float, bottom: float) -> Iterator[str]:
-    step = _nice(end / 10)
+    step = round_step(end, 10)
     for number in range(int(end / step) + 1):
         at = number * step
-        yield f'<path class="grid" d="M{x(at)} {top}V{top + 5}"/>'
+        yield _path("grid", f"M{x(at)} {top}V{top + 5}")
         yield _text(x(at), top + 18, f"{at:g} s" if number == 0 else f"{at:g}", "tick middle")
 
 
@@ -163,17 +160,17 @@ def _lanes(record: DrillRecord, x: Callable[[float], float], end: float, *, near
     where: dict[str, float] = {}
     for number, node in enumerate(record.plan.nodes):
         middle = where[node] = TOP + LANE * number + LANE / 2
-        yield _rect(LEFT - 12, middle - 9, 4, 18, f"side s{side_of.get(node, 0) % LINES}")
+        yield rect(LEFT - 12, middle - 9, 4, 18, class_=f"side s{side_of.get(node, 0) % LINES}")
         yield _text(LEFT - 18, middle + 4, short(node), "label end")
         for stretch in stretches(record.marks, node, end):
             left = x(stretch.begin)
-            yield _rect(left, middle - 3, x(stretch.end) - left, 6, f"lane {stretch.condition}")
+            yield rect(left, middle - 3, x(stretch.end) - left, 6, class_=f"lane {stretch.condition}")
     # What is drawn last lies on top: rare kinds above frequent ones.
     found = clusters([mark for mark in record.marks if mark.node in where], near=near)
     for cluster in sorted(found, key=lambda cluster: cluster.kind in ("healed", "restarted store")):
         classes, path = SYMBOLS.get(cluster.kind, ("open dim", _CIRCLE))
-        at = f'transform="translate({x(cluster.at)} {where[cluster.node]:g})"'
-        yield f"<g {at}><title>{escape(_words(cluster))}</title>{_path(classes, path)}</g>"
+        at = f"translate({x(cluster.at)} {where[cluster.node]:g})"
+        yield _titled(_words(cluster), _path(f"sign {classes}", path), transform=at)
 
 
 def _words(cluster: Cluster) -> str:
@@ -187,15 +184,15 @@ def _words(cluster: Cluster) -> str:
 
 
 def _rate(record: DrillRecord, x: Callable[[float], float], top: float) -> Iterator[str]:
-    most = max((max(sample.delivered, sample.sent) for sample in record.samples), default=0)
-    step = _nice(max(most, 1) / 3)
-    high = step * math.ceil(max(most, 1) / step)
+    levels = ticks(
+        max((max(sample.delivered, sample.sent, 1) for sample in record.samples), default=1), about=3
+    )
 
     def y(value: float) -> float:
-        return round(top + PANEL - PANEL * value / high, 1)
+        return round(top + PANEL - PANEL * value / levels[-1], 1)
 
     yield _text(LEFT, top - 8, "Messages a second: delivered (line), sent (dots)", "label")
-    yield from _levels(((value * step, f"{value * step:,g}") for value in range(round(high / step) + 1)), y)
+    yield from _levels(((value, f"{value:,g}") for value in levels), y)
     for number, (name, samples) in enumerate(_by_side(record)):
         colour = f"s{number % LINES}"
         sent = [(x(sample.at + 0.5), y(sample.sent)) for sample in samples]
@@ -267,44 +264,37 @@ def _mean(samples: Sequence[Sample]) -> Sample:
 
 
 def _levels(levels: Iterable[tuple[float, str]], y: Callable[[float], float]) -> Iterator[str]:
-    for value, text in levels:
-        yield f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>'
-        yield _text(LEFT - 8, y(value) + 4, text, "tick end")
+    for value, label in levels:
+        yield _path("grid", f"M{LEFT} {y(value)}H{WIDTH - RIGHT}")
+        yield _text(LEFT - 8, y(value) + 4, label, "tick end")
 
 
 def _end_label(number: int, name: str, top: float) -> Iterator[str]:
     # Beside the panel and not at the end of each line, where equal sides would cover each other.
     at = top + 12 + 15 * number
-    yield f'<path class="curve s{number % LINES}" d="M{WIDTH - RIGHT + 6} {at - 4}h10"/>'
+    yield _path(f"curve s{number % LINES}", f"M{WIDTH - RIGHT + 6} {at - 4}h10")
     yield _text(WIDTH - RIGHT + 20, at, name if len(name) < 7 else f"{name[:5]}…", "tick")
 
 
 def _curve(points: Sequence[tuple[float, float]], classes: str) -> str:
     if len(points) == 1:
         points = [points[0], (points[0][0] + 2, points[0][1])]
-    path = " ".join(f"{px:g},{py:g}" for px, py in points)
-    return f'<polyline class="{classes}" points="{path}"/>' if points else ""
+    return polyline(points, class_=classes) if points else ""
 
 
 # -- pieces
 
 
-def _rect(left: float, top: float, width: float, height: float, classes: str) -> str:
-    return f'<rect class="{classes}" x="{left:g}" y="{top:g}" width="{max(width, 0):g}" height="{height:g}"/>'
-
-
-def _text(left: float, base: float, text: str, classes: str) -> str:
-    return f'<text class="{classes}" x="{left:g}" y="{base:g}">{escape(text)}</text>'
+def _text(left: float, base: float, content: str, classes: str) -> str:
+    return text(left, base, content, class_=classes)
 
 
 def _path(classes: str, path: str) -> str:
-    return f"<path class={quoteattr('sign ' + classes)} d={quoteattr(path)}/>"
+    return element("path", class_=classes, d=path)
 
 
-def _nice(step: float) -> float:
-    """1, 2 or 5 times a power of ten, at least ``step``."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * 0.999)
+def _titled(title: str, content: str, **attributes: str) -> str:
+    return element("g", element("title", escape(title)) + content, **attributes)
 
 
 def _seconds(value: float) -> str:
