@@ -103,7 +103,7 @@ def test_the_rule_itself():
     assert violation("gossamer.gossip.core", "gossamer.gossip.wire") is None
     assert violation("gossamer.gossip.core", "gossamer.clock") is None
     assert violation("gossamer.config.schema", "gossamer.errors") is None
-    assert violation("gossamer.supervisor.process", "gossamer.gossip")
+    assert violation("gossamer.supervisor.process.process", "gossamer.gossip")
     assert violation("gossamer.clock", "gossamer.supervisor")
     assert violation("gossamer.routes", "gossamer.node")
     assert violation("gossamer.spark.jobs", "gossamer.audit")

@@ -15,7 +15,7 @@ BY_MODULE = {
     "gossamer.config.discovery",
     "gossamer.drill.record",
     "gossamer.mqtt.codec.packets",
-    "gossamer.supervisor.signals",
+    "gossamer.supervisor.process.signals",
     "gossamer.supervisor.thespian.messages",
 }
 

@@ -25,7 +25,7 @@ from gossamer.distribution.errors import FrameTooLargeError, TermError, WireErro
 from gossamer.distribution.events import Frame, Gap, NodeDown
 from gossamer.distribution.terms import decode_term, encode_term
 from gossamer.supervisor import Pid, Reason, Runtime, describe
-from gossamer.supervisor.signals import (
+from gossamer.supervisor.process.signals import (
     CallSignal,
     DownSignal,
     ExitSignal,

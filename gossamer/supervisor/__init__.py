@@ -5,13 +5,6 @@ names too. See ``process`` for exit signals, ``policy`` for what a supervisor de
 connections.
 """
 
-from gossamer.supervisor.application import Application, Applications
-from gossamer.supervisor.backoff import Backoff
-from gossamer.supervisor.behaviour import Behaviour, Named
-from gossamer.supervisor.calls import Caller
-from gossamer.supervisor.collector import PAUSES, tune_collector
-from gossamer.supervisor.dynamic import DynamicSupervisor
-from gossamer.supervisor.entry import Sent
 from gossamer.supervisor.errors import (
     AlreadyPresent,
     AlreadyStarted,
@@ -37,14 +30,38 @@ from gossamer.supervisor.errors import (
     StopInit,
     TooManyTraces,
 )
-from gossamer.supervisor.functions import (
+from gossamer.supervisor.inspect import (
+    PAUSES,
+    Statistics,
+    TraceLine,
+    follow,
+    get_state,
+    log_process,
+    replace_state,
+    resume,
+    statistics,
+    suspend,
+    trace,
+    tune_collector,
+)
+from gossamer.supervisor.process import (
+    Caller,
+    Folded,
+    Port,
+    ProcessNode,
+    Registry,
+    RemoteRouter,
+    Runtime,
+    Sent,
     TimerRef,
     call,
     cancel_timer,
     cast,
     demonitor,
-    exit,  # noqa: A004 - Erlang's name for it
+    exit,  # noqa: A004
+    guarded,
     link,
+    locate,
     monitor,
     receive,
     register,
@@ -58,39 +75,39 @@ from gossamer.supervisor.functions import (
     unlink,
     whereis,
 )
-from gossamer.supervisor.genserver import Continue, GenServer, NoReply, Reply, Stop, reply
-from gossamer.supervisor.logging import log_process
-from gossamer.supervisor.os_process import OsProcess
-from gossamer.supervisor.port import Port, guarded
-from gossamer.supervisor.registry import Registry
-from gossamer.supervisor.runtime import Runtime
-from gossamer.supervisor.shown import Told, is_secret, shown
-from gossamer.supervisor.signals import RemoteRouter
-from gossamer.supervisor.spec import ChildCounts, ChildInfo, ChildSpec
-from gossamer.supervisor.statem import (
+from gossamer.supervisor.rendering import Told, is_secret, shown
+from gossamer.supervisor.server import (
+    Behaviour,
     CallEvent,
+    Continue,
     Enter,
     EventTimeout,
+    GenServer,
     Info,
     Internal,
     Keep,
+    LoopWatch,
+    Named,
     NamedTimeout,
     Next,
+    NoReply,
+    OsProcess,
+    Reply,
     StateMachine,
     StateTimeout,
+    Stop,
+    reply,
 )
-from gossamer.supervisor.supervisor import Supervisor
-from gossamer.supervisor.system import (
-    Statistics,
-    get_state,
-    replace_state,
-    resume,
-    statistics,
-    suspend,
-    trace,
+from gossamer.supervisor.supervise import (
+    Application,
+    Applications,
+    Backoff,
+    ChildCounts,
+    ChildInfo,
+    ChildSpec,
+    DynamicSupervisor,
+    Supervisor,
 )
-from gossamer.supervisor.tracing import TraceLine, follow
-from gossamer.supervisor.tree import Folded, ProcessNode, locate
 from gossamer.supervisor.values import (
     Cast,
     Crash,
@@ -104,7 +121,6 @@ from gossamer.supervisor.values import (
     describe,
     is_clean,
 )
-from gossamer.supervisor.watch import LoopWatch
 
 __all__ = [
     "PAUSES",

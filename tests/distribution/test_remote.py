@@ -338,7 +338,7 @@ async def test_a_peer_speaks_for_its_own_processes_only(net):
 
 
 def exit_from(source, target):
-    from gossamer.supervisor.signals import ExitSignal
+    from gossamer.supervisor.process.signals import ExitSignal
 
     return ExitSignal("b", target, source, "kill", linked=False)
 

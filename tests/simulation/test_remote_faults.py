@@ -22,7 +22,7 @@ from gossamer.supervisor import (
     receive,
     trap_exit,
 )
-from gossamer.supervisor.signals import ExitSignal, SendSignal
+from gossamer.supervisor.process.signals import ExitSignal, SendSignal
 from gossamer.testing import seeds
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gossamer.supervisor.port import guarded
-from gossamer.supervisor.process import Process
+from gossamer.supervisor.process import Process, guarded
 from gossamer.supervisor.thespian.wire import (
     MAX_FRAME,
     Create,

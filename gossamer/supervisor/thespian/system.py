@@ -20,12 +20,10 @@ import structlog
 from msgspec import Struct
 
 from gossamer.errors import how_to_install
-from gossamer.supervisor.calls import Caller
 from gossamer.supervisor.errors import StopInit
-from gossamer.supervisor.functions import exit as send_exit
-from gossamer.supervisor.functions import self_pid, send, trap_exit
-from gossamer.supervisor.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.os_process import OsProcess
+from gossamer.supervisor.process import Caller, self_pid, send, trap_exit
+from gossamer.supervisor.process import exit as send_exit
+from gossamer.supervisor.server import GenServer, NoReply, OsProcess, Reply, Stop
 from gossamer.supervisor.thespian.link import BACKLOG, HostLink
 from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe
 from gossamer.supervisor.thespian.wire import (

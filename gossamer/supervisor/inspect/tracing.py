@@ -1,0 +1,244 @@
+"""Tracing: what a process takes in and sends out, as it happens.
+
+A *tap* is called with an event and what it is about, in the turn in which it happens:
+
+======== =========================== ==============================================
+in       ``receive``                 the message, a ``Cast`` or a ``Caller``
+..       ``dropped``                 the same, but the mailbox is full
+..       ``signal``                  an ``Exit`` or a ``Down``
+..       ``answer`` ``failure``      ``Sent(from whom, value or reason)`` of a call
+out      ``send`` ``call``           ``Sent(to whom, message)``
+..       ``reply``                   ``Sent(to the caller, value)``
+..       ``exit``                    ``Sent(to whom, reason)``
+..       ``link`` ``unlink``         the pid
+..       ``monitor`` ``demonitor``   whom, the reference
+..       ``spawn``                   ``Sent(the child, its label)``
+the end  ``end``                     the reason; the taps are off then
+======== =========================== ==============================================
+
+Rules: 1. It costs nothing while it is off. A traced mailbox has its bound set to zero, which sends every
+delivery through the slow way in; and while anything of a runtime is traced, ``reach``, the table that
+senders look into first, is empty, which sends every message through the slow way out.  2. Any number of
+taps, each on its own; one that raises is taken off and the process goes on.  3. A tap sees live objects
+and must only look; ``Trace`` makes lines of them at once, bounded in number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
+from gossamer.supervisor.process import Caller, Entry, Process, Sent
+from gossamer.supervisor.rendering import Told, shown
+from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
+
+if TYPE_CHECKING:
+    from gossamer.supervisor.process import Runtime
+
+__all__ = ["Tap", "TraceLine", "attach", "clear", "detach", "follow"]
+
+log = structlog.get_logger(__name__)
+
+Tap = Callable[[str, object], None]
+
+BACKLOG = 1000
+"""Lines that wait for a reader; what comes above is counted and left out."""
+
+TRACES = 16
+"""Readers of one runtime at a time: each of them makes the node slower."""
+
+
+class _Taps:
+    """The taps of one process."""
+
+    __slots__ = ("_entry", "taps")
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self.taps: list[Tap] = []
+
+    def __call__(self, event: str, about: object) -> None:
+        for tap in tuple(self.taps):
+            try:
+                tap(event, about)
+            except Exception:
+                log.exception("tap_failed", pid=str(self._entry.pid), label=self._entry.label)
+                detach(self._entry, tap)
+        if event == "receive" and isinstance(about, Caller):
+            about.follow(self)
+        elif event == "end":
+            clear(self._entry)
+
+
+def attach(entry: Entry, tap: Tap) -> None:
+    """Call ``tap`` with what ``entry`` does from now on."""
+    taps = entry.tracer
+    if not isinstance(taps, _Taps):
+        taps = entry.tracer = _Taps(entry)
+        entry.runtime.traced += 1
+        entry.runtime.reach = {}
+        if isinstance(entry, Process):
+            entry.limit = 0
+    taps.taps.append(tap)
+
+
+def detach(entry: Entry, tap: Tap) -> None:
+    """No more of it; twice is once."""
+    taps = entry.tracer
+    if not isinstance(taps, _Taps) or tap not in taps.taps:
+        return
+    taps.taps.remove(tap)
+    if taps.taps:
+        return
+    entry.tracer = None
+    if isinstance(entry, Process):
+        entry.limit = entry.overflow
+    runtime = entry.runtime
+    runtime.traced -= 1
+    if runtime.traced == 0:
+        runtime.reach = runtime.table
+
+
+def clear(entry: Entry) -> None:
+    """Take all taps off."""
+    taps = entry.tracer
+    for tap in tuple(taps.taps) if isinstance(taps, _Taps) else ():
+        detach(entry, tap)
+
+
+class TraceLine(Struct, frozen=True):
+    """One traced event, for people; ``at`` is the reader's clock, ``way`` is in, out or empty."""
+
+    at: float
+    event: str
+    way: str
+    peer: str
+    text: str
+
+
+async def follow(
+    runtime: Runtime,
+    destination: Destination,
+    *,
+    now: Callable[[], float],
+    seconds: float | None = None,
+    limit: int | None = None,
+    pulse: float | None = None,
+) -> AsyncGenerator[TraceLine | None, None]:
+    """Yield lines of what a local process does, until it ends, ``seconds`` are over or ``limit`` lines came.
+
+    The first line, ``tracing``, comes at once, the last is ``end`` or ``over``. None comes where nothing
+    happened for ``pulse`` seconds. Closing the iterator takes the tap off.
+
+    Raises:
+        NoSuchProcess: nobody is there.
+        TooManyTraces: others trace this runtime already.
+    """
+    entry = runtime.find(destination)
+    if entry is None:
+        raise NoSuchProcess(destination, runtime.node)
+    if runtime.traced >= TRACES:
+        raise TooManyTraces(TRACES)
+    reader = _Reader(runtime.loop, now)
+    attach(entry, reader.take)
+    try:
+        yield TraceLine(now(), "tracing", "", str(entry.pid), entry.label)
+        until = None if seconds is None else runtime.loop.time() + seconds
+        lines = 0
+        while True:
+            left = None if until is None else until - runtime.loop.time()
+            if left is not None and left <= 0:
+                yield TraceLine(now(), "over", "", "", f"after {seconds:g} s; the process lives on")
+                return
+            line = await reader.next(left if pulse is None else min(pulse, left or pulse))
+            if line is None:
+                yield None
+                continue
+            yield line
+            if line.event == "end":
+                return
+            lines += 1
+            if lines == limit:
+                yield TraceLine(now(), "over", "", "", f"after {lines} lines; the process lives on")
+                return
+    finally:
+        detach(entry, reader.take)
+
+
+class _Reader:
+    """Turns events into lines as they happen, and keeps some for whoever reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float]) -> None:
+        self._loop = loop
+        self._now = now
+        self._lines: deque[TraceLine] = deque()
+        self._lost = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def take(self, event: str, about: object) -> None:
+        if len(self._lines) >= BACKLOG and event != "end":
+            self._lost += 1
+            return
+        if self._lost and event == "end":
+            self._note_lost()
+        self._lines.append(_line(self._now(), event, about))
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def next(self, patience: float | None) -> TraceLine | None:
+        if not self._lines:
+            if self._lost:
+                self._note_lost()
+            else:
+                waiter = self._waiter = self._loop.create_future()
+                await asyncio.wait([waiter], timeout=patience)
+        return self._lines.popleft() if self._lines else None
+
+    def _note_lost(self) -> None:
+        text = f"{self._lost} lines: they came faster than they were read"
+        self._lines.append(TraceLine(self._now(), "lost", "", "", text))
+        self._lost = 0
+
+
+def _line(at: float, event: str, about: object) -> TraceLine:
+    peer = ""
+    if isinstance(about, Sent):
+        peer, about = _whom(about.to), about.message
+    elif isinstance(about, Caller):
+        event = event if event == "dropped" else "call"
+        peer, about = "" if about.pid is None else str(about.pid), about.request
+        return TraceLine(at, event, "in", peer, shown(about))
+    elif isinstance(about, Exit):
+        return TraceLine(at, "exit", "in", str(about.source), _reason(about.reason))
+    elif isinstance(about, Down):
+        return TraceLine(at, "down", "in", "" if about.pid is None else str(about.pid), _reason(about.reason))
+    elif event in ("link", "unlink", "monitor", "demonitor"):
+        return TraceLine(at, event, "out", _whom(about), "")
+    if event == "end":
+        return TraceLine(at, "end", "", "", _reason(about))
+    if event in ("exit", "failure"):
+        return TraceLine(at, event, "out" if event == "exit" else "in", peer, _reason(about))
+    if isinstance(about, Told) and event in ("receive", "send"):
+        return TraceLine(at, "bytes", "in" if event == "receive" else "out", "", shown(about))
+    way = "in" if event in ("receive", "dropped", "answer") else "out"
+    if type(about) is Cast and event in ("receive", "send"):
+        event, about = "cast", about.request
+    return TraceLine(at, event, way, peer, shown(about))
+
+
+def _whom(destination: object) -> str:
+    if isinstance(destination, tuple):
+        return " on ".join(map(str, destination))
+    return str(destination)
+
+
+def _reason(reason: object) -> str:
+    text = describe(reason)
+    return text if len(text) <= 200 else text[:199] + "…"

@@ -1,0 +1,185 @@
+"""A call in flight: the message that carries the request, and the answer's way back.
+
+One object a call: it is the message in the server's mailbox, the ``caller`` that callbacks get, and the
+key under which the call is found when the server ends or the time is up. The answer goes through a
+future, so code outside of any process can call too.
+
+Time limits: calls of one process table that share a limit (nearly all: 5 s) stand in one lane in the
+order in which they were made, which is the order in which they expire; only the head needs a timer.
+Rejected: one ``call_later`` a call, which costs more than the rest of the call together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gossamer.supervisor.errors import CallFailed, CallTimeout
+from gossamer.supervisor.process.entry import Sent
+from gossamer.supervisor.process.signals import ReplySignal
+from gossamer.supervisor.values import TIMEOUT, Pid, Reason, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from gossamer.supervisor.process.entry import Entry, Tracer
+
+__all__ = ["Caller", "Lane", "RemoteCaller", "waiting_chain"]
+
+
+class Caller:
+    """A call in flight: the calling process, its request, and the way back for the answer."""
+
+    __slots__ = ("_future", "_target", "pid", "request")
+
+    def __init__(
+        self, pid: Pid | None, request: object, target: object, future: asyncio.Future[object]
+    ) -> None:
+        self.pid = pid
+        self.request = request
+        self._target = target
+        self._future = future
+
+    def answer(self, value: object) -> None:
+        """Give the caller its answer; a second answer, or one that comes too late, is dropped."""
+        future = self._future
+        if not future.done():
+            future.set_result(value)
+
+    def fail(self, reason: Reason) -> None:
+        """Fail the call: there will be no answer."""
+        future = self._future
+        if not future.done():
+            future.set_exception(CallFailed(self._destination(), reason))
+
+    def expire(self, timeout: float) -> None:
+        """Fail the call because its time limit is reached."""
+        future = self._future
+        if not future.done():
+            hint = f" after {timeout:g} s" + waiting_chain(self._target)
+            future.set_exception(CallTimeout(self._destination(), TIMEOUT, hint))
+
+    def follow(self, tracer: Tracer) -> None:
+        """Report the answer to ``tracer`` when it is given."""
+        self._future = _Followed(self._future, self.pid, tracer)  # type: ignore[assignment]
+
+    def node(self) -> str | None:
+        """Return the node that the answer must come from, None for this one."""
+        target = self._target
+        if isinstance(target, Pid):
+            return target.node
+        return target[1] if isinstance(target, tuple) else None
+
+    def _destination(self) -> object:
+        return getattr(self._target, "pid", self._target)
+
+
+class _Followed:
+    """The future of a call to a traced process; the caller awaits it as if it were the future itself."""
+
+    __slots__ = ("_caller", "_future", "_tracer")
+
+    def __init__(self, future: asyncio.Future[object], caller: Pid | None, tracer: Tracer) -> None:
+        self._future = future
+        self._caller = caller
+        self._tracer = tracer
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def set_result(self, value: object) -> None:
+        self._tracer("reply", Sent(self._caller or "", value))
+        self._future.set_result(value)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._future.set_exception(error)
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self._future.__await__()
+
+
+class RemoteCaller(Caller):
+    """A caller on another node."""
+
+    __slots__ = ("_entry", "_ref")
+
+    def __init__(self, pid: Pid | None, request: object, ref: Ref, entry: Entry) -> None:
+        self.pid = pid
+        self.request = request
+        self._ref = ref
+        self._entry: Entry | None = entry
+        if entry.calls is None:
+            entry.calls = {}
+        entry.calls[self] = None
+
+    def follow(self, tracer: Tracer) -> None:
+        pass
+
+    def answer(self, value: object) -> None:
+        entry = self._entry
+        if entry is not None and entry.tracer is not None:
+            entry.tracer("reply", Sent(self.pid or "", value))
+        self._reply(value, failed=False)
+
+    def fail(self, reason: Reason) -> None:
+        self._reply(reason, failed=True)
+
+    def _reply(self, value: object, *, failed: bool) -> None:
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            if entry.calls is not None:
+                entry.calls.pop(self, None)
+            entry.runtime.route(ReplySignal(self._ref.node, self._ref, value, failed))
+
+
+class Lane:
+    """Calls that share one time limit, oldest first."""
+
+    __slots__ = ("_loop", "_pending", "_timeout", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self._loop = loop
+        self._timeout = timeout
+        self._pending: dict[Caller, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, caller: Caller) -> None:
+        """Expire ``caller`` in ``timeout`` seconds unless it is removed before."""
+        self._pending[caller] = deadline = self._loop.time() + self._timeout
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._fire)
+
+    def remove(self, caller: Caller) -> None:
+        """The call is over."""
+        self._pending.pop(caller, None)
+
+    def close(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        while self._pending:
+            caller, deadline = next(iter(self._pending.items()))
+            if deadline > now:
+                self._timer = self._loop.call_at(deadline, self._fire)
+                return
+            del self._pending[caller]
+            caller.expire(self._timeout)
+
+
+def waiting_chain(target: object) -> str:
+    """Whom the silent process itself waits for, and whether that leads back to it."""
+    chain: list[object] = []
+    process: Entry | None = target if hasattr(target, "waiting_on") else None  # type: ignore[assignment]
+    while process is not None and process not in chain:
+        chain.append(process)
+        process = getattr(process, "waiting_on", None)
+    if len(chain) < 2:
+        return ""
+    shown = " -> ".join(f"{link.label} {link.pid}" for link in chain)  # type: ignore[attr-defined]
+    if process is not None:
+        return f"; deadlock: {shown} -> {process.label} {process.pid}; break the circle with a cast"
+    return f"; it waits itself: {shown}"

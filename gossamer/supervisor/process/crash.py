@@ -1,0 +1,86 @@
+"""What a crash report says beyond the reason: what the process was doing, what it held, where it went wrong.
+
+Rules: 1. All of it is found when a process has crashed; nothing is written down before, for that would cost
+every message. The message that was being handled still stands in the frame of the loop that took it, and the
+traceback leads there.  2. State and message are ``shown``: one line, without what is named like a secret.
+3. The frames of the framework in front of the user's own are left out of the traceback; when there are no
+others, as after a wrong return value, they stay.
+"""
+
+from __future__ import annotations
+
+import traceback
+from itertools import islice
+from types import TracebackType
+
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.rendering import is_secret, shown
+from gossamer.supervisor.values import Cast
+
+__all__ = ["crash_text", "handling", "state_of"]
+
+FRAMEWORK = tuple(
+    f"gossamer/supervisor/{module}.py"
+    for module in (
+        "process/process",
+        "process/runtime",
+        "server/behaviour",
+        "server/genserver",
+        "server/statem",
+    )
+)
+"""Ends of the file names whose frames are the framework's own."""
+LOOP = "_otp_live"
+"""The function of a behaviour that takes messages; its local ``message`` or ``event`` is the one in hand."""
+
+ATTRIBUTES = 12
+LINE = 600
+
+
+def crash_text(error: BaseException) -> str:
+    """The traceback of ``error``, from the user's first frame on."""
+    start = error.__traceback__
+    while start is not None and _is_ours(start):
+        start = start.tb_next
+    return "".join(traceback.format_exception(type(error), error, start or error.__traceback__))
+
+
+def handling(error: BaseException | None) -> str:
+    """The message during which ``error`` was raised, empty where there was none."""
+    step = None if error is None else error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_name == LOOP:
+            held = step.tb_frame.f_locals
+            return _said(held.get("event", held.get("message")))
+        step = step.tb_next
+    return ""
+
+
+def state_of(behaviour: object | None) -> str:
+    """The attributes of a server, shortened."""
+    if behaviour is None:
+        return ""
+    held = {key: value for key, value in vars(behaviour).items() if not key.startswith("_otp_")}
+    parts = [
+        f"{key}={'***' if is_secret(key) else shown(value)}"
+        for key, value in islice(held.items(), ATTRIBUTES)
+    ]
+    if len(held) > ATTRIBUTES:
+        parts.append(f"… {len(held) - ATTRIBUTES} more")
+    line = ", ".join(parts)
+    return line if len(line) <= LINE else line[: LINE - 1] + "…"
+
+
+def _said(message: object) -> str:
+    if message is None:
+        return ""
+    if isinstance(message, Caller):
+        by = "" if message.pid is None else f" from {message.pid}"
+        return f"call{by}: {shown(message.request)}"
+    if isinstance(message, Cast):
+        return f"cast: {shown(message.request)}"
+    return shown(message)
+
+
+def _is_ours(step: TracebackType) -> bool:
+    return step.tb_frame.f_code.co_filename.endswith(FRAMEWORK)

@@ -1,0 +1,319 @@
+"""What every process is to the others: an identity, links, monitors, a name, and an end.
+
+An entry is one row of the process table. Two kinds exist: a ``Process`` (a task with a mailbox) and a
+``Port`` (no task, synchronous callbacks). How an entry takes a message or a signal is theirs; how entries
+are tied together, and what happens when one ends, is decided here.
+
+Rules: 1. An entry ends once, in ``bury``; whoever is tied to it learns the same reason.  2. Its row, its
+name and its rows in other tables are gone *before* the first EXIT or DOWN is sent, so that whoever is
+told can start a successor under the same name.  3. Links and monitors are dictionaries, not sets: signals
+go out in the order in which the ties were made, on every run.  4. All of them are made on first use: a
+connection is an entry, and there are hundreds of thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.errors import NameTaken
+from gossamer.supervisor.process.signals import (
+    DemonitorSignal,
+    DownSignal,
+    ExitSignal,
+    LinkSignal,
+    MonitorSignal,
+    UnlinkSignal,
+)
+from gossamer.supervisor.values import NOCONNECTION, NOPROC, Destination, Down, Exit, Pid, Reason, Ref
+
+if TYPE_CHECKING:
+    from gossamer.supervisor.process.calls import Caller
+    from gossamer.supervisor.process.runtime import Runtime
+
+__all__ = ["Entry", "Sent", "Tracer", "Watcher", "current"]
+
+log = structlog.get_logger(__name__)
+
+Watcher = Pid | Callable[[Down], None]
+"""Who is told of an end: a process by message, or the runtime's own code at once."""
+
+Tracer = Callable[[str, object], None]
+"""Is told what a process does; see ``tracing``."""
+
+current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
+"""The process that the running code belongs to."""
+
+
+class Sent(Struct, frozen=True):
+    """A message as a tracer sees it, with the process that it went to or came from."""
+
+    to: object
+    message: object
+
+
+class Entry:
+    """One row of the process table; see the module."""
+
+    __slots__ = (
+        "calls",
+        "cleanups",
+        "label",
+        "links",
+        "name",
+        "parent",
+        "pid",
+        "reason",
+        "runtime",
+        "tracer",
+        "watchers",
+        "watching",
+    )
+
+    kind = "process"
+    """What ``gossamer ps`` shows as type."""
+
+    runtime: Runtime
+    pid: Pid
+    parent: Pid | None
+    label: str
+    name: str | None
+    reason: Reason | None
+    links: dict[Pid, None] | None
+    watchers: dict[Ref, Watcher] | None
+    watching: dict[Ref, Destination] | None
+    calls: dict[Caller, None] | None
+    cleanups: list[Callable[[Entry], None]] | None
+    tracer: Tracer | None
+
+    def enter(self, runtime: Runtime, *, label: str, name: str | None, parent: Pid | None) -> None:
+        """Take a row of ``runtime``'s table, and ``name`` if given.
+
+        Raises:
+            NameTaken: another live process holds ``name``; nothing has happened then.
+        """
+        if name is not None and name in runtime.names:
+            raise NameTaken(name, runtime.names[name].pid)
+        self.runtime = runtime
+        self.parent = parent
+        self.label = label
+        self.name = name
+        self.reason = None
+        self.tracer = None
+        self.links = self.watchers = self.watching = self.calls = self.cleanups = None
+        self.pid = pid = runtime.new_pid()
+        runtime.table[pid] = self
+        if name is not None:
+            runtime.names[name] = self
+
+    # How an entry takes things; the kinds say.
+
+    def deliver(self, message: object) -> bool:
+        """Take a user's message; False when the mailbox is full."""
+        raise NotImplementedError
+
+    def deliver_signal(self, message: Exit | Down) -> None:
+        """Take what a tie brought; never refused."""
+        raise NotImplementedError
+
+    def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
+        """Take an exit signal, by the rules of the reference manual."""
+        raise NotImplementedError
+
+    def crash(self, exception: BaseException) -> None:
+        """End as if the process itself had raised ``exception``."""
+        raise NotImplementedError
+
+    def mailbox_length(self) -> int:
+        """Messages waiting."""
+        return 0
+
+    def state(self) -> str:
+        """What it is doing, in a word."""
+        return "open"
+
+    def note(self) -> str:
+        """What else ``gossamer ps`` shows: whom it serves, what it waits for."""
+        return ""
+
+    # Ties.
+
+    def link(self, pid: Pid) -> None:
+        """Tie this process to ``pid``: when one ends abnormally the other gets the signal."""
+        if pid == self.pid or (self.links is not None and pid in self.links):
+            return
+        if self.tracer is not None:
+            self.tracer("link", pid)
+        runtime = self.runtime
+        if pid.node == runtime.node:
+            other = runtime.table.get(pid)
+            if other is None:
+                self.exit_signal(pid, NOPROC, linked=True)
+                return
+            other.tie(self.pid)
+            self.tie(pid)
+        else:
+            self.tie(pid)
+            if not runtime.route(LinkSignal(pid.node, pid, self.pid)):
+                self.exit_signal(pid, NOCONNECTION, linked=True)
+
+    def tie(self, pid: Pid) -> None:
+        """This side of a link."""
+        if self.links is None:
+            self.links = {}
+        self.links[pid] = None
+        if pid.node != self.runtime.node:
+            self.runtime.note_remote(pid.node, self.pid)
+
+    def untie(self, pid: Pid) -> bool:
+        """Remove this side of a link; False when there was none."""
+        links = self.links
+        if links is None or pid not in links:
+            return False
+        del links[pid]
+        return True
+
+    def unlink(self, pid: Pid) -> None:
+        """Remove the link to ``pid`` on both sides; no signal of it comes afterwards."""
+        if not self.untie(pid):
+            return
+        if self.tracer is not None:
+            self.tracer("unlink", pid)
+        other = self.runtime.table.get(pid)
+        if other is not None:
+            other.untie(self.pid)
+        elif pid.node != self.runtime.node:
+            self.runtime.route(UnlinkSignal(pid.node, pid, self.pid))
+
+    def monitor(self, destination: Destination) -> Ref:
+        """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
+        runtime = self.runtime
+        if self.tracer is not None:
+            self.tracer("monitor", destination)
+        ref = runtime.new_ref()
+        remote = runtime.remote_address(destination)
+        if remote is None:
+            target = runtime.find(destination)
+            if target is None:
+                gone = destination if isinstance(destination, Pid) else None
+                self.deliver_signal(Down(ref, gone, NOPROC))
+                return ref
+            target.watch(ref, self.pid)
+            destination = target.pid
+        if self.watching is None:
+            self.watching = {}
+        self.watching[ref] = destination
+        if remote is not None:
+            node, to = remote
+            runtime.note_remote(node, self.pid)
+            if not runtime.route(MonitorSignal(node, to, ref, self.pid)):
+                del self.watching[ref]
+                self.deliver_signal(Down(ref, to if isinstance(to, Pid) else None, NOCONNECTION))
+        return ref
+
+    def watch(self, ref: Ref, watcher: Watcher) -> None:
+        """Tell ``watcher`` when this entry ends."""
+        if self.watchers is None:
+            self.watchers = {}
+        self.watchers[ref] = watcher
+
+    def demonitor(self, ref: Ref) -> bool:
+        """Stop watching; False when the watch was over. A ``Down`` already queued stays queued."""
+        destination = None if self.watching is None else self.watching.pop(ref, None)
+        if destination is None:
+            return False
+        if self.tracer is not None:
+            self.tracer("demonitor", destination)
+        self._unwatch(ref, destination)
+        return True
+
+    def _unwatch(self, ref: Ref, destination: Destination) -> None:
+        runtime = self.runtime
+        remote = runtime.remote_address(destination)
+        if remote is not None:
+            runtime.route(DemonitorSignal(remote[0], remote[1], ref))
+            return
+        target = runtime.find(destination)
+        if target is not None and target.watchers is not None:
+            target.watchers.pop(ref, None)
+
+    def on_release(self, cleanup: Callable[[Entry], None]) -> None:
+        """Run ``cleanup(self)`` when the entry ends, before anybody is told."""
+        if self.cleanups is None:
+            self.cleanups = []
+        self.cleanups.append(cleanup)
+
+    # The end.
+
+    def bury(self, reason: Reason) -> None:
+        """End with ``reason``: release what is held, then tell all that are tied to it. Once only."""
+        runtime = self.runtime
+        if runtime.table.pop(self.pid, None) is None:
+            return
+        self.reason = reason
+        if self.tracer is not None:
+            self.tracer("end", reason)
+        for ties in runtime.remote_ties.values():
+            ties.pop(self.pid, None)
+        if self.name is not None and runtime.names.get(self.name) is self:
+            del runtime.names[self.name]
+        if self.cleanups is not None:
+            cleanups, self.cleanups = self.cleanups, None
+            for cleanup in cleanups:
+                try:
+                    cleanup(self)
+                except Exception:
+                    log.exception("cleanup_failed", pid=str(self.pid), label=self.label)
+        # A port that dies of a signal dies inside the sender's bury; the queue keeps the stack flat and lets
+        # everybody tied to the first death hear of it before the second is told.
+        graves = runtime.graves
+        graves.append(self)
+        if len(graves) == 1:
+            while graves:
+                try:
+                    graves[0].farewell()
+                except Exception:
+                    # Whoever was still to be told is not; the next death must be all the same.
+                    log.exception("farewell_failed", pid=str(graves[0].pid), label=graves[0].label)
+                finally:
+                    graves.popleft()
+
+    def farewell(self) -> None:
+        """Tell callers, links and monitors; drop this entry's own watches."""
+        runtime, pid, reason = self.runtime, self.pid, self.reason
+        calls, self.calls = self.calls, None
+        if calls is not None:
+            for caller in calls:
+                caller.fail(reason)
+        links, self.links = self.links, None
+        if links is not None:
+            for other in links:
+                entry = runtime.table.get(other)
+                if entry is not None:
+                    if entry.untie(pid):
+                        entry.exit_signal(pid, reason, linked=True)
+                elif other.node != runtime.node:
+                    runtime.route(ExitSignal(other.node, other, pid, reason, linked=True))
+        watchers, self.watchers = self.watchers, None
+        if watchers is not None:
+            for ref, watcher in watchers.items():
+                self._tell(watcher, ref, pid, reason)
+        watching, self.watching = self.watching, None
+        if watching is not None:
+            for ref, destination in watching.items():
+                self._unwatch(ref, destination)
+
+    def _tell(self, watcher: Watcher, ref: Ref, pid: Pid, reason: Reason) -> None:
+        runtime = self.runtime
+        if not isinstance(watcher, Pid):
+            watcher(Down(ref, pid, reason))
+        elif watcher.node != runtime.node:
+            runtime.route(DownSignal(watcher.node, watcher, ref, pid, reason))
+        else:
+            entry = runtime.table.get(watcher)
+            if entry is not None and entry.watching is not None and entry.watching.pop(ref, None) is not None:
+                entry.deliver_signal(Down(ref, pid, reason))

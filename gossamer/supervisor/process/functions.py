@@ -1,0 +1,234 @@
+"""What code inside a process says: ``send``, ``call``, ``link``, ``monitor`` and the rest.
+
+Each function finds the running process by a context variable, so it works in tasks and callbacks that a
+process made as well. Outside of processes use the methods of ``Runtime``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVarTuple
+
+from gossamer.errors import UsageError
+from gossamer.supervisor.errors import ExitProcess, NotInProcess
+from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.process import MAX_MAILBOX, Process
+from gossamer.supervisor.values import KILL, KILLED, Cast, Destination, Pid, Reason, Ref
+
+__all__ = [
+    "TimerRef",
+    "call",
+    "cancel_timer",
+    "cast",
+    "demonitor",
+    "exit",
+    "link",
+    "monitor",
+    "receive",
+    "register",
+    "self_pid",
+    "send",
+    "send_after",
+    "send_wait",
+    "spawn",
+    "spawn_link",
+    "trap_exit",
+    "unlink",
+    "whereis",
+]
+
+Ts = TypeVarTuple("Ts")
+
+
+def _me(function: str) -> Entry:
+    entry = current.get(None)
+    if entry is None:
+        raise NotInProcess(function)
+    return entry
+
+
+def self_pid() -> Pid:
+    """Return the pid of the running process."""
+    return _me("self_pid").pid
+
+
+def spawn(
+    body: Callable[[*Ts], Awaitable[object]],
+    *args: *Ts,
+    name: str | None = None,
+    label: str | None = None,
+    max_mailbox: int = MAX_MAILBOX,
+) -> Pid:
+    """Start a process that runs ``body(*args)``; not linked."""
+    return _me("spawn").runtime.spawn(body, *args, name=name, label=label, max_mailbox=max_mailbox)
+
+
+def spawn_link(
+    body: Callable[[*Ts], Awaitable[object]],
+    *args: *Ts,
+    name: str | None = None,
+    label: str | None = None,
+    max_mailbox: int = MAX_MAILBOX,
+) -> Pid:
+    """As ``spawn``, linked to the running process before its first step."""
+    me = _me("spawn_link")
+    return me.runtime.spawn(body, *args, name=name, label=label, link_to=me.pid, max_mailbox=max_mailbox)
+
+
+def send(destination: Destination, message: object) -> bool:
+    """Put a message into a mailbox; False when it is known not to arrive."""
+    entry = current.get(None)
+    if entry is None:
+        raise NotInProcess("send")
+    target = entry.runtime.reach.get(destination)  # type: ignore[arg-type]
+    if target is None:
+        return entry.runtime.send(destination, message)
+    return target.deliver(message)
+
+
+async def send_wait(destination: Destination, message: object) -> bool:
+    """As ``send``, but wait while the receiver's mailbox is full: back-pressure."""
+    runtime = _me("send_wait").runtime
+    pause = 0.001
+    while True:
+        target = runtime.find(destination)
+        if not isinstance(target, Process) or len(target.mailbox) < target.overflow:
+            return runtime.send(destination, message)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+
+
+def cast(destination: Destination, request: object) -> None:
+    """Send a request that wants no answer; it succeeds even if nobody is there."""
+    send(destination, Cast(request))
+
+
+def call(destination: Destination, request: object, timeout: float | None = 5.0) -> Coroutine[Any, Any, Any]:
+    """Send a request and await its answer; ``timeout`` None waits without limit.
+
+    Raises:
+        CallTimeout: no answer in time; a late one is dropped.
+        CallFailed: the process ended, is not there, or its node is not connected.
+        CallingSelf: a process called itself.
+    """
+    me = current.get(None)
+    if me is None:
+        raise NotInProcess("call")
+    return me.runtime._call(me, destination, request, timeout)
+
+
+def link(pid: Pid) -> None:
+    """Tie the running process to ``pid``.
+
+    Raises:
+        UsageError: it is a name. A link holds a process, and a name may move to another.
+    """
+    me = _me("link")
+    if not isinstance(pid, Pid):
+        raise UsageError(f"link() got {pid!r}; expected a Pid, look a name up with whereis() or pid_of()")
+    me.link(pid)
+
+
+def unlink(pid: Pid) -> None:
+    """Remove the tie; no signal of it comes afterwards."""
+    _me("unlink").unlink(pid)
+
+
+def monitor(destination: Destination) -> Ref:
+    """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
+    return _me("monitor").monitor(destination)
+
+
+def demonitor(ref: Ref, *, flush: bool = False) -> bool:
+    """Stop watching; ``flush`` removes a ``Down`` already queued. False when the watch was over."""
+    me = _me("demonitor")
+    watched = me.demonitor(ref)
+    if flush and not watched and isinstance(me, Process):
+        kept = [message for message in me.mailbox if getattr(message, "ref", None) != ref]
+        me.mailbox.clear()
+        me.mailbox.extend(kept)
+    return watched
+
+
+def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erlang's name for it
+    """Send an exit signal. To itself: a process that does not trap it ends here and now.
+
+    Raises:
+        ExitProcess: the running process was meant; let it through.
+        BadDestination: it is no destination.
+    """
+    me = _me("exit")
+    if me.runtime.find(destination) is me and isinstance(me, Process) and asyncio.current_task() is me.task:
+        if reason == KILL:
+            raise ExitProcess(KILLED)
+        if not me.trapping:
+            raise ExitProcess(reason)
+    me.runtime.exit(destination, reason)
+
+
+def trap_exit(flag: bool = True) -> bool:
+    """Receive exit signals as messages from now on; return the old flag. Ports decide in ``handle_exit``."""
+    me = _me("trap_exit")
+    if not isinstance(me, Process):
+        return True
+    before, me.trapping = me.trapping, flag
+    return before
+
+
+def receive(
+    timeout: float | None = None, match: Callable[[Any], bool] | None = None
+) -> Coroutine[Any, Any, Any]:
+    """Return the next message of the running process, or the first for which ``match`` is true.
+
+    Raises:
+        TimeoutError: none came within ``timeout`` seconds.
+    """
+    me = current.get(None)
+    if not isinstance(me, Process):
+        raise NotInProcess("receive")
+    return me.receive(timeout, match)
+
+
+def register(name: str) -> None:
+    """Register the running process under ``name``."""
+    me = _me("register")
+    me.runtime.register(name, me.pid)
+
+
+def whereis(name: str) -> Pid | None:
+    """Return the process registered under ``name`` on this node, None if there is none."""
+    return _me("whereis").runtime.whereis(name)
+
+
+class TimerRef:
+    """A message that will be sent; made by ``send_after``."""
+
+    __slots__ = ("_handle", "_loop", "_when")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: asyncio.TimerHandle, when: float) -> None:
+        self._loop = loop
+        self._handle = handle
+        # Not the handle's own: for a timer that is due at once, uvloop's has none.
+        self._when = when
+
+    def cancel(self) -> float | None:
+        """Cancel it; return the seconds that were left, None if it was sent or cancelled before."""
+        if self._handle.cancelled():
+            return None
+        left = self._when - self._loop.time()
+        self._handle.cancel()
+        return left if left > 0 else None
+
+
+def send_after(seconds: float, destination: Destination, message: object) -> TimerRef:
+    """Send ``message`` in ``seconds`` seconds, to the process that has the name then; dropped if none has."""
+    runtime = _me("send_after").runtime
+    loop = runtime.loop
+    when = loop.time() + seconds
+    return TimerRef(loop, loop.call_later(seconds, runtime.send, destination, message), when)
+
+
+def cancel_timer(timer: TimerRef) -> float | None:
+    """Cancel a timer; return the seconds that were left, None if it was sent or cancelled before."""
+    return timer.cancel()

@@ -1,0 +1,215 @@
+"""Ports: processes without a task, for connections (Erlang's word for the same thing).
+
+A port has a pid, a name, links, monitors and exit signals like any process, and takes messages by a
+synchronous callback, in the sender's turn. A hundred thousand idle connections then cost their rows in
+the table and nothing on the loop.
+
+Rules: 1. Messages are taken one after another: what arrives while a callback of the port runs waits until
+it is done.  2. An exception in a callback closes the port with a ``Crash``; it never reaches the sender.
+3. Every exit signal except ``kill`` is put to ``handle_exit``, whose default is the rule of processes:
+``normal`` is dropped, anything else closes.  4. ``on_close`` runs once, before anybody tied to the port
+is told.
+
+``guarded`` gives the callbacks of the event loop (protocols, timers) the same standing: they run as the
+process that made them, and what they raise ends that process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+
+from gossamer.supervisor.errors import NoSuchCallback, NotInProcess
+from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.process import reason_of
+from gossamer.supervisor.process.runtime import Runtime
+from gossamer.supervisor.values import KILL, KILLED, NORMAL, Cast, Crash, Down, Exit, Pid, Reason, describe
+
+__all__ = ["Port", "guarded"]
+
+log = structlog.get_logger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Port(Entry):
+    """A process without a task, for connections; subclass it, define callbacks, and ``open`` an instance."""
+
+    __slots__ = ("_backlog", "_busy")
+
+    kind = "port"
+
+    def open(
+        self,
+        *,
+        label: str | None = None,
+        name: str | None = None,
+        link_to: Pid | None = None,
+        runtime: Runtime | None = None,
+    ) -> Pid:
+        """Become a process of ``runtime`` (of the running process where none is given).
+
+        Raises:
+            NameTaken: another live process holds ``name``.
+            NotInProcess: neither a runtime nor a running process.
+        """
+        parent = current.get(None)
+        if runtime is None:
+            if parent is None:
+                raise NotInProcess("Port.open")
+            runtime = parent.runtime
+        if link_to is None and parent is not None and parent.runtime is runtime:
+            above: Pid | None = parent.pid
+        else:
+            above = link_to
+        self.enter(runtime, label=label or type(self).__name__, name=name, parent=above)
+        self._busy = False
+        self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        if link_to is not None:
+            self.link(link_to)
+        return self.pid
+
+    # Callbacks.
+
+    def handle_message(self, message: Any) -> None:
+        """Handle a message; of a cast, its content."""
+        log.warning("unexpected_message", pid=str(self.pid), label=self.label, message=type(message).__name__)
+
+    def handle_call(self, request: Any, caller: Caller) -> None:
+        """Serve a call; answer with ``reply(caller, value)``."""
+        raise NoSuchCallback(self.label, "handle_call", request)
+
+    def handle_exit(self, source: Pid, reason: Reason) -> None:
+        """Handle an exit signal; the default is that of a process that does not trap exits."""
+        if reason != NORMAL:
+            self.close(reason)
+
+    def on_close(self, reason: Reason) -> None:
+        """Release what the port holds; it is ending."""
+
+    # What it may do.
+
+    def close(self, reason: Reason = NORMAL) -> None:
+        """End with ``reason``."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        token = current.set(self)
+        try:
+            self.on_close(reason)
+        except Exception as error:  # noqa: BLE001 - a port ends whatever its on_close does
+            reason = reason_of(error)
+            self._report(reason)
+        finally:
+            current.reset(token)
+        self.bury(reason)
+
+    @property
+    def closed(self) -> bool:
+        """True once the port has ended."""
+        return self.reason is not None
+
+    # The shell.
+
+    def deliver(self, message: object) -> bool:
+        if self.tracer is not None:
+            self.tracer("receive", message)
+        kind = type(message)
+        if kind is Cast:
+            self._take(self.handle_message, (message.request,))  # type: ignore[attr-defined]
+        elif kind is Caller or kind is RemoteCaller:
+            self._take(self.handle_call, (message.request, message))  # type: ignore[attr-defined]
+        else:
+            self._take(self.handle_message, (message,))
+        return True
+
+    def deliver_signal(self, message: Exit | Down) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", message)
+        self._take(self.handle_message, (message,))
+
+    def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", Exit(source, reason))
+        if reason == KILL and not linked:
+            self.close(KILLED)
+        else:
+            self._take(self.handle_exit, (source, reason))
+
+    def crash(self, exception: BaseException) -> None:
+        if self.reason is None:
+            reason = reason_of(exception)
+            self._report(reason)
+            self.close(reason)
+
+    def mailbox_length(self) -> int:
+        return 0 if self._backlog is None else len(self._backlog)
+
+    def _take(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self.reason is not None:
+            return
+        if self._busy:
+            if self._backlog is None:
+                self._backlog = deque()
+            self._backlog.append((callback, arguments))
+            return
+        self._busy = True
+        token = current.set(self)
+        try:
+            callback(*arguments)
+            while self._backlog and self.reason is None:
+                callback, arguments = self._backlog.popleft()
+                callback(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends a port becomes its exit reason
+            self.crash(error)
+        finally:
+            current.reset(token)
+            self._busy = False
+            self._backlog = None
+
+    def _report(self, reason: Reason) -> None:
+        log.error(
+            "crash",
+            pid=str(self.pid),
+            name=self.name,
+            label=self.label,
+            parent=None if self.parent is None else str(self.parent),
+            reason=describe(reason),
+            traceback=reason.traceback if isinstance(reason, Crash) else "",
+        )
+
+
+def guarded(callback: Callable[P, R], *, entry: Entry | None = None) -> Callable[P, R | None]:
+    """Make a callback that runs as the process that made it, and crashes that process when it raises.
+
+    Once that process has ended the callback does nothing. ``entry`` names another process, a port mostly.
+
+    Raises:
+        NotInProcess: no process runs here and none was named.
+    """
+    owner = current.get(None) if entry is None else entry
+    if owner is None:
+        raise NotInProcess("guarded")
+
+    def run(*args: P.args, **options: P.kwargs) -> R | None:
+        if owner.reason is not None:
+            return None
+        token = current.set(owner)
+        try:
+            return callback(*args, **options)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a callback raises is its process's end
+            owner.crash(error)
+            return None
+        finally:
+            current.reset(token)
+
+    return run

@@ -1,0 +1,360 @@
+"""A process: one task, one mailbox, and the rules by which exit signals end it.
+
+Exit signals (Erlang reference manual, "Processes"): ``kill`` sent directly cannot be trapped and is seen
+as ``killed`` by others; a trapping process gets everything else as a message; ``normal`` from another
+process is dropped; any other reason ends it. The reason that was asked for is stored before the task is
+cancelled, because a raising ``finally`` replaces the CancelledError.
+
+What asyncio does differently, and the remedy: a task cancelled before its first step never runs (the
+done-callback buries it); a task may swallow the cancel (the next ``receive`` raises again, ``kill``
+cancels again with back-off, and what survives even that becomes a *zombie*: unlinked, unregistered,
+reported); SystemExit in a task would stop the loop (it ends the process only).
+
+The mailbox is one deque in order of arrival. Its bound counts users' messages; EXIT and DOWN always fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
+from gossamer.supervisor.process.crash import crash_text, handling, state_of
+from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.values import (
+    KILL,
+    KILLED,
+    NORMAL,
+    Crash,
+    Down,
+    Exit,
+    Pid,
+    Reason,
+    describe,
+    is_clean,
+)
+
+__all__ = ["MAX_MAILBOX", "Process", "reason_of", "where_is"]
+
+log = structlog.get_logger(__name__)
+
+MAX_MAILBOX = 1_000_000
+"""Messages a mailbox holds unless ``spawn`` says otherwise."""
+
+BURST = 127
+"""A process gives way to others after this many messages (a mask: one less than a power of two)."""
+
+KILL_RETRIES = (0.01, 0.05, 0.2, 0.5, 1.0)
+"""Seconds between cancelling again a process that swallowed its kill."""
+
+
+def reason_of(exception: BaseException) -> Reason:
+    """The exit reason of a process that raised ``exception``."""
+    if isinstance(exception, ExitProcess):
+        return exception.reason
+    if isinstance(exception, CallFailed):
+        return (exception.reason, ("call", str(exception.destination)))
+    return Crash.of(exception)
+
+
+class Process(Entry):
+    """A task with a mailbox; made by ``Runtime.spawn`` only."""
+
+    __slots__ = (
+        "_retries",
+        "behaviour",
+        "dropped",
+        "faulted",
+        "interrupt",
+        "limit",
+        "loop",
+        "mailbox",
+        "overflow",
+        "reductions",
+        "signals",
+        "started",
+        "status",
+        "task",
+        "trapping",
+        "waiter",
+        "waiting_on",
+    )
+
+    task: asyncio.Task[None]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self.loop = loop
+        self.mailbox: deque[Any] = deque()
+        self.limit = self.overflow = limit
+        self.signals = 0
+        self.dropped = 0
+        self.faulted = False
+        self.interrupt: Callable[[], None] | None = None
+        self.reductions = 0
+        self.waiter: asyncio.Future[None] | None = None
+        self.trapping = False
+        self.started: asyncio.Future[Exception | None] | None = None
+        self.behaviour: object | None = None
+        self.waiting_on: Entry | None = None
+        self.status: str | None = None
+        self._retries = 0
+
+    # Messages.
+
+    def deliver(self, message: object) -> bool:
+        mailbox = self.mailbox
+        if len(mailbox) >= self.limit and not self._make_room(message):
+            return False
+        mailbox.append(message)
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        return True
+
+    def deliver_signal(self, message: Exit | Down) -> None:
+        if self.tracer is not None and type(message) is Down:
+            self.tracer("signal", message)
+        self.signals += 1
+        self.mailbox.append(message)
+        self.wake()
+        interrupt = self.interrupt
+        if interrupt is not None and type(message) is Exit and message.source in (self.parent, self.pid):
+            interrupt()
+
+    def wake(self) -> None:
+        """Let the process look at its mailbox."""
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _make_room(self, message: object) -> bool:
+        """The slow way in: the mailbox is at its bound, or every message is traced (``limit`` is 0 then)."""
+        room = len(self.mailbox) < self.overflow + self.signals
+        if room and len(self.mailbox) >= self.overflow:
+            self.signals = sum(type(waiting) in (Exit, Down) for waiting in self.mailbox)
+            room = len(self.mailbox) < self.overflow + self.signals
+        if self.tracer is not None:
+            self.tracer("receive" if room else "dropped", message)
+        if not room:
+            if self.dropped == 0:
+                log.warning(
+                    "mailbox_full",
+                    pid=str(self.pid),
+                    label=self.label,
+                    bound=self.overflow,
+                    advice="messages to it are dropped; see who sends with `gossamer trace`, wait with "
+                    "send_wait(), or raise max_mailbox",
+                )
+            self.dropped += 1
+        return room
+
+    def mailbox_length(self) -> int:
+        return len(self.mailbox)
+
+    def state(self) -> str:
+        if self.status is not None:
+            return self.status
+        if self.reason is not None:
+            return "exiting"
+        if self.started is not None:
+            return "starting"
+        if self.waiting_on is not None:
+            return "calling"
+        return "waiting" if self.waiter is not None else "running"
+
+    def note(self) -> str:
+        target = self.waiting_on
+        return "" if target is None else f"waits for {target.name or target.label} {target.pid}"
+
+    async def receive(self, timeout: float | None = None, match: Callable[[Any], bool] | None = None) -> Any:
+        """The next message, or the first that ``match`` wants, in order of arrival.
+
+        Raises:
+            TimeoutError: none came within ``timeout`` seconds.
+        """
+        mailbox = self.mailbox
+        self.reductions += 1
+        if not self.reductions & BURST:
+            await asyncio.sleep(0)
+        if match is not None:
+            return await self._receive_matching(match, timeout)
+        if not mailbox:
+            deadline = None if timeout is None else self.loop.time() + timeout
+            while not mailbox:
+                await self._wait(deadline)
+        if self.reason is not None:
+            raise asyncio.CancelledError
+        return mailbox.popleft()
+
+    async def _receive_matching(self, match: Callable[[Any], bool], timeout: float | None) -> Any:
+        deadline = None if timeout is None else self.loop.time() + timeout
+        seen = 0
+        while True:
+            for index in range(seen, len(self.mailbox)):
+                if match(self.mailbox[index]):
+                    message = self.mailbox[index]
+                    del self.mailbox[index]
+                    return message
+            seen = len(self.mailbox)
+            await self._wait(deadline)
+
+    async def _wait(self, deadline: float | None) -> None:
+        """Sleep until something is delivered."""
+        if self.reason is not None:
+            # It swallowed the cancel that was to end it.
+            raise asyncio.CancelledError
+        if self.waiter is not None:
+            raise NotInProcess("receive (of a process that already waits in another task)")
+        waiter = self.waiter = self.loop.create_future()
+        timer = None if deadline is None else self.loop.call_at(deadline, _expire, waiter)
+        try:
+            await waiter
+        finally:
+            self.waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    # Signals.
+
+    def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
+        if self.tracer is not None:
+            self.tracer("signal", Exit(source, reason))
+        if reason == KILL and not linked:
+            self._kill()
+        elif self.reason is not None:
+            return
+        elif self.trapping:
+            self.deliver_signal(Exit(source, reason))
+        elif reason != NORMAL or source == self.pid:
+            self.condemn(reason)
+
+    def condemn(self, reason: Reason) -> None:
+        """End with ``reason`` at the next step."""
+        if self.reason is None:
+            self.reason = reason
+            self.task.cancel()
+
+    def crash(self, exception: BaseException) -> None:
+        if self.reason is None:
+            reason = reason_of(exception)
+            self.report(reason, exception)
+            self.faulted = True
+            self.condemn(reason)
+
+    def _kill(self) -> None:
+        if self._retries == 0:
+            self.reason = KILLED
+            self._insist()
+
+    def _insist(self) -> None:
+        if self.task.done():
+            return
+        if self._retries == len(KILL_RETRIES):
+            log.error(
+                "zombie",
+                pid=str(self.pid),
+                label=self.label,
+                kills=self._retries,
+                where=where_is(self),
+                advice="it swallows CancelledError; its task is left behind, unlinked and unregistered",
+            )
+            self.runtime.zombies[self.pid] = self
+            self.bury(KILLED)
+            return
+        self.task.cancel()
+        self.loop.call_later(KILL_RETRIES[self._retries], self._insist)
+        self._retries += 1
+
+    # Life.
+
+    async def main(self, body: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
+        """The task: run ``body`` and bury the process with the reason of its end."""
+        self.task.remove_done_callback(self.done)
+        reason: Reason
+        try:
+            life = body(*args)
+            if not inspect.isawaitable(life):
+                raise NotAsync.of(body, life)
+            await life
+            reason = NORMAL
+        except asyncio.CancelledError as error:
+            reason = Crash.of(error) if self.reason is None else self.reason
+        except ExitProcess as error:
+            reason = error.reason
+        except (KeyboardInterrupt, GeneratorExit):
+            self.end(KILLED)
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends a process becomes its exit reason
+            reason = reason_of(error)
+            if self.reason is None:
+                self.report(reason, error)
+        self.end(reason if self.reason is None else self.reason)
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        """The task was cancelled before its first step."""
+        self.end(KILLED if self.reason is None else self.reason)
+
+    def end(self, reason: Reason) -> None:
+        """The task is over."""
+        self.runtime.zombies.pop(self.pid, None)
+        started = self.started
+        if started is not None and not started.done() and self.parent is not None and self.links:
+            # Who started it gets the outcome of the start, not an exit signal as well.
+            self.unlink(self.parent)
+        self.bury(reason)
+        self.mailbox.clear()
+        if started is not None and not started.done():
+            started.set_result(Ignore() if self.status == "ignored" else StartFailed(self.label, reason))
+        self.behaviour = None
+        self.waiting_on = None
+
+    def report(self, reason: Reason, error: BaseException | None = None) -> None:
+        """Write the crash report, unless the end is an orderly one."""
+        if is_clean(reason):
+            return
+        log.error(
+            "crash",
+            pid=str(self.pid),
+            name=self.name,
+            label=self.label,
+            parent=None if self.parent is None else str(self.parent),
+            reason=describe(reason),
+            mailbox=len(self.mailbox),
+            reductions=self.reductions,
+            handling=handling(error),
+            state=state_of(self.behaviour),
+            traceback=_text_of(reason) if error is None else crash_text(error),
+        )
+
+
+def where_is(process: Process) -> str:
+    """The line of code at which a process waits, innermost first, three deep."""
+    # A task gives the frames of its own stack only; the awaited coroutines lead further in.
+    lines: list[str] = []
+    waiting: Any = process.task.get_coro()
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            break
+        lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return " < ".join(reversed(lines[-3:]))
+
+
+def _text_of(reason: Reason) -> str:
+    """The traceback that a reason brings along, from another process or another node."""
+    return reason.traceback if isinstance(reason, Crash) else ""
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

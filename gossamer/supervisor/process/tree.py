@@ -1,0 +1,194 @@
+"""The process table as trees of plain data: what ``gossamer ps`` draws and the API serves.
+
+Rules: 1. A table of 100,000 processes must not stop the loop: it is read in slices, with others' turns in
+between, and so is not of one moment.  2. What comes in hundreds is counted rather than listed: of the
+children of one process with one label only the first ``fold`` are shown, and no more than ``SHOWN`` processes
+in all; the others, and what is below them, are summed up by label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gossamer.supervisor.errors import NoSuchProcess
+from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.values import Pid
+
+if TYPE_CHECKING:
+    from gossamer.supervisor.process.runtime import Runtime
+
+__all__ = ["Folded", "ProcessNode", "forest", "locate"]
+
+TASK_BYTES = 1200
+"""What a task, its coroutines, its context and its future weigh beside what can be asked for its size."""
+
+FOLD = 20
+SHOWN = 5000
+SLICE = 500
+"""Processes looked at in one turn of the loop; about two milliseconds."""
+
+SAMPLE = 100
+"""Messages of a mailbox that are weighed, the others are taken to be like them."""
+
+
+class Folded(Struct, frozen=True):
+    """Children of one label that are counted and not listed; sums over all of them."""
+
+    label: str
+    number: int
+    mailbox: int
+    reductions: int
+    restarts: int
+    memory: int
+
+
+class ProcessNode(Struct, frozen=True):
+    """One process and those it started.
+
+    ``restarts``: of this child by its supervisor. ``reductions``: messages handled. ``memory``: bytes, an
+    estimate that leaves out what the state refers to. ``dropped``: messages that found the mailbox full.
+    ``note``: what else is worth a word, whom it waits for or whom it serves.
+    """
+
+    pid: Pid
+    name: str | None
+    label: str
+    type: str
+    status: str
+    restarts: int
+    mailbox: int
+    reductions: int
+    memory: int
+    links: int
+    dropped: int
+    note: str
+    children: list[ProcessNode]
+    folded: list[Folded]
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Children of one process with one label."""
+
+    shown: list[Entry] = field(default_factory=list)
+    number: int = 0
+    mailbox: int = 0
+    reductions: int = 0
+    restarts: int = 0
+    memory: int = 0
+
+
+async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
+    """Every process of ``runtime`` under the one that started it, while that one lives; or ``root`` alone."""
+    table = runtime.table
+    below: dict[Pid | None, dict[str, _Kind]] = {}
+    # Of those not shown: below whom they are summed up.
+    home: dict[Pid | None, Pid | None] = {}
+    room = SHOWN
+    for at, entry in enumerate(list(table.values())):
+        if at % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        if table.get(entry.pid) is not entry or entry.pid == root:
+            continue
+        parent = entry.parent if entry.parent in table else None
+        above = home.get(parent, parent)
+        kind = below.setdefault(above, {}).setdefault(entry.label, _Kind())
+        if (len(kind.shown) < fold or parent is None) and room and above == parent:
+            kind.shown.append(entry)
+            room -= 1
+        else:
+            home[entry.pid] = above
+            kind.number += 1
+            kind.mailbox += entry.mailbox_length()
+            kind.reductions += getattr(entry, "reductions", 0)
+            kind.restarts += _restarts(runtime, parent, entry)
+            kind.memory += memory_of(entry)
+    # What is shown is bounded, and drawn in one turn.
+    if root is None:
+        return _nodes(runtime, None, below)
+    found = table.get(root)
+    return [] if found is None else [_node(runtime, found.parent, found, below)]
+
+
+def _nodes(
+    runtime: Runtime, above: Pid | None, below: dict[Pid | None, dict[str, _Kind]]
+) -> list[ProcessNode]:
+    shown = [entry for kind in below.get(above, {}).values() for entry in kind.shown]
+    shown.sort(key=lambda entry: entry.pid.number)
+    return [_node(runtime, above, entry, below) for entry in shown]
+
+
+def _node(
+    runtime: Runtime, above: Pid | None, entry: Entry, below: dict[Pid | None, dict[str, _Kind]]
+) -> ProcessNode:
+    return ProcessNode(
+        pid=entry.pid,
+        name=entry.name,
+        label=entry.label,
+        type=getattr(getattr(entry, "behaviour", None), "kind", entry.kind),
+        status=entry.state(),
+        restarts=_restarts(runtime, above, entry),
+        mailbox=entry.mailbox_length(),
+        reductions=getattr(entry, "reductions", 0),
+        memory=memory_of(entry),
+        links=0 if entry.links is None else len(entry.links),
+        dropped=getattr(entry, "dropped", 0),
+        note=entry.note(),
+        children=_nodes(runtime, entry.pid, below),
+        folded=[
+            Folded(label, kind.number, kind.mailbox, kind.reductions, kind.restarts, kind.memory)
+            for label, kind in below.get(entry.pid, {}).items()
+            if kind.number
+        ],
+    )
+
+
+def _restarts(runtime: Runtime, above: Pid | None, entry: Entry) -> int:
+    parent = None if above is None else runtime.table.get(above)
+    restarts_of = getattr(getattr(parent, "behaviour", None), "restarts_of", None)
+    return 0 if restarts_of is None else int(restarts_of(entry.pid))
+
+
+def memory_of(entry: Entry) -> int:
+    """Bytes that a process takes, without what its state refers to."""
+    size = sys.getsizeof(entry) + sys.getsizeof(entry.pid)
+    for ties in (entry.links, entry.watchers, entry.watching, entry.calls):
+        if ties is not None:
+            size += sys.getsizeof(ties)
+    mailbox = getattr(entry, "mailbox", None)
+    if mailbox is not None:
+        size += TASK_BYTES + sys.getsizeof(mailbox)
+        sample = [sys.getsizeof(message) for message in islice(mailbox, SAMPLE)]
+        if sample:
+            size += sum(sample) * len(mailbox) // len(sample)
+    behaviour = getattr(entry, "behaviour", None)
+    if behaviour is not None:
+        size += sum(map(sys.getsizeof, vars(behaviour).values()))
+    return size
+
+
+def locate(runtime: Runtime, text: str) -> Pid:
+    """Return the live process that ``<node.31>``, ``node.31``, ``31`` or a registered name stands for.
+
+    Raises:
+        NoSuchProcess: there is none, or it lives on another node, which the message names.
+    """
+    entry = runtime.names.get(text)
+    if entry is not None:
+        return entry.pid
+    found = re.fullmatch(r"<?(?:(?P<node>.+)\.)?(?P<number>[0-9]{1,18})>?", text.strip())
+    if found is not None:
+        node = found["node"] or runtime.node
+        if node != runtime.node:
+            raise NoSuchProcess(text, runtime.node, elsewhere=node)
+        pid = Pid(node, runtime.creation, int(found["number"]))
+        if pid in runtime.table:
+            return pid
+    raise NoSuchProcess(text, runtime.node)

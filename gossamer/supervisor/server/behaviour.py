@@ -1,0 +1,270 @@
+"""How a behaviour starts: a process that says when it is ready, to whoever started it.
+
+Rules (OTP's ``proc_lib``): 1. ``start`` and ``start_link`` come back once ``init`` is done; then the
+process is registered, linked and ready.  2. When ``init`` fails, the process is gone and its name is free
+*before* the starter hears of it, and no exit signal of it reaches a linked starter as well.  3.
+``terminate`` is not run after a failed ``init``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, cast, overload
+
+import structlog
+
+from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, NotInProcess, StopInit
+from gossamer.supervisor.process import Initialised, Process, Runtime, current, reason_of, where_is
+from gossamer.supervisor.values import KILL, Pid, Reason
+
+__all__ = ["Behaviour", "Named", "Stopped"]
+
+log = structlog.get_logger(__name__)
+
+P = ParamSpec("P")
+
+CALLBACKS = (
+    "init",
+    "handle_call",
+    "handle_cast",
+    "handle_info",
+    "handle_continue",
+    "handle_event",
+    "terminate",
+)
+"""What a behaviour awaits."""
+
+TERMINATE_PATIENCE = 10.0
+"""Seconds after which a ``terminate`` that has not ended is reported."""
+
+
+class Stopped(ExitProcess):
+    """The order to end, after ``terminate`` has run."""
+
+
+class Named(Generic[P]):
+    """A behaviour with the name and label that its process gets; made by ``Behaviour.named``."""
+
+    __slots__ = ("_behaviour", "_options")
+
+    def __init__(self, behaviour: type[Any], options: dict[str, Any]) -> None:
+        self._behaviour = behaviour
+        self._options = options
+
+    async def start(self, *args: P.args, **options: P.kwargs) -> Pid:
+        """As ``Behaviour.start``; all arguments go to ``init``."""
+        pid: Pid = await self._behaviour.start(*args, **self._options, **options)
+        return pid
+
+    async def start_link(self, *args: P.args, **options: P.kwargs) -> Pid:
+        """As ``Behaviour.start_link``; all arguments go to ``init``."""
+        pid: Pid = await self._behaviour.start_link(*args, **self._options, **options)
+        return pid
+
+
+class Behaviour:
+    """The common base of GenServer, Supervisor and StateMachine: how they start and end.
+
+    A type checker compares the arguments of ``start`` and ``start_link`` with those of ``init``. It cannot do
+    so where ``name`` or ``label`` stand among them; ``named`` takes these two apart:
+    ``await Account.named("account").start_link(10)``.
+    """
+
+    kind = "worker"
+    """What ``gossamer ps`` shows as type."""
+
+    # Names that start so are the framework's; all others are free for who subclasses a behaviour.
+    _otp_process: Process
+
+    @property
+    def process(self) -> Process:
+        """The process that runs this instance, available from ``init`` on."""
+        return self._otp_process
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in CALLBACKS:
+            callback = inspect.getattr_static(cls, name, None)
+            # A plain function may give back something to await; only its call tells. An ``async def`` is left
+            # alone, so that this costs nothing.
+            if inspect.isfunction(callback) and not inspect.iscoroutinefunction(callback):
+                setattr(cls, name, _awaited(callback))
+
+    @classmethod
+    def named(cls: type[Initialised[P]], name: str | None = None, *, label: str | None = None) -> Named[P]:
+        """Return this behaviour under a registered name, to be started with what ``init`` takes alone."""
+        given = {"name": name, "label": label}
+        return Named(cls, {key: value for key, value in given.items() if value is not None})
+
+    @overload
+    @classmethod
+    async def start(cls: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
+    @overload
+    @classmethod
+    async def start(cls, *args: Any, name: str | None, label: str | None = None, **options: Any) -> Pid: ...
+    @overload
+    @classmethod
+    async def start(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
+    @classmethod
+    async def start(cls, *args: Any, **options: Any) -> Pid:
+        """Start unlinked. ``name`` and ``label`` are options of the process; all else goes to ``init``.
+
+        Raises:
+            StartFailed: ``init`` ended the process.
+            Ignore: ``init`` does not want to run.
+            NameTaken: another process holds the name.
+        """
+        me = current.get(None)
+        if me is None:
+            raise NotInProcess(f"{cls.__name__}.start")
+        return await cls._otp_launch(me.runtime, None, args, options)
+
+    @overload
+    @classmethod
+    async def start_link(cls: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
+    @overload
+    @classmethod
+    async def start_link(
+        cls, *args: Any, name: str | None, label: str | None = None, **options: Any
+    ) -> Pid: ...
+    @overload
+    @classmethod
+    async def start_link(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
+    @classmethod
+    async def start_link(cls, *args: Any, **options: Any) -> Pid:
+        """As ``start``, linked to the running process."""
+        me = current.get(None)
+        if me is None:
+            raise NotInProcess(f"{cls.__name__}.start_link")
+        return await cls._otp_launch(me.runtime, me.pid, args, options)
+
+    @classmethod
+    async def _otp_launch(
+        cls, runtime: Runtime, link_to: Pid | None, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Pid:
+        """Start in ``runtime``, linked to ``link_to`` if given."""
+        name = options.pop("name", None)
+        label = options.pop("label", None) or cls.__qualname__
+        parent = current.get(None)
+        process = runtime.make(
+            cls._otp_enter,
+            (args, options),
+            name=name,
+            label=label,
+            parent=parent.pid if parent is not None and parent.runtime is runtime else link_to,
+        )
+        process.started = started = runtime.loop.create_future()
+        if link_to is not None:
+            process.link(link_to)
+        try:
+            failure = await started
+        except asyncio.CancelledError:
+            # Nobody waits for it any more, and it may hang in its init for ever.
+            if link_to is not None:
+                process.unlink(link_to)
+            runtime.exit(process.pid, KILL)
+            raise
+        if failure is not None:
+            raise failure
+        return process.pid
+
+    @classmethod
+    async def _otp_enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        process = cast("Process", current.get())
+        server = cls()
+        server._otp_process = process
+        process.behaviour = server
+        try:
+            then = await server._otp_begin(args, options)
+        except Ignore:
+            process.status = "ignored"
+            return
+        except StopInit as stop:
+            raise ExitProcess(stop.reason) from None
+        started = process.started
+        process.started = None
+        if started is not None and not started.done():
+            started.set_result(None)
+        # This frame lives as long as the process; what it holds is held for each of a hundred thousand.
+        del started
+        try:
+            await server._otp_live(then)
+        except asyncio.CancelledError:
+            if process.faulted:
+                # A guarded callback of this process raised: as if a callback of the server had.
+                await server._otp_terminate(process.reason)
+            raise
+        except Stopped:
+            raise
+        except ExitProcess as order:
+            await server._otp_terminate(order.reason)
+            raise
+        except Exception as error:  # noqa: BLE001 - it becomes the exit reason
+            # Reported before terminate runs, which may fail as well.
+            reason = reason_of(error)
+            process.report(reason, error)
+            await server._otp_terminate(reason)
+            raise ExitProcess(reason) from None
+
+    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Everything before the starter is told; what it gives back goes to ``_otp_live``."""
+        raise NotImplementedError
+
+    async def _otp_live(self, then: Any) -> None:
+        """Serve until told otherwise."""
+        raise NotImplementedError
+
+    async def terminate(self, reason: Reason) -> None:
+        """Clean up; the process ends when this is done.
+
+        Runs on a stop, on an exception or a bad return in a callback, and when the parent exits while this
+        process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
+        """
+
+    async def _otp_stop(self, reason: Reason) -> None:
+        """Terminate, then end with ``reason``; ``Stopped`` raised by the caller carries it out."""
+        self._otp_process.report(reason)
+        await self._otp_terminate(reason)
+
+    async def _otp_terminate(self, reason: Reason) -> None:
+        """Run ``terminate``, if there is one, and say so when it does not come to an end."""
+        if type(self).terminate is Behaviour.terminate:
+            return
+        process = self._otp_process
+        process.status = "terminating"
+        if self.kind == "supervisor":
+            # It waits for its children, as long as their specifications say; they report for themselves.
+            await self.terminate(reason)
+            return
+        late = process.loop.call_later(TERMINATE_PATIENCE, _hanging, process)
+        try:
+            await self.terminate(reason)
+        finally:
+            late.cancel()
+
+
+def _awaited(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A callback that is no ``async def``, and says so unless what it gives back can be awaited."""
+
+    @functools.wraps(callback)
+    async def awaited(*args: Any, **options: Any) -> Any:
+        given = callback(*args, **options)
+        if not inspect.isawaitable(given):
+            raise NotAsync.of(callback, given)
+        return await given
+
+    return awaited
+
+
+def _hanging(process: Process) -> None:
+    log.warning(
+        "terminate_hangs",
+        pid=str(process.pid),
+        label=process.label,
+        seconds=TERMINATE_PATIENCE,
+        where=where_is(process),
+        advice="a supervisor kills it when its shutdown time is over; end it by hand with exit(pid, 'kill')",
+    )

@@ -1,0 +1,204 @@
+"""GenServer: a process that serves requests one after another and keeps state between them.
+
+Callbacks return what shall happen next, as in OTP: ``Reply(value)``, ``NoReply()`` (answer later with
+``reply(caller, value)``), ``Stop(reason)``; ``None`` from a callback that answers nobody means
+``NoReply()``. State is the instance's own attributes.
+
+``terminate(reason)`` runs on Stop, on an exception or a bad return in a callback, and when the parent
+exits while this process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
+``Stop(reason, reply=value)`` runs ``terminate`` first and answers then. ``handle_continue`` runs before
+any queued message.
+
+The loop pops the mailbox itself instead of awaiting ``receive``, and gives way to other processes after a
+burst of messages: a mailbox that never runs empty must not stop the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
+from gossamer.supervisor.inspect import SystemRequest, attend
+from gossamer.supervisor.process import BURST, Caller, RemoteCaller
+from gossamer.supervisor.server.behaviour import Behaviour, Stopped
+from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
+
+__all__ = ["Continue", "GenServer", "NoReply", "Reply", "Stop", "reply"]
+
+log = structlog.get_logger(__name__)
+
+UNSET: Any = object()
+
+
+class Continue(Struct, frozen=True):
+    """Run ``handle_continue(token)`` before the next message."""
+
+    token: object = None
+
+
+class Reply(Struct, frozen=True):
+    """Answer the caller and continue; after ``timeout`` seconds without a message comes a ``Timeout()``."""
+
+    value: object
+    timeout: float | None = None
+    then: Continue | None = None
+
+
+class NoReply(Struct, frozen=True):
+    """Continue without an answer; ``reply(caller, value)`` may give it later."""
+
+    timeout: float | None = None
+    then: Continue | None = None
+
+
+class Stop(Struct, frozen=True):
+    """End with ``reason``, answering the caller with ``reply`` if given."""
+
+    reason: Reason = NORMAL
+    reply: object = UNSET
+
+
+def reply(caller: Caller, value: object) -> None:
+    """Answer a call whose callback returned ``NoReply``; from any process, at any time."""
+    caller.answer(value)
+
+
+class GenServer(Behaviour):
+    """A process that serves requests one after another; subclass it and define the callbacks that you need.
+
+    State is the instance's own attributes. A callback returns what happens next: ``Reply(value)``,
+    ``NoReply()`` or ``Stop(reason)``; None stands for ``NoReply()`` where nobody waits for an answer.
+    """
+
+    async def init(self, *args: Any, **options: Any) -> Continue | None:
+        """Prepare; the starter waits for it. Raise ``Ignore()`` or ``StopInit(reason)`` to not start."""
+        return None
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
+        """Serve a request that wants an answer."""
+        raise NoSuchCallback(type(self).__name__, "handle_call", request)
+
+    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+        """Serve a request that wants no answer."""
+        raise NoSuchCallback(type(self).__name__, "handle_cast", request)
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        """Handle any other message: one that was sent, ``Exit``, ``Down``, timers."""
+        log.warning(
+            "unexpected_message",
+            pid=str(self._otp_process.pid),
+            label=self._otp_process.label,
+            message=type(message).__name__,
+        )
+        return None
+
+    async def handle_continue(self, token: Any) -> NoReply | Stop | None:
+        """Do the work that ``Continue(token)`` put off."""
+        raise NoSuchCallback(type(self).__name__, "handle_continue", token)
+
+    # The shell.
+
+    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        then = await self.init(*args, **options)
+        if then is not None and type(then) is not Continue:
+            raise BadReturn(f"{type(self).__name__}.init", then, "None or Continue(token)")
+        return then
+
+    async def _otp_live(self, then: Continue | None) -> None:
+        process = self._otp_process
+        loop = process.loop
+        mailbox = process.mailbox
+        create_future = loop.create_future
+        handle_call = self.handle_call
+        # Code outside of any process signs with the receiver's own pid; the runtime stops its roots so.
+        parent, me = process.parent, process.pid
+        timeout: float | None = None
+        burst = 0
+        if then is not None:
+            timeout = await self._otp_conclude(
+                None, await self.handle_continue(then.token), "handle_continue"
+            )
+        while True:
+            if process.reason is not None:
+                # A callback swallowed the cancel that was to end it.
+                raise asyncio.CancelledError
+            if mailbox:
+                burst += 1
+                if burst > BURST:
+                    burst = 0
+                    await asyncio.sleep(0)
+            elif timeout is None:
+                burst = 0
+                waiter = process.waiter = create_future()
+                await waiter
+                if not mailbox:
+                    continue
+            elif await self._otp_idle(timeout):
+                burst = 0
+                if not mailbox:
+                    continue
+            else:
+                mailbox.append(Timeout())
+            message = mailbox.popleft()
+            process.reductions += 1
+            kind = type(message)
+            if kind is Caller or kind is RemoteCaller:
+                outcome: Any = await handle_call(message.request, message)
+                if type(outcome) is Reply and outcome.timeout is None and outcome.then is None:
+                    message.answer(outcome.value)
+                    timeout = None
+                else:
+                    timeout = await self._otp_conclude(message, outcome, "handle_call")
+                continue
+            if kind is Cast:
+                outcome = await self.handle_cast(message.request)
+                where = "handle_cast"
+            elif kind is SystemRequest:
+                await attend(process, message)
+                continue
+            elif kind is Exit and (message.source == parent or message.source == me):
+                raise ExitProcess(message.reason)
+            else:
+                outcome = await self.handle_info(message)
+                where = "handle_info"
+            timeout = None if outcome is None else await self._otp_conclude(None, outcome, where)
+
+    async def _otp_idle(self, timeout: float) -> bool:
+        """Wait for a message; False when none came in time."""
+        process = self._otp_process
+        waiter = process.waiter = process.loop.create_future()
+        timer = process.loop.call_later(timeout, process.wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+        return bool(process.mailbox) or process.loop.time() < timer.when()
+
+    async def _otp_conclude(self, caller: Caller | None, outcome: Any, where: str) -> float | None:
+        """Carry out what a callback returned; gives back the time to wait for the next message."""
+        while True:
+            kind = type(outcome)
+            if kind is Stop:
+                await self._otp_halt(caller, outcome)
+            if kind is Reply and caller is not None:
+                caller.answer(outcome.value)
+            elif outcome is None and caller is None:
+                return None
+            elif kind is not NoReply:
+                expected = "Reply, NoReply or Stop" if caller is not None else "None, NoReply or Stop"
+                raise BadReturn(f"{type(self).__name__}.{where}", outcome, expected)
+            if outcome.then is None:
+                timeout: float | None = outcome.timeout
+                return timeout
+            caller, where = None, "handle_continue"
+            outcome = await self.handle_continue(outcome.then.token)
+
+    async def _otp_halt(self, caller: Caller | None, order: Stop) -> None:
+        await self._otp_stop(order.reason)
+        if caller is not None and order.reply is not UNSET:
+            caller.answer(order.reply)
+        raise Stopped(order.reason)

@@ -1,0 +1,154 @@
+"""Loop watch: how late the event loop runs, and who holds it.
+
+A callback that blocks stops every process of the node. The server ticks and measures by how much each
+tick is late; a thread looks on from outside, and when a tick is overdue it notes which process runs and
+at which line of code, which nobody could tell afterwards. Late ticks are reported by the server, once for
+each stall.
+
+Others read ``watch.lag``, the seconds by which the last tick was late, or are told of each stall by ``tell``:
+gossip takes it into its local health.
+
+Where the loop's time is not the system's (simulations), no thread is started and nothing is ever late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from gossamer.histogram import Histogram
+from gossamer.supervisor.process import Process, Runtime, send_after
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
+from gossamer.supervisor.values import Pid
+
+__all__ = ["LoopWatch"]
+
+log = structlog.get_logger(__name__)
+
+
+class _Tick:
+    """The message that the server sends itself."""
+
+    __slots__ = ()
+
+
+class LoopWatch(GenServer):
+    """A server that measures how late the event loop runs and reports what blocks it; one for each node."""
+
+    kind = "worker"
+
+    lag: float
+    """Seconds by which the last tick was late."""
+    worst: float
+    """The largest of them."""
+    delays: Histogram
+    """All of them."""
+    stalls: int
+    """Ticks that were late enough to be reported."""
+
+    async def init(
+        self, *, interval: float = 0.25, stall: float = 0.1, tell: Callable[[float], None] | None = None
+    ) -> None:
+        """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
+        self._tell = tell
+        self.lag = self.worst = self._peak = 0.0
+        self.delays = Histogram()
+        self.stalls = 0
+        self._interval, self._stall = interval, stall
+        loop = self.process.loop
+        self._due = loop.time() + interval
+        self._witness: _Witness | None = None
+        if abs(loop.time() - time.monotonic()) < 1.0:
+            self._witness = _Witness(self.process.runtime, interval + stall)
+            self.process.on_release(lambda _entry, witness=self._witness: witness.stop())  # type: ignore[misc]
+            self._witness.start()
+        send_after(interval, self.process.pid, _Tick())
+
+    def take_peak(self) -> float:
+        """The largest lag since this was last called."""
+        peak, self._peak = self._peak, 0.0
+        return peak
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        if not isinstance(message, _Tick):
+            return await super().handle_info(message)
+        now = self.process.loop.time()
+        self.lag = max(0.0, now - self._due)
+        self.worst = max(self.worst, self.lag)
+        self._peak = max(self._peak, self.lag)
+        self.delays.observe(self.lag)
+        seen = None if self._witness is None else self._witness.tick()
+        if self.lag > self._stall:
+            self.stalls += 1
+            if self._tell is not None:
+                self._tell(self.lag)
+            pid, label, where = seen or (None, None, None)
+            log.warning(
+                "loop_stalled",
+                seconds=round(self.lag, 3),
+                pid=None if pid is None else str(pid),
+                label=label,
+                where=where,
+                advice="a callback blocked the loop; give such work to a thread",
+            )
+        self._due = now + self._interval
+        send_after(self._interval, self.process.pid, _Tick())
+        return None
+
+
+class _Witness:
+    """The thread that looks on; it only reads, and reads what may change under it with care."""
+
+    def __init__(self, runtime: Runtime, patience: float) -> None:
+        self._runtime = runtime
+        self._patience = patience
+        self._loop_thread = threading.get_ident()
+        self._ticked = threading.Event()
+        self._over = False
+        self._seen: tuple[Pid | None, str | None, str | None] | None = None
+        self._thread = threading.Thread(target=self._look_on, name="loop-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over = True
+        self._ticked.set()
+
+    def tick(self) -> tuple[Pid | None, str | None, str | None] | None:
+        """The loop runs; gives back what was seen while it did not."""
+        seen, self._seen = self._seen, None
+        self._ticked.set()
+        return seen
+
+    def _look_on(self) -> None:
+        while not self._over:
+            if self._ticked.wait(self._patience):
+                self._ticked.clear()
+                continue
+            if self._seen is None and not self._over:
+                self._seen = self._look()
+
+    def _look(self) -> tuple[Pid | None, str | None, str | None]:
+        frame = sys._current_frames().get(self._loop_thread)
+        where = None
+        if frame is not None:
+            lines = traceback.extract_stack(frame)[-4:]
+            where = " < ".join(f"{line.filename}:{line.lineno} {line.name}" for line in reversed(lines))
+        try:
+            task = asyncio.current_task(self._runtime.loop)
+            for entry in tuple(self._runtime.table.values()):
+                # One that is just being spawned is in the table before it has a task.
+                if isinstance(entry, Process) and getattr(entry, "task", None) is task is not None:
+                    return entry.pid, entry.label, where
+        except RuntimeError:
+            # The table changed while it was read: the loop runs again.
+            pass
+        return None, None, where

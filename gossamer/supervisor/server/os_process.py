@@ -1,0 +1,196 @@
+"""Children that are processes of the operating system: an embedded etcd, a Spark driver.
+
+A server stands for the program, so it is supervised like anything else: when the program ends, the server
+ends with ``normal`` (status 0), ``("exit_status", n)`` or ``("signal", "SIGSEGV")``, and the restart type
+decides.
+
+Rules: 1. The program leads a process group of its own; stopping sends SIGTERM to the group, and SIGKILL
+after ``grace`` seconds. Give the child specification a ``shutdown`` longer than ``grace``.  2. However
+the server ends, ``kill`` included, nothing of the group is left.  3. However this node ends, SIGKILL
+included, the program dies too (PR_SET_PDEATHSIG).  4. Its output goes to the log line by line, long lines
+cut.
+
+The death signal is set by a small stub that then executes the program. Rejected: ``preexec_fn``, which
+runs Python between fork and exec while gRPC's threads hold locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from gossamer.supervisor.errors import StopInit
+from gossamer.supervisor.process import self_pid, send, spawn_link, trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
+from gossamer.supervisor.values import NORMAL, Exit, Pid, Reason
+
+__all__ = ["OsProcess"]
+
+log = structlog.get_logger(__name__)
+
+LINE = 4096
+"""Characters of a line of output that reach the log."""
+
+_STUB = """\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(125)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class _Ended(Struct, frozen=True):
+    status: int
+
+
+class _Line(Struct, frozen=True):
+    text: str
+
+
+class OsProcess(GenServer):
+    """``await OsProcess.start_link(["etcd", "--data-dir", "d"], ready="ready to serve", label="etcd")``."""
+
+    kind = "os_process"
+
+    pid: int
+    """What the operating system calls it; the process group has the same number."""
+
+    async def init(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        pass_fds: Sequence[int] = (),
+        grace: float = 5.0,
+        ready: str | None = None,
+        ready_timeout: float = 30.0,
+    ) -> None:
+        """Start ``argv``; with ``ready``, wait for a line of output that the pattern is found in.
+
+        ``pass_fds`` are descriptors that it inherits.
+
+        Raises:
+            StopInit: there is no such program, or it ended or stayed silent before it was ready.
+        """
+        trap_exit(True)
+        self._grace = grace
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        path = None if env is None else env.get("PATH")
+        if shutil.which(argv[0], path=path) is None:
+            raise StopInit(("enoent", f"no program {argv[0]!r} in PATH; install it, or give its full path"))
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", "-c", _STUB, str(os.getpid()), *argv),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
+        self.pid = child.pid
+        self._child = child
+        # Should this server die without terminate, the group dies with it.
+        self.process.on_release(lambda _entry: self._signal(signal.SIGKILL))
+        me, label = self_pid(), self.process.label
+        pattern = None if ready is None else re.compile(ready)
+        spawn_link(_read, child, me, label, pattern, label=f"{label} output")
+        log.info("os_process_started", child=label, os_pid=child.pid, program=argv[0])
+        if ready is not None:
+            await self._until_ready(ready, ready_timeout)
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        if isinstance(message, _Ended):
+            self._note_end(message.status)
+            return Stop(_reason(message.status))
+        if isinstance(message, Exit | _Line):
+            return None
+        return await super().handle_info(message)
+
+    async def terminate(self, reason: Reason) -> None:
+        if self._ended.done():
+            return
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._grace):
+                status = await self._child.wait()
+        except TimeoutError:
+            log.warning("os_process_killed", child=self.process.label, os_pid=self.pid, grace=self._grace)
+            self._signal(signal.SIGKILL)
+            status = await self._child.wait()
+        self._note_end(status)
+
+    # The shell.
+
+    async def _until_ready(self, ready: str, timeout: float) -> None:
+        try:
+            message = await self.process.receive(timeout, lambda m: isinstance(m, _Ended | _Line))
+        except TimeoutError:
+            await self.terminate(NORMAL)
+            raise StopInit(("timeout", f"no line with {ready!r} within {timeout:g} s")) from None
+        if isinstance(message, _Ended):
+            self._note_end(message.status)
+            raise StopInit(_reason(message.status))
+
+    def _note_end(self, status: int) -> None:
+        """The leader is gone; whatever it left in its group goes too."""
+        if not self._ended.done():
+            self._signal(signal.SIGKILL)
+            self._ended.set_result(status)
+            log.info("os_process_ended", child=self.process.label, os_pid=self.pid, status=status)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._ended.done():
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def _reason(status: int) -> Reason:
+    if status == 0:
+        return NORMAL
+    if status > 0:
+        return ("exit_status", status)
+    try:
+        return ("signal", signal.Signals(-status).name)
+    except ValueError:
+        return ("signal", str(-status))
+
+
+async def _read(
+    child: asyncio.subprocess.Process, server: Pid, label: str, ready: re.Pattern[str] | None
+) -> None:
+    """Log the output, say when it is ready, and say when it has ended."""
+    stream = child.stdout
+    rest = b""
+    while stream is not None:
+        # In chunks, not by readline, which fails on a line longer than its buffer.
+        chunk = await stream.read(65536)
+        *lines, rest = (rest + chunk).split(b"\n")
+        if not chunk or len(rest) > LINE:
+            lines, rest = [*lines, rest], b""
+        for line in lines:
+            text = line.decode(errors="replace").rstrip("\r")[:LINE]
+            if text:
+                log.info("output", child=label, line=text)
+            if ready is not None and ready.search(text):
+                send(server, _Line(text))
+                ready = None
+        if not chunk:
+            break
+    send(server, _Ended(await child.wait()))
