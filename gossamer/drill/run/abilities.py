@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from gossamer.drill.record import Plan
 from gossamer.drill.run.script import Apply, Clock, script_of
-from gossamer.drill.stage.backend import Ability, BackEndError
+from gossamer.drill.stage.backend import Ability, BackEndError, abilities_for
 
 __all__ = ["check", "lacking", "needs"]
 
@@ -19,15 +19,7 @@ def needs(plan: Plan) -> list[Ability]:
         if isinstance(step, Clock):
             found["clock"] = None
         if isinstance(step, Apply):
-            there = {(fault.source, fault.target) for fault in step.faults if fault.cut}
-            wanted: list[tuple[Ability, bool]] = [
-                ("cut", bool(there)),
-                ("one-way cut", any((b, a) not in there for a, b in there)),
-                ("delay", any(fault.delay for fault in step.faults)),
-                ("jitter", any(fault.jitter for fault in step.faults)),
-                ("loss", any(fault.loss for fault in step.faults)),
-            ]
-            found |= dict.fromkeys(ability for ability, is_wanted in wanted if is_wanted)
+            found |= dict.fromkeys(abilities_for(step.faults))
     return list(found)
 
 

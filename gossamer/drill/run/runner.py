@@ -50,11 +50,11 @@ __all__ = ["Drill", "Progress"]
 
 log = structlog.get_logger(__name__)
 
-HEAL_PATIENCE = 120.0
+HEAL_TIMEOUT = 120.0
 """Seconds for everything to be as before."""
 QUIET = 3.0
 """Seconds for which nothing may be open before a drill believes that all is healed."""
-DRAIN_PATIENCE = 15.0
+DRAIN_TIMEOUT = 15.0
 DRAIN_QUIET = 2.0
 """Seconds without a delivery after which nothing more is expected."""
 
@@ -166,10 +166,10 @@ class Drill:
             with self._phase("heal"):
                 await executor.perform(script.heal)
                 try:
-                    async with asyncio.timeout(HEAL_PATIENCE):
+                    async with asyncio.timeout(HEAL_TIMEOUT):
                         await executor.until_whole(quiet=QUIET)
                 except TimeoutError:
-                    failure = f"not as before within {HEAL_PATIENCE:g} s: {await executor.missing()}"
+                    failure = f"not as before within {HEAL_TIMEOUT:g} s: {await executor.missing()}"
         except GossamerError as error:
             log.error("drill_failed", error=str(error))
             failure = str(error)
@@ -181,7 +181,7 @@ class Drill:
         """Wait for what is still on its way, and not for what will never come."""
         ledger = load.ledger
         loop = asyncio.get_running_loop()
-        end = loop.time() + DRAIN_PATIENCE
+        end = loop.time() + DRAIN_TIMEOUT
         delivered, since = -1, loop.time()
         while ledger.owed > 0 and loop.time() < end:
             if ledger.delivered.total() != delivered:

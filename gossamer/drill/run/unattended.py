@@ -39,7 +39,7 @@ BROKEN = 8
 STOPPED = 6
 _REFUSED, _UNAVAILABLE = 5, 6
 _EVERY = 0.5
-_PATIENCE = 120.0
+_START_TIMEOUT = 120.0
 """Seconds that the cluster may take to start: a drill beside other work has no right to be quick."""
 _MARKS = 60
 """The latest marks that the progress has."""
@@ -85,7 +85,7 @@ async def _run(directory: Path) -> int:
         teller = asyncio.create_task(_tell(progress, directory / "progress.json"), name="progress")
 
     try:
-        record, _ = await conduct(plan, patience=_PATIENCE, show=show)
+        record, _ = await conduct(plan, patience=_START_TIMEOUT, show=show)
     except asyncio.CancelledError:
         if not wanted:
             raise

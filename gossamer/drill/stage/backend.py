@@ -12,7 +12,7 @@ applied ends by itself after ``seconds``, for a drill that does not live to lift
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -20,7 +20,16 @@ from typing import Literal, Protocol
 from gossamer.drill.record import BackEndName
 from gossamer.errors import UnavailableError
 
-__all__ = ["Ability", "BackEnd", "BackEndError", "ClusterSpec", "DrillNode", "LinkFault", "cut_between"]
+__all__ = [
+    "Ability",
+    "BackEnd",
+    "BackEndError",
+    "ClusterSpec",
+    "DrillNode",
+    "LinkFault",
+    "abilities_for",
+    "cut_between",
+]
 
 Ability = Literal["cut", "one-way cut", "delay", "jitter", "loss", "clock"]
 
@@ -83,6 +92,20 @@ def cut_between(left: Sequence[str], right: Sequence[str]) -> list[LinkFault]:
     """Both ways, every node of ``left`` and every one of ``right``."""
     pairs = [(a, b) for a in left for b in right]
     return [LinkFault(a, b, cut=True) for one, other in pairs for a, b in ((one, other), (other, one))]
+
+
+def abilities_for(faults: Iterable[LinkFault]) -> list[Ability]:
+    """The abilities that it takes to let these faults hold, in a fixed order."""
+    held = list(faults)
+    cuts = {(fault.source, fault.target) for fault in held if fault.cut}
+    wanted: list[tuple[Ability, bool]] = [
+        ("cut", bool(cuts)),
+        ("one-way cut", any((b, a) not in cuts for a, b in cuts)),
+        ("delay", any(fault.delay for fault in held)),
+        ("jitter", any(fault.jitter for fault in held)),
+        ("loss", any(fault.loss for fault in held)),
+    ]
+    return [ability for ability, is_wanted in wanted if is_wanted]
 
 
 class BackEnd(Protocol):

@@ -14,42 +14,43 @@ import httpx
 
 from gossamer.drill.record import BackEndName
 from gossamer.drill.stage.backend import Ability, BackEndError, ClusterSpec, DrillNode, LinkFault
-from gossamer.drill.stage.processes import NodeProcesses
+from gossamer.drill.stage.processes import NodeProcesses, ProcessBackEnd
 from gossamer.launch import SERVICES, PortSpec, chooser, make_plan
 
-__all__ = ["GateBackEnd", "orders_of"]
+__all__ = ["GateBackEnd", "requests_of"]
 
 ALLOWED = "GOSSAMER_DRILL__FAULTS"
-_PATIENCE = 5.0
-"""Seconds for a node to take an order."""
+_TIMEOUT = 5.0
+"""Seconds for a node to take a request."""
 
 
-def orders_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, Any]]]:
-    """What each node is to be told, by its name, for just these faults to hold."""
-    orders: dict[str, list[dict[str, Any]]] = {}
+def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, Any]]]:
+    """Requests for each node, by its name, for just these faults to hold."""
+    requests: dict[str, list[dict[str, Any]]] = {}
     for fault in faults:
         told: dict[str, Any] = {"peer": fault.target, "direction": "out"}
         if fault.cut:
             # Who opened an incoming connection is not known there: the other end holds back its own.
-            orders.setdefault(fault.target, []).append({"peer": fault.source, "direction": "in", "cut": True})
+            requests.setdefault(fault.target, []).append(
+                {"peer": fault.source, "direction": "in", "cut": True}
+            )
             told["cut"] = True
         else:
             told |= {"loss": fault.loss, "delay": fault.delay, "jitter": fault.jitter}
-        orders.setdefault(fault.source, []).append(told)
-    return orders
+        requests.setdefault(fault.source, []).append(told)
+    return requests
 
 
-class GateBackEnd:
+class GateBackEnd(ProcessBackEnd):
     """Implements :class:`gossamer.drill.stage.backend.BackEnd`."""
 
     name: BackEndName = "gate"
     abilities: frozenset[Ability] = frozenset({"cut", "one-way cut", "delay", "jitter", "loss", "clock"})
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:
-        self._ended = ended
-        self._processes: NodeProcesses | None = None
+        super().__init__(ended=ended)
         self._told: set[str] = set()
-        self._client = httpx.AsyncClient(timeout=_PATIENCE, trust_env=False)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False)
 
     async def start(self, spec: ClusterSpec) -> tuple[DrillNode, ...]:
         plan = make_plan(
@@ -64,45 +65,27 @@ class GateBackEnd:
         await self._processes.start_all(patience=spec.patience)
         return self.nodes()
 
-    def nodes(self) -> tuple[DrillNode, ...]:
-        return self._need().nodes()
-
     async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
-        orders = orders_of(faults)
-        told = {name: orders.get(name, []) for name in self._told | orders.keys()}
-        self._told = set(orders)
+        requests = requests_of(faults)
+        told = {name: requests.get(name, []) for name in self._told | requests.keys()}
+        self._told = set(requests)
         await self._tell(told, seconds=seconds)
 
     async def lift(self) -> None:
         await self._tell({name: [] for name in self._told}, seconds=None)
         self._told.clear()
 
-    async def signal(self, name: str, number: int) -> None:
-        self._need().signal(name, number)
-
-    async def stop(self, name: str, *, kill: bool) -> None:
-        await self._need().stop(name, kill=kill)
-
-    async def restart(self, name: str) -> DrillNode:
-        return await self._need().start(name)
-
     async def close(self) -> None:
         await self._client.aclose()
-        if self._processes is not None:
-            await self._processes.close()
-
-    def _need(self) -> NodeProcesses:
-        if self._processes is None:
-            raise RuntimeError("the back end has not been started")
-        return self._processes
+        await super().close()
 
     async def _tell(
-        self, orders: Mapping[str, Sequence[Mapping[str, Any]]], *, seconds: float | None
+        self, requests: Mapping[str, Sequence[Mapping[str, Any]]], *, seconds: float | None
     ) -> None:
         """All at once, so that a cut is one moment."""
         urls = {node.name: node.api + "/api/v1/drill/faults" for node in self.nodes()}
         async with asyncio.TaskGroup() as group:
-            for name, faults in orders.items():
+            for name, faults in requests.items():
                 body = {"faults": list(faults), "seconds": seconds if faults else None}
                 group.create_task(self._put(name, urls[name], body))
 
@@ -112,7 +95,7 @@ class GateBackEnd:
         except httpx.TransportError as error:
             raise BackEndError(
                 backend=self.name,
-                reason=f"{name} takes no order: {type(error).__name__} {error}".rstrip(),
+                reason=f"{name} takes no request: {type(error).__name__} {error}".rstrip(),
                 remedy="see its node.log (--keep keeps it)",
             ) from error
         if answer.status_code != 200:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 __all__ = ["Janitor"]
 
-PATIENCE = 30.0
+CLOSE_TIMEOUT = 30.0
 """Seconds that cleaning up may take before the drill ends without it; the janitor goes on."""
 
 _STUB = """\
@@ -90,7 +90,7 @@ class Janitor:
             return
         process.stdin.close()
         try:
-            await asyncio.to_thread(process.wait, PATIENCE)
+            await asyncio.to_thread(process.wait, CLOSE_TIMEOUT)
         except subprocess.TimeoutExpired:
             # It is told, goes on by itself, and is nobody's child once we are gone.
             return

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import structlog
 
-from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault
-from gossamer.drill.stage.netplan import CABLE, Maker, NetPlan, cuts_of, maker_of, slow_of, unable
+from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abilities_for
+from gossamer.drill.stage.netplan import CABLE, Maker, NetPlan, cuts_of, maker_of, slow_of
 
 __all__ = ["Namespaces", "abilities_here", "check_rights", "leftovers", "this_maker"]
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 NAME = "netns"
 _WHERE = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
-_PATIENCE = 30
+_COMMAND_TIMEOUT = 30
 _serials = itertools.count(1)
 
 
@@ -107,7 +107,8 @@ class Namespaces:
 
     async def apply(self, faults: Sequence[LinkFault], numbers: Mapping[str, int]) -> None:
         """Let just these hold. ``numbers``: of the nodes, by name."""
-        if (missing := unable(faults, self._abilities)) is not None:
+        missing = next((able for able in abilities_for(faults) if able not in self._abilities), None)
+        if missing is not None:
             raise _error(
                 f"this kernel has no netem, so no {missing} can be put on a link here",
                 "load it (`modprobe sch_netem`, in Debian's kernel and in kernel-modules-extra elsewhere), "
@@ -240,7 +241,7 @@ def _run(*command: str, text: str = "") -> str:
     """Its output. Raises :class:`BackEndError` with what it complained about."""
     try:
         done = subprocess.run(  # noqa: S603
-            command, input=text, capture_output=True, text=True, check=False, timeout=_PATIENCE
+            command, input=text, capture_output=True, text=True, check=False, timeout=_COMMAND_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _not_run(command, str(error)) from error

@@ -17,7 +17,7 @@ from gossamer.drill.record import BackEndName
 from gossamer.drill.stage.backend import Ability, ClusterSpec, DrillNode, LinkFault
 from gossamer.drill.stage.janitor import Janitor
 from gossamer.drill.stage.namespaces import Namespaces, abilities_here, check_rights
-from gossamer.drill.stage.processes import NodeProcesses
+from gossamer.drill.stage.processes import NodeProcesses, ProcessBackEnd
 from gossamer.errors import GossamerError
 from gossamer.launch import SERVICES, ClusterPlan, NodePlan, PortSpec, make_plan
 
@@ -30,7 +30,7 @@ OPEN = {"GOSSAMER_API__ANONYMOUS_ROLE": "viewer"}
 PORTS = {"mqtt": "1883", "api": "8091", "gossip": "7946", "distribution": "4370"}
 
 
-class NetnsBackEnd:
+class NetnsBackEnd(ProcessBackEnd):
     """Implements :class:`gossamer.drill.stage.backend.BackEnd`.
 
     Raises:
@@ -42,10 +42,9 @@ class NetnsBackEnd:
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:
         check_rights()
         self.abilities: frozenset[Ability] = abilities_here()
-        self._ended = ended
+        super().__init__(ended=ended)
         self._net: Namespaces | None = None
         self._janitor: Janitor | None = None
-        self._processes: NodeProcesses | None = None
         self._end: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -67,34 +66,22 @@ class NetnsBackEnd:
         await self._processes.start_all(patience=spec.patience)
         return self.nodes()
 
-    def nodes(self) -> tuple[DrillNode, ...]:
-        return self._need()[1].nodes()
-
     async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
-        net, _ = self._need()
+        if self._net is None:
+            raise RuntimeError("the back end has not been started")
         numbers = {node.name: node.number for node in self.nodes()}
         self._disarm()
-        await net.apply(faults, numbers)
+        await self._net.apply(faults, numbers)
         if faults:
             self._end = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
 
     async def lift(self) -> None:
         await self.apply((), seconds=0.0)
 
-    async def signal(self, name: str, number: int) -> None:
-        self._need()[1].signal(name, number)
-
-    async def stop(self, name: str, *, kill: bool) -> None:
-        await self._need()[1].stop(name, kill=kill)
-
-    async def restart(self, name: str) -> DrillNode:
-        return await self._need()[1].start(name)
-
     async def close(self) -> None:
         self._disarm()
         try:
-            if self._processes is not None:
-                await self._processes.close()
+            await super().close()
         finally:
             try:
                 if self._net is not None:
@@ -102,11 +89,6 @@ class NetnsBackEnd:
             finally:
                 if self._janitor is not None:
                     await self._janitor.close()
-
-    def _need(self) -> tuple[Namespaces, NodeProcesses]:
-        if self._net is None or self._processes is None:
-            raise RuntimeError("the back end has not been started")
-        return self._net, self._processes
 
     def _disarm(self) -> None:
         if self._end is not None:

@@ -23,12 +23,12 @@ its firewall sees and which a killed drill would leave behind; iptables, which n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gossamer.drill.stage.backend import Ability, LinkFault
+from gossamer.drill.stage.backend import LinkFault
 
-__all__ = ["CABLE", "HUB", "Maker", "NetPlan", "cuts_of", "maker_of", "slow_of", "unable"]
+__all__ = ["CABLE", "HUB", "Maker", "NetPlan", "cuts_of", "maker_of", "slow_of"]
 
 HUB = "hub"
 CABLE = "cable"
@@ -157,17 +157,6 @@ def slow_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int
         if not fault.cut and (_is_late(fault) or fault.loss):
             slow.setdefault(numbers[fault.source], {})[numbers[fault.target]] = fault
     return slow
-
-
-def unable(faults: Sequence[LinkFault], abilities: frozenset[Ability]) -> Ability | None:
-    """The first thing that is asked for and cannot be done."""
-    asked: list[tuple[Ability, bool]] = [
-        ("cut", any(fault.cut for fault in faults)),
-        ("delay", any(fault.delay for fault in faults)),
-        ("jitter", any(fault.jitter for fault in faults)),
-        ("loss", any(fault.loss for fault in faults)),
-    ]
-    return next((what for what, wanted in asked if wanted and what not in abilities), None)
 
 
 def _is_late(fault: LinkFault) -> bool:

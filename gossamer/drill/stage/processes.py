@@ -26,7 +26,7 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-__all__ = ["EndedAtStartError", "NodeProcesses", "UnknownNodeError"]
+__all__ = ["EndedAtStartError", "NodeProcesses", "ProcessBackEnd", "UnknownNodeError"]
 
 _LOG_LINES = 12
 
@@ -183,6 +183,35 @@ class NodeProcesses:
         if self._first_end is not None and not self._first_end.done():
             self._first_end.set_result(EndedAtStartError(name=node.name, how=how, tail=_tail(node)))
         self._ended(node.name, how)
+
+
+class ProcessBackEnd:
+    """The part of a back end that is about processes: the same wherever they run."""
+
+    def __init__(self, *, ended: Ended) -> None:
+        self._ended = ended
+        self._processes: NodeProcesses | None = None
+
+    def nodes(self) -> tuple[DrillNode, ...]:
+        return self._need().nodes()
+
+    async def signal(self, name: str, number: int) -> None:
+        self._need().signal(name, number)
+
+    async def stop(self, name: str, *, kill: bool) -> None:
+        await self._need().stop(name, kill=kill)
+
+    async def restart(self, name: str) -> DrillNode:
+        return await self._need().start(name)
+
+    async def close(self) -> None:
+        if self._processes is not None:
+            await self._processes.close()
+
+    def _need(self) -> NodeProcesses:
+        if self._processes is None:
+            raise RuntimeError("the back end has not been started")
+        return self._processes
 
 
 def _tail(node: NodePlan) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gossamer.drill.stage.backend import DrillNode, LinkFault
-from gossamer.drill.stage.gate import orders_of
+from gossamer.drill.stage.gate import requests_of
 
 
 def node(number: int) -> DrillNode:
@@ -12,7 +12,7 @@ def node(number: int) -> DrillNode:
 
 
 def test_a_one_way_cut_is_told_to_both_ends() -> None:
-    assert orders_of([LinkFault("a", "b", cut=True)]) == {
+    assert requests_of([LinkFault("a", "b", cut=True)]) == {
         "a": [{"peer": "b", "direction": "out", "cut": True}],
         "b": [{"peer": "a", "direction": "in", "cut": True}],
     }
@@ -21,10 +21,10 @@ def test_a_one_way_cut_is_told_to_both_ends() -> None:
 def test_what_slows_or_loses_is_told_to_the_sender_alone() -> None:
     """Told to both, datagrams would be late twice."""
     slow = LinkFault("a", "b", delay=0.2, jitter=0.1, loss=0.05)
-    assert orders_of([slow]) == {
+    assert requests_of([slow]) == {
         "a": [{"peer": "b", "direction": "out", "delay": 0.2, "jitter": 0.1, "loss": 0.05}]
     }
 
 
-def test_no_faults_are_no_orders() -> None:
-    assert orders_of([]) == {}
+def test_no_faults_are_no_requests() -> None:
+    assert requests_of([]) == {}
