@@ -208,6 +208,7 @@ class Node:
             rng=self.rng,
             retained=self.retained,
         )
+        self.broker.wills.withdrawn = lambda: self.members.aloof
         self.functions: dict[str, Callable[..., Any]] = {}
         """What other nodes may call here by ``rpc``, by name."""
         self.functions[CLOCK] = self.clock.wall

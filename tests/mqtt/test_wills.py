@@ -100,6 +100,15 @@ class Cluster:
             for _ in range(REFUSALS * proven):
                 self.nodes[other].refused(name, refused=True)
 
+    def leave(self, name):
+        """A node leaves in order, and goes on alone: to each side it is the other that leaves."""
+        leaver = self.nodes[name]
+        leaver.withdrawn = lambda: True
+        for other in self.nodes.keys() - {name}:
+            self.apart.add(frozenset((name, other)))
+            leaver.node_down(other, self.creations[other], self.now, left=True)
+            self.nodes[other].node_down(name, self.creations[name], self.now, left=True)
+
     def cut(self, one, *others):
         for other in others:
             self.apart.add(frozenset((one, other)))
@@ -139,6 +148,31 @@ def test_the_first_survivor_publishes_once_after_the_grace():
     assert cluster.published == []
     cluster.wait(100)
     assert cluster.published == [("a", b"will")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_node_that_leaves_does_not_publish_a_delayed_will_of_those_that_stay(restarts):
+    cluster = Cluster("a", "b", "c")
+    cluster.nodes["b"].hold("x", b"will", 2)
+    cluster.nodes["b"].count_down("x", 2)
+    cluster.leave("a")
+    cluster.wait(1)
+    if restarts:
+        del cluster.nodes["a"]
+        cluster.add("a")
+    cluster.wait(1)
+    cluster.nodes["b"].end("x", cluster.now)
+    cluster.wait(100)
+    assert cluster.published == [("b", b"will")]
+
+
+def test_a_node_that_leaves_does_not_publish_the_wills_of_one_that_died_before():
+    cluster = Cluster("a", "b", "c")
+    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.die("c")
+    cluster.leave("a")
+    cluster.wait(100)
+    assert cluster.published == [("b", b"will")]
 
 
 def test_what_is_released_is_not_published():

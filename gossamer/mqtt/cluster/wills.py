@@ -16,7 +16,8 @@ it began on comes first, then the first by name. What that node's disc does not 
 the node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is
 connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it
 learns of the death. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops
-in order publishes its own without asking.
+in order publishes its own without asking.  7. A node that has itself left its cluster adopts nothing: those
+that it sees leave are up, and publish their own.
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -127,6 +128,8 @@ class Wills:
         self.table: WillsTable | None = None
         self.closing = False
         """The node stops in order: nobody is asked any more."""
+        self.withdrawn: Callable[[], bool] = _never
+        """Whether this node has left its cluster: it is not the others that leave."""
         self.wake: Callable[[], object] = _nothing
         """Called when something is due at once."""
         self._node = node
@@ -246,6 +249,9 @@ class Wills:
             return []
         here: list[str] = []
         keys = set()
+        adopts = not (left and self.withdrawn())
+        if not adopts:
+            self._orphans.clear()
         # Now, because the rows of a node go when it comes back in a new life.
         for at, row in self.table.rows_of(name).items():
             key = (row[2], at) if isinstance(at, str) else _key(at)
@@ -264,7 +270,7 @@ class Wills:
                 continue
             if row[1] and self._connected(client_id):
                 here.append(client_id)
-            elif key not in self._held and not (row[1] and client_id in self._back):
+            elif adopts and key not in self._held and not (row[1] and client_id in self._back):
                 self._orphans[key] = _Held(row, now, now + max(self._grace, self._left(row)))
         life = origin(name, creation)
         self._ends[life] = _End(self.table.seen_of(name), self._numbers.pop(life, 0), frozenset(keys), now)
@@ -526,6 +532,10 @@ def _key(value: Any) -> Key:
 
 def _nothing() -> None:
     pass
+
+
+def _never() -> bool:
+    return False
 
 
 def origin(name: str, creation: int) -> str:
