@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mqtt import Framer, decode
-from gossamer.mqtt import encoder as encode
+from gossamer.mqtt import Framer, decode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.routes import matches
 

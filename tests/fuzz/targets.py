@@ -24,8 +24,7 @@ from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.wire import decode_frame
-from gossamer.mqtt import Framer, MqttProtocolError, decode
-from gossamer.mqtt import encoder as encode
+from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header
 from gossamer.mqtt.connection.websocket import WebSocket

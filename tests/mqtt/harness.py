@@ -10,8 +10,7 @@ from gossamer.config import (
     MqttServerConfig,
     MqttSessionsConfig,
 )
-from gossamer.mqtt import Broker, Framer, decode, mqtt_spec
-from gossamer.mqtt import encoder as encode
+from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.routes import Router

@@ -9,8 +9,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from gossamer.clock import SystemClock
 from gossamer.config import MqttAuthConfig, MqttConfig, MqttLimitsConfig, MqttServerConfig
-from gossamer.mqtt import Broker, decode, mqtt_spec
-from gossamer.mqtt import encoder as encode
+from gossamer.mqtt import Broker, decode, encode, mqtt_spec
 from gossamer.network import SystemNetwork
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime, Supervisor

@@ -16,8 +16,7 @@ import paho.mqtt.client as paho
 import pytest
 from msgspec import structs
 
-from gossamer.mqtt import Framer, decode
-from gossamer.mqtt import encoder as encode
+from gossamer.mqtt import Framer, decode, encode
 from gossamer.mqtt.codec import packets as p
 from real.harness import Program, run
 
