@@ -18,64 +18,42 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
-from gossamer.api.alarms import NoSuchAlarmError
-from gossamer.api.http.access import Access, Gate, RoleTooLowError, needs
+from gossamer.api.http.access import Access, AccessMiddleware, RoleTooLowError
+from gossamer.api.http.console_files import console_files
 from gossamer.api.http.contract import allowed_methods, correct
-from gossamer.api.http.guard import Guard
-from gossamer.api.http.limits import Intake, Limits
+from gossamer.api.http.guard import GuardMiddleware
+from gossamer.api.http.limits import Limits, LimitsMiddleware
 from gossamer.api.http.problems import problem
-from gossamer.api.http.tokens import Role, Tokens
+from gossamer.api.http.tokens import Tokens
 from gossamer.api.jobs.runs import NoReportError, NoSuchRunError, RunBusyError
 from gossamer.api.metrics.exposition import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model import (
     ClusterInfo,
-    Done,
-    ForceLeaveRequest,
     Health,
-    JoinRequest,
-    KeyRequest,
-    KeysInfo,
-    MemberInfo,
-    NodeInfo,
-    NodeStatus,
     Problem,
     Readiness,
-    TableDigest,
-    TableInfo,
 )
-from gossamer.api.resources.alarms import alarms_router
+from gossamer.api.resources.alarms import NoSuchAlarmError, alarms_router
 from gossamer.api.resources.audits import audits_router
-from gossamer.api.resources.backup import backup_router
 from gossamer.api.resources.clients import clients_router
-from gossamer.api.resources.console_files import pages
+from gossamer.api.resources.cluster import cluster_router
 from gossamer.api.resources.drills import drills_router
-from gossamer.api.resources.faults import drill_router
+from gossamer.api.resources.events import events_router, timeline_router
+from gossamer.api.resources.faults import faults_router
 from gossamer.api.resources.healing import healing_router
-from gossamer.api.resources.history import history_router
-from gossamer.api.resources.lists import lists
 from gossamer.api.resources.live import live_router
 from gossamer.api.resources.messages import messages_router
+from gossamer.api.resources.node import node_router
 from gossamer.api.resources.peer_proxy import proxy_router
-from gossamer.api.resources.processes import inside
-from gossamer.api.resources.recording import recording_router
-from gossamer.api.resources.report_links import reports_router
-from gossamer.api.resources.settings import settings_router
-from gossamer.api.resources.timeline import timeline_router
+from gossamer.api.resources.routes import routes_router
+from gossamer.api.resources.runs import reports_router
 from gossamer.api.resources.tokens import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
-from gossamer.config import ApiConfig, expected_of, parse_endpoint, shown_of
+from gossamer.config import ApiConfig, expected_of, shown_of
 from gossamer.errors import GossamerError, PeerError, TransportError, UsageError, WrongValueError
 
 __all__ = ["make_app"]
-
-
-class BadEndpointError(WrongValueError):
-    """An endpoint to join cannot be read."""
-
-    def __init__(self, *, got: str) -> None:
-        self.got = got
-        super().__init__(f"endpoints: got {got[:100]!r}, expected a gossip endpoint such as 10.0.0.2:7946")
 
 
 def make_app(
@@ -101,40 +79,37 @@ def make_app(
         redoc_url=None,
         responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
     )
-    app.include_router(_probes(view))
-    app.include_router(pages())
-    app.include_router(_reads(view), prefix="/api/v1")
-    app.include_router(lists(view), prefix="/api/v1")
-    app.include_router(clients_router(view), prefix="/api/v1")
-    app.include_router(inside(view), prefix="/api/v1")
-    app.include_router(proxy_router(view), prefix="/api/v1")
-    app.include_router(live_router(view, clock=clock), prefix="/api/v1")
-    app.include_router(messages_router(view), prefix="/api/v1")
-    app.include_router(settings_router(view), prefix="/api/v1")
-    app.include_router(backup_router(view), prefix="/api/v1")
-    app.include_router(_orders(view), prefix="/api/v1/cluster")
-    app.include_router(healing_router(view.healing), prefix="/api/v1")
-    app.include_router(alarms_router(view), prefix="/api/v1")
-    app.include_router(timeline_router(view), prefix="/api/v1")
-    app.include_router(history_router(view), prefix="/api/v1")
-    app.include_router(recording_router(view.recording), prefix="/api/v1")
-    app.include_router(audits_router(view), prefix="/api/v1")
-    app.include_router(drills_router(view, clock=clock), prefix="/api/v1")
-    app.include_router(
-        drill_router(view.name, lambda: view.faults), prefix="/api/v1", dependencies=[needs(Role.ADMIN)]
-    )
-    for reports in zip(reports_router(view, clock=clock), ("/api/v1", ""), strict=True):
-        app.include_router(reports[0], prefix=reports[1])
-    app.include_router(tokens_router(tokens, node=view.name), prefix="/api/v1")
+    links, linked_pages = reports_router(view, clock=clock)
+    for router in (_probes(view), console_files(), linked_pages):
+        app.include_router(router)
+    for router in (
+        cluster_router(view),
+        routes_router(view),
+        clients_router(view),
+        messages_router(view),
+        node_router(view),
+        proxy_router(view),
+        live_router(view, clock=clock),
+        events_router(view.healing),
+        timeline_router(view),
+        healing_router(view),
+        alarms_router(view),
+        audits_router(view),
+        drills_router(view, clock=clock),
+        faults_router(view.name, lambda: view.faults),
+        links,
+        tokens_router(tokens, node=view.name),
+    ):
+        app.include_router(router, prefix="/api/v1")
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.openapi = correct(app)  # type: ignore[method-assign]
     limits = app.state.limits = limits or Limits(config)
     # The last one added is the first to see a request.
-    app.add_middleware(Intake, limits=limits)
-    app.add_middleware(Gate, access=Access(tokens, config, clock))
-    app.add_middleware(Guard, hosts=hosts)
+    app.add_middleware(LimitsMiddleware, limits=limits)
+    app.add_middleware(AccessMiddleware, access=Access(tokens, config, clock))
+    app.add_middleware(GuardMiddleware, hosts=hosts)
     return app
 
 
@@ -167,96 +142,22 @@ def _probes(view: NodeView) -> APIRouter:
     return router
 
 
-def _reads(view: NodeView) -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/status", tags=["cluster"])
-    async def status() -> NodeStatus:
-        """What this node says of itself: state, members, ports, counters."""
-        return view.status()
-
-    @router.get("/members", tags=["cluster"])
-    async def members() -> tuple[MemberInfo, ...]:
-        """The members as this node sees them, with what it goes by."""
-        return tuple(view.members())
-
-    @router.get("/nodes", tags=["cluster"])
-    async def nodes() -> tuple[NodeInfo, ...]:
-        """The nodes that this one knows, and whether it has links to them."""
-        return tuple(view.nodes())
-
-    @router.get("/tables", tags=["node"])
-    async def tables() -> tuple[TableInfo, ...]:
-        """The tables of this node: how they are kept and copied, and how many rows they hold."""
-        return tuple(view.tables())
-
-    @router.get("/tables/digests", tags=["node"])
-    async def digests() -> tuple[TableDigest, ...]:
-        """Checksums of the replicated tables: nodes that answer alike hold the same rows."""
-        return tuple(await view.digests())
-
-    return router
-
-
-def _orders(view: NodeView) -> APIRouter:
-    router = APIRouter(tags=["cluster"])
-
-    @router.post("/join")
-    async def join(order: JoinRequest) -> Done:
-        """Join the cluster of whoever gossips at one of the endpoints."""
-        endpoints = []
-        for text in order.endpoints:
-            try:
-                endpoints.append(parse_endpoint(text))
-            except ValueError:
-                raise BadEndpointError(got=text) from None
-        await view.join(endpoints)
-        return Done(done=f"{view.name} joined", members=tuple(view.members()))
-
-    @router.post("/leave")
-    async def leave() -> Done:
-        """Leave the cluster and stay out, also after a restart, until told to join."""
-        await view.leave()
-        return Done(done=f"{view.name} left", members=tuple(view.members()))
-
-    @router.post("/drain")
-    async def drain() -> Done:
-        """Send clients to other nodes, and their sessions with them; nobody is let in after that."""
-        return Done(done=await view.drain(), members=tuple(view.members()))
-
-    @router.post("/force-leave", dependencies=[needs(Role.ADMIN)])
-    async def force_leave(order: ForceLeaveRequest) -> Done:
-        """Remove a member that will not come back; one that lives is told to stay out."""
-        await view.force_leave(order.name)
-        return Done(done=f"{order.name} removed", members=tuple(view.members()))
-
-    @router.get("/keys", dependencies=[needs(Role.ADMIN)])
-    async def keys() -> KeysInfo:
-        """The gossip keys of this node by name, the one in use first."""
-        return await view.keys()
-
-    @router.post("/keys", dependencies=[needs(Role.ADMIN)])
-    async def change_keys(order: KeyRequest) -> KeysInfo:
-        """Install, use or remove a gossip key on this node."""
-        return await view.keys(order)
-
-    return router
+_STATUS = (
+    (RoleTooLowError, (403, "Forbidden")),
+    ((NoSuchRunError, NoReportError, NoSuchAlarmError), (404, "Not Found")),
+    (RunBusyError, (409, "Conflict")),
+    (WrongValueError, (422, "Unprocessable Content")),
+    (UsageError, (400, "Bad Request")),
+    ((PeerError, TransportError), (502, "Bad Gateway")),
+)
+"""Errors and how they are answered; the first that fits counts, and what is none of them is unavailable."""
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, RoleTooLowError):
-        return problem(403, "Forbidden", str(error))
-    if isinstance(error, (NoSuchRunError, NoReportError, NoSuchAlarmError)):
-        return problem(404, "Not Found", str(error))
-    if isinstance(error, RunBusyError):
-        return problem(409, "Conflict", str(error))
-    if isinstance(error, WrongValueError):
-        return problem(422, "Unprocessable Content", str(error))
-    if isinstance(error, UsageError):
-        return problem(400, "Bad Request", str(error))
-    if isinstance(error, (PeerError, TransportError)):
-        return problem(502, "Bad Gateway", str(error))
-    return problem(503, "Service Unavailable", str(error))
+    status, title = next(
+        (answer for kinds, answer in _STATUS if isinstance(error, kinds)), (503, "Service Unavailable")
+    )
+    return problem(status, title, str(error))
 
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:

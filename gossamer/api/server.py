@@ -24,7 +24,7 @@ from gossamer.api.app import make_app
 from gossamer.api.http.connection import Connection, Connections
 from gossamer.api.http.limits import Limits
 from gossamer.api.http.tokens import Tokens
-from gossamer.api.peers.requests import Relay
+from gossamer.api.peers.requests import PeerRequests
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig
@@ -74,7 +74,7 @@ class ApiServer(GenServer):
         network: Network,
         tokens: Tokens | None = None,
         clock: Clock | None = None,
-        relay: Relay | None = None,
+        relay: PeerRequests | None = None,
         limits: Limits | None = None,
     ) -> Continue | None:
         trap_exit(True)

@@ -9,20 +9,33 @@ but for the processes, which are too many for one turn of the loop.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gossamer.api.jobs.runs import Runs
 from gossamer.api.model import (
+    AlarmInfo,
+    AlarmRequest,
+    BackupInfo,
     ClientInfo,
     ClusterInfo,
+    HealEpisode,
+    HealPlanInfo,
+    HealSettings,
+    HealStatusInfo,
     KeyRequest,
     KeysInfo,
     MemberInfo,
     Metric,
+    NodeHistory,
     NodeInfo,
     NodeStatus,
     ProcessInfo,
+    Pulse,
+    QuarantinedRow,
     Readiness,
+    RecordingInfo,
+    RecordingSettings,
+    RetainedInfo,
     RouteFindings,
     SubscriptionInfo,
     TableDigest,
@@ -32,19 +45,11 @@ from gossamer.api.model import (
 from gossamer.api.peers.client_search import ClientSearch
 from gossamer.api.peers.paging import Listed, Walked
 from gossamer.api.peers.requests import Answer, Ask, More
-from gossamer.api.resources.healing import HealingView
-from gossamer.api.resources.recording import RecordingView
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
-if TYPE_CHECKING:
-    from gossamer.api.resources.backup import BackupInfo
-    from gossamer.api.resources.history import NodeHistory
-    from gossamer.api.resources.live import Pulse
-    from gossamer.api.resources.messages import RetainedInfo
-
-__all__ = ["NodeView", "TopicRow"]
+__all__ = ["ChronicleView", "HealingView", "NodeView", "RecordingView", "TopicRow"]
 
 
 class TopicRow(NamedTuple):
@@ -52,6 +57,64 @@ class TopicRow(NamedTuple):
 
     filter: str
     nodes: tuple[str, ...]
+
+
+class ChronicleView(Protocol):
+    """The node's own history; its events have the fields of an ``EventInfo``, but for ``age``."""
+
+    creation: int
+
+    def after(self, serial: int) -> Sequence[Any]:
+        """Events with larger serials, oldest first."""
+
+    def age(self, happening: Any) -> float:
+        """How long ago one was."""
+
+
+class HealingView(Protocol):
+    """What may be asked of a node's healing, and ordered."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    @property
+    def chronicle(self) -> ChronicleView:
+        """What happened lately."""
+
+    def status(self) -> HealStatusInfo:
+        """What this node knows of splits."""
+
+    def history(self) -> Sequence[HealEpisode]:
+        """Splits that were healed, latest last."""
+
+    def alarms(self) -> Sequence[AlarmInfo]:
+        """Those that last first, then what was healed, latest first."""
+
+    def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
+        """Raise or clear an alarm for a program beside the cluster."""
+
+    def quarantine(self) -> Iterable[QuarantinedRow]:
+        """The rows of this node's quarantine."""
+
+    async def rehearse(self) -> HealPlanInfo:
+        """What would be healed now."""
+
+    async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002
+        """Write a row of the quarantine again. Raises UsageError if it is not there."""
+
+    async def configure(self, settings: HealSettings) -> HealStatusInfo:
+        """Change what ``settings`` names."""
+
+
+class RecordingView(Protocol):
+    """What may be asked of a recorder, and ordered."""
+
+    async def status(self) -> RecordingInfo:
+        """What it did."""
+
+    async def configure(self, settings: RecordingSettings) -> RecordingInfo:
+        """Change what ``settings`` names."""
 
 
 class NodeView(Protocol):

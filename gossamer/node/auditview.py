@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gossamer.api import RecordingInfo, RecordingSettings
+from gossamer.api.model import RecordingInfo, RecordingSettings
 
 if TYPE_CHECKING:
     from gossamer.node.node import Node

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gossamer.api import BackupInfo
+from gossamer.api.model import BackupInfo
 from gossamer.errors import UnavailableError, UsageError, WrongValueError
 from gossamer.mnesia_like import DiscError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gossamer.api import (
+from gossamer.api import Alarms
+from gossamer.api.model import (
     AlarmInfo,
-    AlarmOrder,
-    Alarms,
+    AlarmRequest,
     HealEpisode,
     HealPlanInfo,
     HealRows,
@@ -104,7 +104,7 @@ class Healing:
         """Alarms that programs beside the cluster raised here."""
         return self._of_others.alarms()
 
-    def order_alarm(self, order: AlarmOrder) -> AlarmInfo:
+    def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
         """Raise or clear an alarm for a program beside the cluster."""
         return self._of_others.order(order, self._node.clock.wall())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from gossamer.api import HintInfo, MemberInfo, NodeInfo
+from gossamer.api.model import HintInfo, MemberInfo, NodeInfo
 from gossamer.gossip import Member, Status, explain
 
 if TYPE_CHECKING:

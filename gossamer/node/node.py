@@ -23,8 +23,8 @@ from gossamer import __version__
 from gossamer.api import (
     REQUEST,
     Limits,
+    PeerRequests,
     Programs,
-    Relay,
     Runs,
     Tokens,
     is_audit,
@@ -248,7 +248,7 @@ class Node:
         )
         self.view = View(self)
         self.limits = Limits(config.api)
-        self.relay = Relay(
+        self.relay = PeerRequests(
             partial(
                 make_app,
                 self.view,

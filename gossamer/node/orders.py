@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gossamer.api import KeyRequest
+from gossamer.api.model import KeyRequest
 from gossamer.errors import UsageError, WrongValueError
 from gossamer.gossip import Keys, Status, cluster_key
 from gossamer.mqtt import MqttProtocolError, drain

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gossamer import __version__
-from gossamer.api import Pulse, Seen
+from gossamer.api.model import Pulse, Seen
 from gossamer.node.history import Reading
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.supervisor import LoopWatch

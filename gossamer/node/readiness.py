@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gossamer.api import AlarmInfo, Readiness
+from gossamer.api.model import AlarmInfo, Readiness
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from gossamer.api import ClientInfo, ClientSearch, Listed, RetainedInfo, SubscriptionInfo, Walked, sort_key
+from gossamer.api import ClientSearch, Listed, Walked, sort_key
+from gossamer.api.model import ClientInfo, RetainedInfo, SubscriptionInfo
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import Message
 from gossamer.routes import parse_filter

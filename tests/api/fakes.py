@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-from gossamer.api import (
+from gossamer.api import Alarms, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
+from gossamer.api.model import (
     AlarmInfo,
-    AlarmOrder,
-    Alarms,
+    AlarmRequest,
     BackupInfo,
     ClientInfo,
     ClusterInfo,
@@ -29,16 +29,13 @@ from gossamer.api import (
     NodeInfo,
     NodeStatus,
     PartitionInfo,
-    PeerSilentError,
     ProcessInfo,
     Pulse,
     QuarantinedRow,
     Readiness,
     RecordingInfo,
-    Relay,
     RetainedInfo,
     RouteFindings,
-    Runs,
     Sample,
     Seen,
     SubscriptionInfo,
@@ -46,8 +43,6 @@ from gossamer.api import (
     TableInfo,
     TopicInfo,
     TopicMatch,
-    TopicRow,
-    is_audit,
 )
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
@@ -200,7 +195,7 @@ class FakeHealing:
             *self.of_others.alarms(),
         ]
 
-    def order_alarm(self, order: AlarmOrder) -> AlarmInfo:
+    def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
         return self.of_others.order(order, 1000.0)
 
     def quarantine(self) -> list[QuarantinedRow]:
@@ -275,7 +270,7 @@ class FakeView:
         drills, audits = (None, None) if directory is None else (directory / "drills", directory / "audits")
         self.drills = Runs(drills, what="drills", most=3, **kept)
         self.audits = Runs(audits, what="audit", most=3, made_at=is_audit, **kept)
-        self.peers: dict[str, Relay] = {}
+        self.peers: dict[str, PeerRequests] = {}
         self.ready = True
         self.level = "info"
         self.busy = self.hangs = self.routes_wrong = False

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import httpx
 
 from api.fakes import FakeView, member
-from gossamer.api import ClientInfo, Relay, make_app
+from gossamer.api import PeerRequests, make_app
+from gossamer.api.model import ClientInfo
 from gossamer.supervisor import Runtime
 
 NAMES = [f"node{number}@127.0.0.1" for number in (1, 2, 3)]
@@ -32,7 +33,7 @@ class Linked:
             ]
         for view in views:
             view.peers = {
-                peer.name: Relay(lambda peer=peer: make_app(peer), self.runtime)
+                peer.name: PeerRequests(lambda peer=peer: make_app(peer), self.runtime)
                 for peer in views
                 if peer.name not in silent
             }

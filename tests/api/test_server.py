@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from api.fakes import FakeView
-from gossamer.api import ApiServer, ProcessInfo
+from gossamer.api import ApiServer
+from gossamer.api.model import ProcessInfo
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import ChildSpec, Runtime, StartFailed, Supervisor, receive, spawn_link

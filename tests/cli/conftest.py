@@ -9,7 +9,7 @@ import pytest
 import structlog
 from api.fakes import FakeTable, FakeView
 
-from gossamer.api import ApiServer, Relay, Tokens, make_app
+from gossamer.api import ApiServer, PeerRequests, Tokens, make_app
 from gossamer.cli import main
 from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
@@ -55,7 +55,7 @@ class Served:
         """From now on this node of the cluster answers the one that is asked."""
         view = self.view if name == self.view.name else FakeView(name=name)
         view.known = [row.model_copy(update={"local": row.name == name}) for row in view.known]
-        self.view.peers[name] = Relay(lambda: make_app(view), self.runtime)
+        self.view.peers[name] = PeerRequests(lambda: make_app(view), self.runtime)
         return view
 
 

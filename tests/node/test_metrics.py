@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gossamer.api import AlarmOrder, Exposition
+from gossamer.api import Exposition
+from gossamer.api.model import AlarmRequest
 from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
@@ -155,8 +156,8 @@ async def test_alarms_that_others_raised_are_counted_beside_the_nodes_own():
 
     own = dict.fromkeys(("partition", "kept_overflow", "node_down", "disc_failing"), 0)
     assert await told() == own
-    node.view.healing.order_alarm(AlarmOrder(name="audit_lost", text="3 lost"))
-    node.view.healing.order_alarm(AlarmOrder(name="audit_doubled"))
+    node.view.healing.order_alarm(AlarmRequest(name="audit_lost", text="3 lost"))
+    node.view.healing.order_alarm(AlarmRequest(name="audit_doubled"))
     assert await told() == own | {"audit_lost": 1, "audit_doubled": 1}
-    node.view.healing.order_alarm(AlarmOrder(name="audit_lost", active=False))
+    node.view.healing.order_alarm(AlarmRequest(name="audit_lost", active=False))
     assert (await told())["audit_lost"] == 0

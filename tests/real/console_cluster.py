@@ -12,7 +12,8 @@ from typing import Self
 import structlog
 from api.fakes import FakeTable, FakeView, member
 
-from gossamer.api import ApiServer, ClientInfo, NodeHistory, NodeInfo, Relay, Seen, Tokens, make_app
+from gossamer.api import ApiServer, PeerRequests, Tokens, make_app
+from gossamer.api.model import ClientInfo, NodeHistory, NodeInfo, Seen
 from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
@@ -172,7 +173,7 @@ class FakeCluster:
         first = self.views[0]
         runtime = Runtime(node=first.name)
         for view in self.views:
-            first.peers[view.name] = Relay(lambda view=view: make_app(view), runtime)
+            first.peers[view.name] = PeerRequests(lambda view=view: make_app(view), runtime)
         first.peers = {name: relay for name, relay in first.peers.items() if not first.is_apart(name)}
         tokens = Tokens(now=SystemClock().wall)
         tokens.attach(FakeTable())

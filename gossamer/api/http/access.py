@@ -28,7 +28,7 @@ from gossamer.config import ApiConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Bucket
 
-__all__ = ["Access", "Gate", "RoleTooLowError", "is_public", "needs", "principal_of", "role_of"]
+__all__ = ["Access", "AccessMiddleware", "RoleTooLowError", "is_public", "needs", "principal_of", "role_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -126,7 +126,7 @@ class Access:
         return not bucket.admit(self.clock.monotonic())
 
 
-class Gate:
+class AccessMiddleware:
     """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
 
     A request that has a principal already was let in by another node of the cluster.

@@ -21,13 +21,13 @@ from gossamer.api.http.access import is_public
 from gossamer.api.http.limits import MAX_BODY, Refusal, too_large
 from gossamer.api.http.problems import refuse
 
-__all__ = ["Guard"]
+__all__ = ["GuardMiddleware"]
 
 CLOSE = [(b"connection", b"close")]
 _HERE = frozenset({"same-origin", "none"})
 
 
-class Guard:
+class GuardMiddleware:
     """ASGI middleware that answers 400, 403, 413 or 421 by itself."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str] = frozenset()) -> None:

@@ -20,7 +20,7 @@ from gossamer.api.http.problems import refuse
 from gossamer.api.http.tokens import Principal
 from gossamer.config import ApiConfig
 
-__all__ = ["MAX_BODY", "PROBES", "Intake", "Limits", "Refusal", "Turn", "overloaded"]
+__all__ = ["MAX_BODY", "PROBES", "Limits", "LimitsMiddleware", "Refusal", "Turn", "overloaded"]
 
 MAX_BODY = 64 * 1024
 REQUESTS = 128
@@ -87,7 +87,7 @@ class Turn:
             self._limits.requests -= 1
 
 
-class Intake:
+class LimitsMiddleware:
     """ASGI middleware: reads the body, and lets so many requests in at once."""
 
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:

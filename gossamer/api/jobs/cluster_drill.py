@@ -21,22 +21,22 @@ from typing import Any
 
 import msgspec
 
-from gossamer.api.jobs.drill_plan import DrillOrder
+from gossamer.api.jobs.drill_plan import DrillRequest
 from gossamer.api.peers.requests import PeerSilentError
-from gossamer.api.peers.scatter_gather import Wide
+from gossamer.api.peers.scatter_gather import Peers
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import parse_shape, sides_of
 
-__all__ = ["GateRefusedError", "HereDrill", "orders_of", "verdicts_of"]
+__all__ = ["ClusterDrill", "GateRefusedError", "orders_of", "verdicts_of"]
 
 BEGIN_IN = 2.0
 """Seconds from telling the nodes to the cut: all of them have been told by then, or none is cut."""
 KNOWN_WITHIN = 5.0
 WHOLE_WITHIN = 60.0
-PATIENCE = 120.0
+HEAL_TIMEOUT = 120.0
 """Seconds after the cut in which everything may become as before."""
-ANSWER = 2.0
-LOOK = 0.5
+ANSWER_TIMEOUT = 2.0
+LOOK_INTERVAL = 0.5
 QUIET = 3.0
 """Seconds for which nothing may be open: a heal begins a little after the links are back."""
 _FAULTS = "/api/v1/drill/faults"
@@ -69,12 +69,12 @@ def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str
 
 
 @dataclass(slots=True)
-class HereDrill:
+class ClusterDrill:
     """One drill of ``names``, the nodes of this cluster in order; ``shape`` numbers them from 1."""
 
-    wide: Wide
+    peers: Peers
     names: tuple[str, ...]
-    order: DrillOrder
+    order: DrillRequest
     shape: str
     now: Callable[[], float]
     apart: Callable[[], str]
@@ -83,17 +83,17 @@ class HereDrill:
     @classmethod
     def of(
         cls,
-        order: DrillOrder,
+        order: DrillRequest,
         names: Sequence[str],
         *,
-        wide: Wide,
+        peers: Peers,
         now: Callable[[], float],
         apart: Callable[[], str],
-    ) -> HereDrill:
+    ) -> ClusterDrill:
         """Raises ShapeError if the split is none of so many nodes."""
         number = len(names)
         shape = parse_shape(order.split or f"{number - number // 2}/{number // 2}", number)
-        return cls(wide, tuple(names), order, shape.text, now, apart)
+        return cls(peers, tuple(names), order, shape.text, now, apart)
 
     async def begin(self) -> None:
         """Tell every node.
@@ -150,7 +150,9 @@ class HereDrill:
     async def _tell(self, name: str, body: Mapping[str, Any]) -> str:
         """Why it did not take the order, empty when it did."""
         try:
-            answer = await self.wide.ask(name, "PUT", _FAULTS, msgspec.json.encode(body), patience=ANSWER)
+            answer = await self.peers.ask(
+                name, "PUT", _FAULTS, msgspec.json.encode(body), timeout=ANSWER_TIMEOUT
+            )
         except PeerSilentError as error:
             return error.reason
         if answer.status == 200:
@@ -161,21 +163,21 @@ class HereDrill:
             return f"it answered {answer.status}"
 
     async def _get(self, name: str, path: str) -> dict[str, Any] | None:
+        decode = msgspec.json.Decoder(dict[str, Any]).decode
         try:
-            answer = await self.wide.ask(name, "GET", path, patience=ANSWER)
-            return msgspec.json.decode(answer.body, type=dict[str, Any]) if answer.status == 200 else None
-        except (PeerSilentError, msgspec.DecodeError):
+            return await self.peers.get(name, path, decode, timeout=ANSWER_TIMEOUT)
+        except PeerSilentError:
             return None
 
     async def _until_whole(self, zero: float) -> float | None:
         """Since when all see all again with no split open; None: not in time."""
-        end, since = self.now() + PATIENCE, self.now()
+        end, since = self.now() + HEAL_TIMEOUT, self.now()
         while self.now() < end:
             if not all(await asyncio.gather(*map(self._as_before, self.names))):
-                since = self.now() + LOOK
+                since = self.now() + LOOK_INTERVAL
             elif self.now() - since >= QUIET:
                 return since - zero
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK_INTERVAL)
         return None
 
     async def _as_before(self, name: str) -> bool:

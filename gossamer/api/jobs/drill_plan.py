@@ -16,7 +16,15 @@ from gossamer.api.model import Value
 from gossamer.errors import WrongValueError
 from gossamer.faults import parse_shape
 
-__all__ = ["KINDS", "DrillKind", "DrillKindInfo", "DrillOrder", "DrillOrderError", "ParameterInfo", "plan_of"]
+__all__ = [
+    "KINDS",
+    "DrillKind",
+    "DrillKindInfo",
+    "DrillRequest",
+    "DrillRequestError",
+    "ParameterInfo",
+    "plan_of",
+]
 
 DrillKind = Literal[
     "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
@@ -25,7 +33,7 @@ On = Literal["own-cluster", "this-cluster"]
 MOST_NODES = 9
 
 
-class DrillOrderError(WrongValueError):
+class DrillRequestError(WrongValueError):
     """An order that its kind of drill cannot carry out."""
 
     def __init__(self, *, key: str, got: object, expected: str) -> None:
@@ -33,7 +41,7 @@ class DrillOrderError(WrongValueError):
         super().__init__(f"{key}: got {got!r}, expected {expected}")
 
 
-class DrillOrder(Value):
+class DrillRequest(Value):
     """A drill to carry out. Times in seconds."""
 
     kind: DrillKind
@@ -153,11 +161,11 @@ KINDS = tuple(
 _EVERY_OWN = {parameter.name for _, parameters in _OWN.values() for parameter in parameters}
 
 
-def plan_of(order: DrillOrder) -> dict[str, Any]:
+def plan_of(order: DrillRequest) -> dict[str, Any]:
     """The plan of a drill on a cluster of its own, as ``gossamer drill`` has it.
 
     Raises:
-        DrillOrderError: it gives what its kind does not take, or a node that there is not.
+        DrillRequestError: it gives what its kind does not take, or a node that there is not.
         ShapeError: the split is none, or none for so many nodes.
     """
     taken = {parameter.name: parameter.default for parameter in _OWN[order.kind][1]}
@@ -165,7 +173,7 @@ def plan_of(order: DrillOrder) -> dict[str, Any]:
     for name, got in given.items():
         if name not in taken:
             expected = f"nothing for the drill {order.kind}, which takes {', '.join(taken) or 'no such key'}"
-            raise DrillOrderError(key=name, got=got, expected=expected)
+            raise DrillRequestError(key=name, got=got, expected=expected)
     values = {**taken, **given}
     nodes = order.nodes
     shape = ""
@@ -174,7 +182,7 @@ def plan_of(order: DrillOrder) -> dict[str, Any]:
     elif "node" in taken:
         number = order.node or nodes
         if number > nodes:
-            raise DrillOrderError(key="node", got=number, expected=f"a node from 1 to {nodes}")
+            raise DrillRequestError(key="node", got=number, expected=f"a node from 1 to {nodes}")
         shape = str(number)
     settings: dict[str, Any] = {
         name: value for name, value in values.items() if name not in ("split", "node")
@@ -195,21 +203,21 @@ def plan_of(order: DrillOrder) -> dict[str, Any]:
     }
 
 
-def check_here(order: DrillOrder) -> None:
+def check_here(order: DrillRequest) -> None:
     """See that this cluster can carry it out.
 
     Raises:
-        DrillOrderError: it is of a kind, or has keys, for clusters of their own only.
+        DrillRequestError: it is of a kind, or has keys, for clusters of their own only.
     """
     if order.kind not in HERE:
-        raise DrillOrderError(
+        raise DrillRequestError(
             key="kind", got=order.kind, expected=f"{', '.join(sorted(HERE))} on this-cluster"
         )
     for name in sorted(order.model_fields_set - {"kind", "on", "seconds", "split"}):
         expected = "no such key on this-cluster, which has its own nodes, load and settings"
-        raise DrillOrderError(key=name, got=getattr(order, name), expected=expected)
+        raise DrillRequestError(key=name, got=getattr(order, name), expected=expected)
 
 
-def plan_json(order: DrillOrder) -> bytes:
+def plan_json(order: DrillRequest) -> bytes:
     """See :func:`plan_of`."""
     return msgspec.json.encode(plan_of(order))

@@ -27,7 +27,16 @@ from gossamer.distribution import register_message
 from gossamer.errors import UnavailableError
 from gossamer.supervisor import Runtime
 
-__all__ = ["REQUEST", "Answer", "AnswerTooLongError", "Ask", "More", "PeerSilentError", "Relay", "ask_of"]
+__all__ = [
+    "REQUEST",
+    "Answer",
+    "AnswerTooLongError",
+    "Ask",
+    "More",
+    "PeerRequests",
+    "PeerSilentError",
+    "ask_of",
+]
 
 REQUEST = "api.request"
 """The function that every node offers to the others."""
@@ -37,9 +46,9 @@ PIECES = 16
 """Pieces that wait for who asks."""
 MOST = 256 * 1024
 """Bytes of pieces that travel at once, but for one that is longer: signals travel on the same link."""
-PATIENCE = 30.0
+READER_TIMEOUT = 30.0
 """Seconds after which a reader that does not come back is gone."""
-PULSE = 10.0
+POLL_TIMEOUT = 10.0
 """Seconds after which a reader hears that there is nothing new."""
 
 
@@ -104,7 +113,7 @@ def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") ->
     return Ask(method, target, body, principal.name, principal.role.value, principal.address)
 
 
-class Relay:
+class PeerRequests:
     """Runs requests of other nodes. ``make`` gives the application where nobody says :meth:`use`."""
 
     def __init__(self, make: Callable[[], ASGIApp], runtime: Runtime) -> None:
@@ -175,7 +184,7 @@ class _Run:
             if not self.waiting.empty():
                 # All is said; who asked may still come for it.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(READER_TIMEOUT):
                         await self._fetched.wait()
         finally:
             self.on_end()
@@ -209,7 +218,7 @@ class _Run:
         if self.waiting.empty() and not self.over.is_set():
             self._asked = True
             try:
-                async with asyncio.timeout(PULSE):
+                async with asyncio.timeout(POLL_TIMEOUT):
                     parts = [await self.waiting.get()]
             except TimeoutError:
                 return []
@@ -255,7 +264,7 @@ class _Run:
         if not part:
             return
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(READER_TIMEOUT):
                 await self.waiting.put(part)
         except TimeoutError:
             raise ReaderGoneError(target=self._scope["path"]) from None

@@ -1,8 +1,8 @@
-"""Long lists over all nodes: each is asked for its own part, and the parts are merged as they come.
+"""Scatter-gather: other nodes are asked on behalf of a caller, and one answer is made of theirs.
 
-Rules: 1. A node that is down, or slow, leaves a list that says so, within a bounded time; it is not asked
+Rules: 1. A node that is down, or slow, leaves an answer that says so, within a bounded time; it is not asked
 again in the same list.  2. However long the list, what is held is a page of each node.  3. Whatever a node
-answers counts as data: a row that cannot be read is a node that did not answer.
+answers counts as data: what cannot be read is a node that did not answer.
 """
 
 from __future__ import annotations
@@ -10,52 +10,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from gossamer.api.http.tokens import Principal
+from gossamer.api.model import NodeInfo
 from gossamer.api.peers.merge import Lines, lines_of, merged
 from gossamer.api.peers.paging import Key, cursor_of
-from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
-from gossamer.api.view import NodeView
+from gossamer.api.peers.requests import Answer, Ask, More, PeerSilentError, ask_of
 from gossamer.errors import GossamerError, UsageError
 
-__all__ = ["MergedPage", "NoSuchNodeError", "Wide", "WideList"]
+__all__ = ["MergedPage", "Neighbours", "NoSuchNodeError", "Peers", "Row"]
 
+T = TypeVar("T")
 Row = dict[str, Any]
-Fetch = Callable[[int, str | None], Awaitable[tuple[Sequence[Row], str | None]]]
+Fetch = Callable[[], Awaitable[tuple[Sequence[Row], str | None]]]
 
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds that a node has for each page."""
-LONG_PATIENCE = 30.0
+STREAM_TIMEOUT = 30.0
 """Seconds that it has for the next piece of a long answer."""
-PAGE = 1000
 
 
-class _Page(msgspec.Struct):
-    items: list[Row]
-    next: str | None = None
+class Neighbours(Protocol):
+    """The part of a node's view that peers are found and asked by."""
 
+    @property
+    def name(self) -> str:
+        """The node's name."""
 
-@dataclass(slots=True)
-class _Source:
-    """One node's part of a list, a page at a time."""
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Every node with the state of the link to it."""
 
-    node: str
-    fetch: Fetch
-    cursor: str | None
-    rows: deque[Row] = field(default_factory=deque)
-    over: bool = False
-
-    async def fill(self, limit: int) -> None:
-        rows, self.cursor = await self.fetch(limit, self.cursor)
-        self.rows.extend(rows)
-        self.over = self.cursor is None
+    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
+        """The answer of another node's API. Raises PeerSilentError if there is none."""
 
 
 class NoSuchNodeError(UsageError):
@@ -66,8 +59,12 @@ class NoSuchNodeError(UsageError):
         super().__init__(f"node: got {name[:100]!r}, expected one of {', '.join(known)}")
 
 
-@dataclass(slots=True)
-class MergedPage:
+class _Page(msgspec.Struct):
+    items: Sequence[Row]
+    next: str | None = None
+
+
+class MergedPage(msgspec.Struct):
     """Some rows of all nodes, in order; ``missing`` is who did not answer, and why."""
 
     items: list[Row]
@@ -75,92 +72,95 @@ class MergedPage:
     missing: dict[str, str]
 
 
-class WideList:
-    """One walk through one list of all nodes."""
+class Peers:
+    """The nodes of the cluster, asked on behalf of ``principal``."""
 
-    def __init__(
-        self, sources: Iterable[_Source], key: Callable[[Row], Key], missing: dict[str, str]
-    ) -> None:
-        self._sources = list(sources)
-        self._key = key
-        self.missing = missing
-
-    async def rows(self, *, page: int = PAGE) -> AsyncGenerator[Row, None]:
-        """All rows, in the order of their keys."""
-        heads: list[tuple[Key, int]] = []
-        empty = list(range(len(self._sources)))
-        while True:
-            filled = await asyncio.gather(*(self._fill(self._sources[at], page) for at in empty))
-            for at, there in zip(empty, filled, strict=True):
-                if there:
-                    heapq.heappush(heads, (self._key(self._sources[at].rows[0]), at))
-            empty = []
-            while heads and not empty:
-                _, at = heads[0]
-                source = self._sources[at]
-                yield source.rows.popleft()
-                if source.rows:
-                    heapq.heapreplace(heads, (self._key(source.rows[0]), at))
-                else:
-                    heapq.heappop(heads)
-                    if not source.over:
-                        empty.append(at)
-            if not empty:
-                return
-
-    async def page(self, limit: int) -> MergedPage:
-        """The first ``limit`` rows."""
-        items: list[Row] = []
-        rows = self.rows(page=limit + 1)
-        following = None
-        try:
-            async for row in rows:
-                if len(items) == limit:
-                    following = cursor_of(self._key(items[-1]))
-                    break
-                items.append(row)
-        finally:
-            await rows.aclose()
-        return MergedPage(items, following, self.missing)
-
-    async def _fill(self, source: _Source, limit: int) -> bool:
-        try:
-            await source.fill(limit)
-        except (GossamerError, msgspec.DecodeError) as error:
-            self.missing[source.node] = str(error)
-            source.over = True
-        return bool(source.rows)
-
-
-class Wide:
-    """What other nodes are asked for on behalf of who asks here."""
-
-    def __init__(self, view: NodeView, principal: Principal) -> None:
+    def __init__(self, view: Neighbours, principal: Principal) -> None:
         self._view = view
         self._principal = principal
 
-    def list(
+    async def ask(
+        self, node: str, method: str, target: str, body: bytes = b"", *, timeout: float = TIMEOUT
+    ) -> Answer:
+        """The answer of another node to a request.
+
+        Raises:
+            NoSuchNodeError: there is no such node.
+            PeerSilentError: it gave none.
+        """
+        known = [row.name for row in self._view.nodes()]
+        if node not in known:
+            raise NoSuchNodeError(name=node, known=known)
+        return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), timeout)
+
+    async def get(self, node: str, target: str, read: Callable[[bytes], T], *, timeout: float = TIMEOUT) -> T:
+        """Another node's answer as ``read`` has it; what it cannot read is a PeerSilentError, too."""
+        answer = await self._answered(node, target, timeout)
+        try:
+            return read(answer.body)
+        except (msgspec.DecodeError, ValueError, TypeError, LookupError) as error:
+            raise PeerSilentError(node=node, reason=f"its answer makes no sense: {error}") from None
+
+    async def gather(
+        self,
+        target: str,
+        read: Callable[[bytes], T],
+        *,
+        own: Callable[[], Awaitable[T]],
+        node: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> tuple[list[T], dict[str, str]]:
+        """The answers of every node that is not gone, or of ``node``, and who gave none and why."""
+        asked, missing = self._select(node)
+
+        async def one(name: str) -> list[T]:
+            try:
+                if name == self._view.name:
+                    return [await own()]
+                return [await self.get(name, target, read, timeout=timeout)]
+            except GossamerError as error:
+                missing[name] = str(error)
+                return []
+
+        found = await asyncio.gather(*map(one, asked))
+        return [answer for answers in found for answer in answers], missing
+
+    async def page(
         self,
         path: str,
-        params: Mapping[str, str | int | bool | None],
+        params: Mapping[str, str],
         *,
         own: Fetch,
         key: Callable[[Row], Key],
+        limit: int,
         after: str | None,
         node: str | None = None,
-    ) -> WideList:
-        """The list at ``path`` of every node that is not gone, or of ``node``; ``own`` is this one's."""
-        asked, missing = self.whom(node)
-        sources = [
-            _Source(name, own if name == self._view.name else self._pages(name, path, params), after)
-            for name in asked
-        ]
-        return WideList(sources, key, missing)
+    ) -> MergedPage:
+        """The first ``limit`` rows of the lists at ``path`` of all nodes; ``own`` is this one's page."""
+
+        def keyed(page: _Page) -> tuple[list[tuple[Key, Row]], bool]:
+            return [(key(row), row) for row in page.items], page.next is not None
+
+        async def fetch() -> tuple[list[tuple[Key, Row]], bool]:
+            return keyed(_Page(*await own()))
+
+        query = _query(params, limit=limit, after=after)
+        pages, missing = await self.gather(
+            f"{path}?{query}",
+            lambda body: keyed(msgspec.json.decode(body, type=_Page)),
+            own=fetch,
+            node=node,
+        )
+        rows = heapq.merge(*(page for page, _ in pages), key=itemgetter(0))
+        found = list(islice(rows, limit))
+        more = any(unfinished for _, unfinished in pages) or next(rows, None) is not None
+        following = cursor_of(found[-1][0]) if more and found else None
+        return MergedPage([row for _, row in found], following, missing)
 
     def stream(
         self,
         path: str,
-        params: Mapping[str, str | int | bool | None],
+        params: Mapping[str, str],
         *,
         own: AsyncGenerator[Lines, None],
         fields: Sequence[str],
@@ -168,16 +168,32 @@ class Wide:
         node: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The same as JSON lines, all of them; ``fields`` of a row are its key."""
-        asked, missing = self.whom(node)
-        query = _query(params, format="ndjson", after=after)
+        asked, missing = self._select(node)
+        target = f"{path}?{_query(params, format='ndjson', after=after)}"
         parts = {
-            name: own if name == self._view.name else self._lines(name, f"{path}?{query}", fields)
-            for name in asked
+            name: own if name == self._view.name else self._lines(name, target, fields) for name in asked
         }
         return merged(parts, missing)
 
-    def whom(self, node: str | None) -> tuple[Sequence[str], dict[str, str]]:
-        """Who is asked for a list, and who cannot be."""
+    async def rest(
+        self, node: str, cursor: str, *, timeout: float = STREAM_TIMEOUT
+    ) -> AsyncGenerator[bytes, None]:
+        """The pieces of an answer after the first; the other node is told when no more are wanted."""
+        try:
+            while cursor:
+                answer = await self._view.ask_peer(node, More(cursor), timeout)
+                cursor = answer.cursor
+                # An empty line when nothing new has come, so that a reader who is gone is found out.
+                yield answer.body or b"\n"
+        finally:
+            if cursor:
+                with contextlib.suppress(PeerSilentError):
+                    await self._view.ask_peer(node, More(cursor, over=True), TIMEOUT)
+
+    # -- inside
+
+    def _select(self, node: str | None) -> tuple[Sequence[str], dict[str, str]]:
+        """The nodes to ask, and those that cannot be asked."""
         asked, missing = list[str](), dict[str, str]()
         for row in self._view.nodes():
             if row.status == "left" or node not in (None, row.name):
@@ -190,44 +206,11 @@ class Wide:
             missing[node] = "no node of this cluster has this name"
         return asked, missing
 
-    async def ask(
-        self, node: str, method: str, target: str, body: bytes = b"", *, patience: float = PATIENCE
-    ) -> Answer:
-        """The answer of another node to a request.
-
-        Raises:
-            NoSuchNodeError: there is no such node.
-            PeerSilentError: it gave none.
-        """
-        known = [row.name for row in self._view.nodes()]
-        if node not in known:
-            raise NoSuchNodeError(name=node, known=known)
-        return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), patience)
-
-    async def rest(
-        self, node: str, cursor: str, *, patience: float = LONG_PATIENCE
-    ) -> AsyncGenerator[bytes, None]:
-        """The pieces of an answer after the first; the other node hears when nobody wants more of them."""
-        try:
-            while cursor:
-                answer = await self._view.ask_peer(node, More(cursor), patience)
-                cursor = answer.cursor
-                # An empty line when nothing new has come, so that a reader who is gone is found out.
-                yield answer.body or b"\n"
-        finally:
-            if cursor:
-                with contextlib.suppress(PeerSilentError):
-                    await self._view.ask_peer(node, More(cursor, over=True), PATIENCE)
-
-    def _pages(self, node: str, path: str, params: Mapping[str, str | int | bool | None]) -> Fetch:
-        async def fetch(limit: int, after: str | None) -> tuple[Sequence[Row], str | None]:
-            answer = await self.ask(node, "GET", f"{path}?{_query(params, limit=limit, after=after)}")
-            if answer.status != 200:
-                raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
-            page = msgspec.json.decode(answer.body, type=_Page)
-            return page.items, page.next
-
-        return fetch
+    async def _answered(self, node: str, target: str, timeout: float = TIMEOUT) -> Answer:
+        answer = await self.ask(node, "GET", target, timeout=timeout)
+        if answer.status != 200:
+            raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
+        return answer
 
     async def _lines(self, node: str, target: str, fields: Sequence[str]) -> AsyncGenerator[Lines, None]:
         async with (
@@ -238,20 +221,14 @@ class Wide:
                 yield part
 
     async def _pieces(self, node: str, target: str) -> AsyncGenerator[bytes, None]:
-        answer = await self.ask(node, "GET", target)
-        if answer.status != 200:
-            raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
-        async with contextlib.aclosing(self.rest(node, answer.cursor, patience=PATIENCE)) as rest:
+        answer = await self._answered(node, target)
+        async with contextlib.aclosing(self.rest(node, answer.cursor, timeout=TIMEOUT)) as rest:
             yield answer.body
             async for piece in rest:
                 yield piece
 
 
-def _query(params: Mapping[str, str | int | bool | None], **more: str | int | bool | None) -> str:
-    """What another node is asked for its own part of a list."""
-    given = {**params, "scope": "node", **more}
-    return urlencode({name: _text(value) for name, value in given.items() if value is not None})
-
-
-def _text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _query(params: Mapping[str, str], **more: str | int | None) -> str:
+    """The query for another node's own part of a list: as here, but for what concerns all nodes."""
+    given: dict[str, str | int | None] = {**params, "node": None, "scope": "node", **more}
+    return urlencode({name: value for name, value in given.items() if value is not None})

@@ -1,132 +1,141 @@
-"""Alarms, and rows that lost in a heal, of all nodes: each node keeps its own, any node tells them all.
+"""Alarms of all nodes, and those that programs beside the cluster raise, such as an audit that keeps running.
 
-Rules: 1. Asked through ``/nodes/NAME/…`` a node tells its own, unless ``scope`` says otherwise, so that who
-asks one after the other hears of each once.  2. A row is written again at the node that keeps it, whoever is
-asked.
+An alarm has a name: raised again it changes its text and stands as long as it has; cleared, it is shown as
+over until newer ones need its place.
+
+Rules: 1. The node's own alarms are not anybody else's to raise or clear.  2. What is kept is bounded: the one
+that is over the longest goes first, and with nothing over no more are taken.  3. In memory only: programs
+raise their alarms again as long as they are true.  4. Asked through ``/nodes/NAME/…`` a node lists its own,
+unless ``scope`` says otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gossamer.api.alarms import AlarmInfo, AlarmOrder
-from gossamer.api.http.access import principal_of
-from gossamer.api.model import Page
+from gossamer.api.model import AlarmInfo, AlarmRequest, Page
 from gossamer.api.peers.paging import Listed
-from gossamer.api.peers.requests import PeerSilentError
-from gossamer.api.peers.scatter_gather import Wide
-from gossamer.api.resources.healing import QuarantinedRow
-from gossamer.api.resources.lists import STREAMED, After, Format, Limit, OnNode, Scope, answer_of_all
+from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.view import NodeView
-from gossamer.errors import UsageError
+from gossamer.errors import UnavailableError, UsageError
 
-__all__ = ["alarms_router"]
+__all__ = ["OWN_ALARMS", "Alarms", "AnyScope", "NoSuchAlarmError", "alarms_router", "itself", "usual_scope"]
 
-RowId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a quarantined row.")]
+T = TypeVar("T")
+OWN_ALARMS: Mapping[str, str] = {
+    "partition": "This node and another one held each other for dead and have met again; until it is healed.",
+    "healed": "A split was healed: who survived, who reloaded, what was set back or aside. Over when told.",
+    "peer_apart": "A member is online and has no part in the cluster: no link, or tables that do not load.",
+    "node_down": "A member is dead to this node and has not left; until it is back, or removed.",
+    "disc_failing": "The disc takes no writes: nothing that lasts is acknowledged, and it is not ready.",
+    "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
+}
+"""Alarms that a node raises by itself, and what each means."""
+MOST = 100
 AnyScope = Annotated[
     Scope | None,
     Query(description="All nodes, or only the one that is asked; unless given: all, but for /nodes/NAME/…"),
 ]
 
 
-class NotKeptError(UsageError):
-    """No quarantine has the row, as far as nodes answer."""
+class NotYourAlarmError(UsageError):
+    """The name is one of the node's own alarms."""
 
-    def __init__(self, *, id: str, silent: Sequence[str]) -> None:  # noqa: A002 - the word of the API
-        self.id = id
-        self.silent = tuple(silent)
-        unknown = f" ({', '.join(silent)} did not answer)" if silent else ""
-        super().__init__(f"quarantine: got {id}, expected the id of a row that is listed{unknown}")
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} is an alarm that the node raises by itself; expected another name")
+
+
+class NoSuchAlarmError(UsageError):
+    """Nobody has raised an alarm of this name at this node."""
+
+    def __init__(self, *, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        others = f"one that was raised here: {', '.join(known)}" if known else "none: none was raised here"
+        super().__init__(f"alarms: got {name!r}, expected {others}")
+
+
+class TooManyAlarmsError(UnavailableError):
+    """As many alarms are active as are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MOST} alarms are active, no more are kept; clear some")
+
+
+class Alarms:
+    """The alarms of others at one node. Times are wall-clock seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, AlarmInfo] = {}
+
+    def order(self, order: AlarmRequest, now: float) -> AlarmInfo:
+        """Raise or clear; the alarm as it is now.
+
+        Raises:
+            NotYourAlarmError: the name is the node's own.
+            NoSuchAlarmError: what is to be cleared was never raised.
+            TooManyAlarmsError: there is no place for another one.
+        """
+        if order.name in OWN_ALARMS:
+            raise NotYourAlarmError(name=order.name)
+        known = self._known.get(order.name)
+        if known is None and not order.active:
+            raise NoSuchAlarmError(name=order.name, known=sorted(self._known))
+        lasts = known is not None and known.active
+        since = known.since if known is not None and (lasts or not order.active) else now
+        until = 0.0 if known is None or order.active else now if lasts else known.until
+        text = order.text or (known.text if known is not None else "")
+        if known is None and len(self._known) >= MOST:
+            self._forget_one()
+        alarm = AlarmInfo(name=order.name, active=order.active, since=since, until=until, text=text)
+        self._known[order.name] = alarm
+        return alarm
+
+    def alarms(self) -> Sequence[AlarmInfo]:
+        """Those that last first."""
+        return sorted(self._known.values(), key=lambda alarm: (not alarm.active, alarm.name))
+
+    def _forget_one(self) -> None:
+        over = [alarm for alarm in self._known.values() if not alarm.active]
+        if not over:
+            raise TooManyAlarmsError
+        del self._known[min(over, key=lambda alarm: alarm.until).name]
 
 
 def alarms_router(view: NodeView) -> APIRouter:
-    """``/alarms`` and ``/autoheal/quarantine``."""
+    """``/alarms``."""
     router = APIRouter(tags=["healing"])
 
     def own_alarms() -> Iterator[Listed[AlarmInfo]]:
         for row in view.healing.alarms():
             named = row.model_copy(update={"node": view.name})
-            yield (row.name, row.plan, row.text, view.name), partial(_itself, named)
-
-    def own_quarantine() -> Iterator[Listed[QuarantinedRow]]:
-        for row in view.healing.quarantine():
-            named = row.model_copy(update={"node": view.name})
-            yield (row.table, row.id, view.name), partial(_itself, named)
+            yield (row.name, row.plan, row.text, view.name), partial(itself, named)
 
     @router.get("/alarms", response_model=Page[AlarmInfo], responses=STREAMED)
-    async def alarms(
-        request: Request,
-        limit: Limit = 1000,
-        after: After = None,
-        node: OnNode = None,
-        scope: AnyScope = None,
-        format: Format = "page",  # noqa: A002 - the word of the API
-    ) -> Response:
+    async def alarms(request: Request, listing: ListingQuery, scope: AnyScope = None) -> Response:
         """What an operator has to know: splits that last, what was healed, and what others raised."""
-        return await answer_of_all(
-            view,
-            request,
-            own=own_alarms,
-            fields=("name", "plan", "text", "node"),
-            params={},
-            options=(limit, after, node, scope or _usual(request), format),
-        )
+        fields = ("name", "plan", "text", "node")
+        return await listing.answer(view, own=own_alarms, fields=fields, scope=scope or usual_scope(request))
 
     @router.post("/alarms")
-    async def order_alarm(order: AlarmOrder) -> AlarmInfo:
+    async def order_alarm(order: AlarmRequest) -> AlarmInfo:
         """Raise an alarm at this node, or clear it: for programs that watch the cluster from beside it."""
         return view.healing.order_alarm(order)
-
-    @router.get("/autoheal/quarantine", response_model=Page[QuarantinedRow], responses=STREAMED)
-    async def quarantine(
-        request: Request,
-        limit: Limit = 1000,
-        after: After = None,
-        node: OnNode = None,
-        scope: AnyScope = None,
-        format: Format = "page",  # noqa: A002
-    ) -> Response:
-        """Rows that lost in a heal and are kept, with what became of them."""
-        return await answer_of_all(
-            view,
-            request,
-            own=own_quarantine,
-            fields=("table", "id", "node"),
-            params={},
-            options=(limit, after, node, scope or _usual(request), format),
-        )
-
-    @router.post("/autoheal/quarantine/{id}/replay", response_model=QuarantinedRow)
-    async def replay(id: RowId, request: Request) -> Any:  # noqa: A002
-        """Write a row again, as a new version, and take it out of the quarantine that it is in."""
-        here = any(row.id == id for row in view.healing.quarantine())
-        if not here and _usual(request) == "cluster":
-            wide, silent = Wide(view, principal_of(request)), list[str]()
-            for peer in view.nodes():
-                if peer.link == "self" or peer.status == "left":
-                    continue
-                try:
-                    answer = await wide.ask(peer.name, "POST", request.url.path)
-                except PeerSilentError:
-                    silent.append(peer.name)
-                    continue
-                if answer.status == 200:
-                    return Response(answer.body, media_type=answer.content_type)
-            raise NotKeptError(id=id, silent=silent)
-        return (await view.healing.replay(id)).model_copy(update={"node": view.name})
 
     return router
 
 
-def _usual(request: Request) -> str:
-    # What another node passes on comes by no socket.
+def usual_scope(request: Request) -> str:
+    """The scope of a request that names none: this node for one that another node passes on."""
+    # Such a request comes by no socket.
     return "node" if request.client is None else "cluster"
 
 
-def _itself(row: Any) -> Any:
+def itself(row: T) -> T:
+    """``row``, for lists of items that are made already."""
     return row

@@ -19,21 +19,21 @@ from datetime import UTC, datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Request
+from msgspec import structs
 from pydantic import ConfigDict, Field, ValidationError
 
-from gossamer.api.http.access import principal_of
-from gossamer.api.http.sandbox import page_response
+from gossamer.api.http.access import needs, principal_of
+from gossamer.api.http.tokens import Role
 from gossamer.api.jobs.findings import findings_in, steps_in
 from gossamer.api.jobs.processes import Program
-from gossamer.api.jobs.runs import ID, Run, State
-from gossamer.api.model import Value
-from gossamer.api.resources.drills import HTML
+from gossamer.api.jobs.runs import Run
+from gossamer.api.model import RecordingInfo, RecordingSettings, Value
+from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
 from gossamer.errors import UnavailableError, WrongValueError, how_to_install
 
-__all__ = ["AuditInfo", "AuditOrder", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
+__all__ = ["AuditInfo", "AuditRequest", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
 
 HEAP = "1g"
 """Of Spark, beside a node that has other work; more of it: ``gossamer audit run --memory``."""
@@ -50,7 +50,6 @@ _MOMENT = (
 )
 Moment = Annotated[str, Field(pattern=_MOMENT, max_length=40)]
 """A time such as 2026-01-31T07:00 (UTC where it names no zone), 6h, 2d ago, yesterday, now."""
-RunId = Annotated[str, Path(pattern=ID, description="`id` of a report.")]
 
 
 class SparkAbsentError(UnavailableError):
@@ -69,10 +68,8 @@ class BadSpanError(WrongValueError):
         super().__init__(f"{key}: got {got!r}, expected {expected}")
 
 
-class AuditOrder(Value):
+class AuditRequest(Value):
     """A job to run over what this node recorded."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     job: Job = "report"
     """report: all of them, and one page."""
@@ -101,18 +98,9 @@ class JobStep(Value):
     """null: it goes on."""
 
 
-class AuditInfo(Value):
+class AuditInfo(RunInfo):
     """One run, or one report that was put there."""
 
-    id: str
-    node: str
-    state: State
-    order: Mapping[str, Any]
-    by: str
-    began_at: float
-    ended_at: float
-    says: str
-    """Why it failed."""
     begin: str = Field(default="", alias="from")
     """The span that was judged, ISO 8601."""
     end: str = Field(default="", alias="to")
@@ -128,7 +116,6 @@ class AuditInfo(Value):
     broken: Mapping[str, int | float] = {}
     jobs: Mapping[str, JobFindings] = {}
     steps: tuple[JobStep, ...] = ()
-    report: bool = False
 
 
 class AuditsInfo(Value):
@@ -145,12 +132,22 @@ class AuditsInfo(Value):
 
 
 def audits_router(view: NodeView) -> APIRouter:
-    """``/audit/reports`` and ``/audit/runs``."""
+    """``/audit``: the flow recorder, and what was judged of its files."""
     router = APIRouter(prefix="/audit", tags=["audit"])
 
     async def info(run: Run) -> AuditInfo:
         directory = view.audits.directory(run.id)
         return await asyncio.to_thread(_info, run, directory, view.name)
+
+    @router.get("")
+    async def status() -> RecordingInfo:
+        """What the flow recorder of this node did: events, drops, files."""
+        return await view.recording.status()
+
+    @router.post("", dependencies=[needs(Role.ADMIN)])
+    async def configure(settings: RecordingSettings) -> RecordingInfo:
+        """Switch the flow recorder of this node on or off, or set it, until the node is started anew."""
+        return await view.recording.configure(settings)
 
     @router.get("/reports")
     async def listed() -> AuditsInfo:
@@ -165,7 +162,7 @@ def audits_router(view: NodeView) -> APIRouter:
         )
 
     @router.post("/runs", status_code=201)
-    async def start(order: AuditOrder, request: Request) -> AuditInfo:
+    async def start(order: AuditRequest, request: Request) -> AuditInfo:
         """Run a job over what this node recorded; one at a time."""
         check_span(order)
         where = os.path.abspath((await view.recording.status()).dir)  # noqa: ASYNC240, PTH100 - no disc is asked
@@ -173,23 +170,7 @@ def audits_router(view: NodeView) -> APIRouter:
         by = principal_of(request).name
         return await info(await view.audits.start(told, by=by, program=_program(order, where)))
 
-    @router.get("/reports/{id}")
-    async def one(id: RunId) -> AuditInfo:  # noqa: A002 - the word of the API
-        """One of them: how far it is, or what it found."""
-        return await info(await view.audits.get(id))
-
-    @router.get("/reports/{id}/report", response_class=Response, responses=HTML)
-    async def report(id: RunId) -> Response:  # noqa: A002
-        """Its page, with a policy under which it can do nothing."""
-        return page_response(await view.audits.report(id))
-
-    @router.delete("/reports/{id}")
-    async def remove(id: RunId) -> AuditInfo:  # noqa: A002
-        """Stop the run; or remove one that is over, with all that it made."""
-        told = await info(await view.audits.get(id))
-        after = await view.audits.remove(id)
-        return told.model_copy(update={"state": after.state, "ended_at": after.ended_at})
-
+    add_run_routes(router, "/reports", view.audits, info, AuditInfo)
     return router
 
 
@@ -208,7 +189,7 @@ def spark_lacks() -> SparkAbsentError | None:
     return None
 
 
-def check_span(order: AuditOrder) -> None:
+def check_span(order: AuditRequest) -> None:
     """See that days and hours exist, as far as they are written out.
 
     Raises:
@@ -227,7 +208,7 @@ def check_span(order: AuditOrder) -> None:
         raise BadSpanError(key="to", got=order.end or "", expected=f"a time after {order.begin}")
 
 
-def _program(order: AuditOrder, where: str) -> Program:
+def _program(order: AuditRequest, where: str) -> Program:
     cores = max(1, (os.cpu_count() or 1) // 2)
     arguments = ["-m", "gossamer.spark", "run", order.job, "--dir", where, "--out", "{dir}", "--json"]
     arguments += ["--memory", HEAP, "--master", f"local[{cores}]"]
@@ -242,31 +223,15 @@ def _program(order: AuditOrder, where: str) -> Program:
 def _info(run: Run, directory: FilePath, node: str) -> AuditInfo:
     found = findings_in(directory)
     own: dict[str, Any] = {
-        "id": run.id,
+        **structs.asdict(run),
         "node": node,
-        "state": run.state,
-        "order": run.order,
-        "by": run.by,
-        "began_at": run.began_at,
-        "ended_at": run.ended_at,
-        "says": run.says,
         "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in steps_in(directory)),
         "report": (directory / "report.html").is_file(),
     }
+    taken = ("from", "to", "nodes", "files", "share", "broken", "jobs")
+    told = {key: found[key] for key in taken if key in found}
     try:
-        return AuditInfo.model_validate(
-            {
-                **own,
-                "from": found.get("from", ""),
-                "to": found.get("to", ""),
-                "nodes": found.get("nodes", ()),
-                "files": found.get("files", 0),
-                "share": found.get("share", 1.0),
-                "holes": len(found.get("holes", ())),
-                "problems": len(found.get("problems", ())),
-                "broken": found.get("broken", {}),
-                "jobs": found.get("jobs", {}),
-            }
-        )
+        counts = {key: len(found.get(key, ())) for key in ("holes", "problems")}
+        return AuditInfo.model_validate({**own, **told, **counts})
     except (ValidationError, TypeError):
         return AuditInfo.model_validate(own)

@@ -2,7 +2,7 @@
 
 A drill runs as a program beside the node (``python -m gossamer.drill``), on a cluster of its own on loopback
 and ports of its own, with an environment that names nothing of this cluster; what is read here is what it
-writes into its directory. Or it is of this cluster, by the gates of its nodes (``drill_here``). Pages are
+writes into its directory. Or it is of this cluster, by the gates of its nodes (``cluster_drill``). Pages are
 served with a policy that lets them do nothing (``sandbox``).
 """
 
@@ -10,30 +10,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Path, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Request
+from msgspec import structs
 from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.http.access import RoleTooLowError, principal_of
-from gossamer.api.http.sandbox import page_response
 from gossamer.api.http.tokens import Role
-from gossamer.api.jobs.cluster_drill import HereDrill
+from gossamer.api.jobs.cluster_drill import ClusterDrill
 from gossamer.api.jobs.drill_plan import (
     COMMON,
     KINDS,
     DrillKindInfo,
-    DrillOrder,
+    DrillRequest,
     ParameterInfo,
     check_here,
     plan_json,
 )
 from gossamer.api.jobs.processes import Program
-from gossamer.api.jobs.runs import ID, Run, RunBusyError, State
+from gossamer.api.jobs.runs import Run, RunBusyError
 from gossamer.api.model import Value
-from gossamer.api.peers.scatter_gather import Wide
+from gossamer.api.peers.scatter_gather import Peers
+from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 
@@ -44,9 +45,6 @@ __all__ = [
     "DrillsInfo",
     "drills_router",
 ]
-
-RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
-HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
 
 
 class _Told(Value):
@@ -109,27 +107,24 @@ class DrillProgress(_Told):
     """Clients whose connection ended, and not by the drill."""
 
 
-class DrillInfo(Value):
+class _Result(_Told):
+    """What came of a drill."""
+
+    words: str = ""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+
+
+class DrillInfo(RunInfo):
     """One run of a drill."""
 
-    id: str
-    node: str
-    """On whose machine."""
-    state: State
-    order: Mapping[str, Any]
-    by: str
-    began_at: float
-    ended_at: float
-    """0 while it runs."""
-    says: str
-    """Why it failed."""
     words: str = ""
     """The verdict as a sentence."""
     happened: str = ""
     verdicts: tuple[DrillVerdict, ...] = ()
     figures: tuple[tuple[str, str, str], ...] = ()
     """Name, value, remark."""
-    report: bool = False
     progress: DrillProgress | None = None
     """While it runs, and where it broke off."""
 
@@ -147,13 +142,6 @@ class DrillsInfo(Value):
     """The newest first."""
 
 
-class _Result(_Told):
-    words: str = ""
-    happened: str = ""
-    verdicts: tuple[DrillVerdict, ...] = ()
-    figures: tuple[tuple[str, str, str], ...] = ()
-
-
 def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
     """``/drills``."""
     router = APIRouter(prefix="/drills", tags=["drill"])
@@ -168,18 +156,9 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
         # A drill of this cluster has verdicts and no page: nobody counted messages.
         paged = bool(result.words) and run.order.get("on") != "this-cluster"
         return DrillInfo(
-            id=run.id,
+            **structs.asdict(run),
+            **dict(result),
             node=view.name,
-            state=run.state,
-            order=run.order,
-            by=run.by,
-            began_at=run.began_at,
-            ended_at=run.ended_at,
-            says=run.says,
-            words=result.words,
-            happened=result.happened,
-            verdicts=result.verdicts,
-            figures=result.figures,
             report=run.state == "elsewhere" or paged,
             progress=progress,
         )
@@ -197,7 +176,7 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
         )
 
     @router.post("", status_code=201)
-    async def start(order: DrillOrder, request: Request) -> DrillInfo:
+    async def start(order: DrillRequest, request: Request) -> DrillInfo:
         """Start a drill, on a cluster of its own on this node's machine, or of this one; one at a time."""
         principal = principal_of(request)
         if order.on == "this-cluster" and not principal.role.includes(Role.ADMIN):
@@ -209,8 +188,8 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
             return await info(await view.drills.start(told, by=principal.name, program=program))
         check_here(order)
         names = sorted(node.name for node in view.nodes() if node.status != "left")
-        drill = HereDrill.of(
-            order, names, wide=Wide(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
+        drill = ClusterDrill.of(
+            order, names, peers=Peers(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
         )
         async with telling:
             if view.drills.running:
@@ -223,21 +202,7 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
                 raise
         return await info(run)
 
-    @router.get("/{id}")
-    async def one(id: RunId) -> DrillInfo:  # noqa: A002 - the word of the API
-        """One run: how far it is, or what came of it."""
-        return await info(await view.drills.get(id), whole=True)
-
-    @router.get("/{id}/report", response_class=Response, responses=HTML)
-    async def report(id: RunId) -> Response:  # noqa: A002
-        """Its page, with a policy under which it can do nothing."""
-        return page_response(await view.drills.report(id))
-
-    @router.delete("/{id}")
-    async def remove(id: RunId) -> DrillInfo:  # noqa: A002
-        """Stop the run, and all that it started; or forget one that is over."""
-        return await info(await view.drills.remove(id))
-
+    add_run_routes(router, "", view.drills, partial(info, whole=True), DrillInfo)
     return router
 
 

@@ -1,39 +1,27 @@
-"""What happened at a node lately, over HTTP: for drills and scripts that want to know when."""
+"""Events of late: at one node for scripts that want to know when, and of all nodes in one list for people.
+
+``/events`` has ages by a clock that does not jump; ``/timeline`` goes by the wall clocks of the nodes, since
+it is theirs together, the latest first.
+
+Rule: ``position`` is a text that sorts as the list does, so that pages are merged as those of any long list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.responses import Response
 
-from gossamer.api.model import Value
+from gossamer.api.model import Page, Value
+from gossamer.api.peers.client_search import sort_key
+from gossamer.api.peers.paging import Walked
+from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
+from gossamer.api.view import HealingView, NodeView
 
-__all__ = ["ChronicleView", "EventInfo", "EventsInfo", "EventsView", "events_router"]
-
-
-class ChronicleView(Protocol):
-    """The node's own history; events have the fields of :class:`EventInfo`, but for ``age``."""
-
-    creation: int
-
-    def after(self, serial: int) -> Sequence[Any]:
-        """Events with larger serials, oldest first."""
-
-    def age(self, happening: Any) -> float:
-        """How long ago one was."""
-
-
-class EventsView(Protocol):
-    """Whose events they are."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    @property
-    def chronicle(self) -> ChronicleView:
-        """What happened lately."""
+__all__ = ["EventInfo", "EventsInfo", "TimelineEvent", "events_router", "timeline_router"]
 
 
 class EventInfo(Value):
@@ -62,7 +50,22 @@ class EventsInfo(Value):
     items: tuple[EventInfo, ...]
 
 
-def events_router(view: EventsView) -> APIRouter:
+class TimelineEvent(Value):
+    """One event, as one node saw it."""
+
+    position: str
+    """Sorts as the list does."""
+    node: str
+    serial: int
+    """As ``/events`` of that node numbers it."""
+    at: float
+    """By the node's wall clock."""
+    kind: str
+    peer: str
+    text: str
+
+
+def events_router(view: HealingView) -> APIRouter:
     """``/events``."""
     router = APIRouter(tags=["node"])
 
@@ -87,3 +90,50 @@ def events_router(view: EventsView) -> APIRouter:
         return EventsInfo(node=view.name, creation=chronicle.creation, items=items)
 
     return router
+
+
+def timeline_router(view: NodeView) -> APIRouter:
+    """``/timeline``."""
+    router = APIRouter(tags=["node"])
+
+    def own(kinds: frozenset[str], peer: str | None, search: str) -> Iterator[Walked[TimelineEvent]]:
+        for one in view.healing.chronicle.after(0):
+            found = (
+                (not kinds or one.kind in kinds)
+                and peer in (None, one.peer)
+                and search in f"{one.kind} {one.peer} {one.text}".casefold()
+            )
+            if not found:
+                yield None
+                continue
+            position = f"{sort_key(one.at, descending=True)}{sort_key(one.serial, descending=True)}"
+            show = partial(_shown, one, position=position, node=view.name)
+            yield (position, view.name), show
+
+    @router.get("/timeline", response_model=Page[TimelineEvent], responses=STREAMED)
+    async def timeline(
+        listing: ListingQuery,
+        kind: Annotated[
+            str, Query(max_length=500, description="Only these kinds, as `/events` has them: `up,down`.")
+        ] = "",
+        peer: Annotated[str | None, Query(max_length=255, description="Only of this node.")] = None,
+        search: Annotated[
+            str, Query(max_length=1000, description="Only those whose kind, peer or text contains this.")
+        ] = "",
+        scope: Scope = "cluster",
+    ) -> Response:
+        """What happened at all nodes lately, the latest first."""
+        kinds = frozenset(one.strip() for one in kind.split(",") if one.strip())
+        return await listing.answer(
+            view,
+            own=lambda: own(kinds, peer, search.casefold()),
+            fields=("position", "node"),
+            scope=scope,
+        )
+
+    return router
+
+
+def _shown(one: Any, **place: str) -> TimelineEvent:
+    fields = ("serial", "at", "kind", "peer", "text")
+    return TimelineEvent.model_validate({**place, **{name: getattr(one, name) for name in fields}})

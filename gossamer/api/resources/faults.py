@@ -9,18 +9,20 @@ from typing import Annotated, Literal
 from fastapi import APIRouter
 from pydantic import Field
 
+from gossamer.api.http.access import needs
+from gossamer.api.http.tokens import Role
 from gossamer.api.model import Value
 from gossamer.errors import UsageError
 from gossamer.faults import Fault, FaultTable, FaultyClock
 
 __all__ = [
     "ClockInfo",
-    "ClockOrder",
+    "ClockRequest",
     "FaultInfo",
-    "FaultOrder",
+    "FaultRequest",
     "FaultsDisabledError",
     "FaultsInfo",
-    "drill_router",
+    "faults_router",
 ]
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
@@ -48,7 +50,7 @@ class FaultInfo(Value):
     jitter: Seconds = 0.0
 
 
-class FaultOrder(Value):
+class FaultRequest(Value):
     """The faults that shall hold from now on, all of them; without ``seconds`` until the next order."""
 
     faults: Annotated[tuple[FaultInfo, ...], Field(max_length=1000)]
@@ -57,7 +59,7 @@ class FaultOrder(Value):
     """Seconds until they begin, so that several nodes can be told before the first cut parts them."""
 
 
-class ClockOrder(Value):
+class ClockRequest(Value):
     """How wrong the node's wall clock shall be, in seconds; without ``seconds`` until the next order."""
 
     offset: Annotated[float, Field(ge=-1e9, le=1e9)]
@@ -83,9 +85,9 @@ class FaultsInfo(Value):
     streams_stalled: int
 
 
-def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRouter:
+def faults_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRouter:
     """Routes below ``/drill``."""
-    router = APIRouter(prefix="/drill", tags=["drill"])
+    router = APIRouter(prefix="/drill", tags=["drill"], dependencies=[needs(Role.ADMIN)])
 
     def table() -> FaultTable:
         found = table_of()
@@ -104,7 +106,7 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
         return info()
 
     @router.put("/faults")
-    async def replace(order: FaultOrder) -> FaultsInfo:
+    async def replace(order: FaultRequest) -> FaultsInfo:
         """Let just these hold; an empty list heals."""
         faults = (Fault(**fault.model_dump()) for fault in order.faults)
         table().set(faults, seconds=order.seconds, begin_in=order.begin_in)
@@ -123,7 +125,7 @@ def drill_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRou
         return ClockInfo(node=node, offset=found.offset, wall=found.wall())
 
     @router.put("/clock")
-    async def set_clock(order: ClockOrder) -> ClockInfo:
+    async def set_clock(order: ClockRequest) -> ClockInfo:
         """Let the wall clock jump; intervals go on as they were."""
         wrong_clock().set(order.offset, seconds=order.seconds)
         return await clock()

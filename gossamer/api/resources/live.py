@@ -1,78 +1,41 @@
-"""What the cluster does now: a pulse of each node, and a stream of all of them, once a second.
+"""The cluster now and in the last hour: a pulse of each node, and a stream of all of them, once a second.
 
 A pulse is small and made of counters, so that who reads two of them has a rate. The stream is server-sent
 events: ``cluster``, with the pulse of every node that answers and the names of those that do not.
 
 Rules: 1. However many read, the nodes are asked once a second, and only while somebody reads.  2. So many
 streams at once and no more; the rest are told to come back.  3. A reader that is slow misses pulses; nothing
-is kept for it.
+is kept for it.  4. Of the last hour each node keeps a bounded ring in memory. Points stand at whole steps of
+the wall clock, so that those of several nodes can be added up; a time at which nothing was measured has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request
 
-from gossamer.api.alarms import AlarmInfo
+from gossamer.api.http.access import principal_of
 from gossamer.api.http.streaming import StreamAnswer
 from gossamer.api.http.tokens import Principal, Role
-from gossamer.api.model import Value
-from gossamer.api.peers.requests import PeerSilentError
-from gossamer.api.peers.scatter_gather import Wide
+from gossamer.api.model import NodeHistory, Pulse, Value
+from gossamer.api.peers.scatter_gather import Peers
+from gossamer.api.resources.listing import OnNode, Scope
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
-from gossamer.errors import GossamerError
 
-__all__ = ["Pulse", "Seen", "live_router"]
+__all__ = ["LONGEST", "History", "live_router"]
 
+LONGEST = 3600
+"""Seconds that a node remembers."""
 EVENTS = "text/event-stream"
 PERIOD = 1.0
 """Seconds between two pulses."""
-PATIENCE = 0.8
+TIMEOUT = 0.8
 """Seconds that a node has for its pulse."""
-
-
-class Seen(Value):
-    """How a node sees another."""
-
-    status: Literal["online", "suspect", "offline", "stopped", "left"]
-    link: Literal["self", "up", "connecting", "down"]
-
-
-class Pulse(Value):
-    """A node at this moment. Counters begin at its start."""
-
-    node: str
-    at: float
-    creation: int
-    uptime: float
-    state: str
-    version: str
-    connections: int
-    sessions: int
-    filters: int
-    """Filters that have subscribers here."""
-    retained: int
-    queued_bytes: int
-    received: int
-    """Messages that clients published."""
-    sent: int
-    """Messages delivered to clients."""
-    dropped: int
-    forwarded_bytes: Mapping[str, int]
-    """Bytes of messages for each peer."""
-    loop_lag: float
-    """Seconds that the event loop was late lately, at worst."""
-    memory: int
-    """Bytes of memory in use."""
-    sees: Mapping[str, Seen]
-    phase: str
-    """What autoheal does."""
-    alarms: tuple[AlarmInfo, ...]
 
 
 class _Sampler:
@@ -96,39 +59,28 @@ class _Sampler:
 
     async def _make(self) -> bytes:
         view = self._view
+
+        async def own() -> dict[str, Any]:
+            return view.pulse().model_dump(mode="json")
+
         # The sample is the same for all who may read at all.
-        wide = Wide(view, Principal(name="live", role=Role.VIEWER))
-        others, missing = [], dict[str, str]()
-        for node in view.nodes():
-            if node.link == "self" or node.status == "left":
-                continue
-            if node.status in ("offline", "stopped"):
-                missing[node.name] = f"it is {node.status}"
-            else:
-                others.append(node.name)
-        answers = await asyncio.gather(*(_pulse_of(wide, name) for name in others))
-        pulses: list[Any] = [view.pulse().model_dump(mode="json")]
-        for name, answer in zip(others, answers, strict=True):
-            if isinstance(answer, str):
-                missing[name] = answer
-            else:
-                pulses.append(answer)
-        body = msgspec.json.encode({"asked": view.name, "nodes": pulses, "missing": missing})
+        nodes, missing = await Peers(view, Principal(name="live", role=Role.VIEWER)).gather(
+            "/api/v1/pulse", msgspec.json.Decoder(dict[str, Any]).decode, own=own, timeout=TIMEOUT
+        )
+        body = msgspec.json.encode({"asked": view.name, "nodes": nodes, "missing": missing})
         return b"event: cluster\ndata: " + body + b"\n\n"
 
 
-async def _pulse_of(wide: Wide, node: str) -> dict[str, Any] | str:
-    try:
-        answer = await wide.ask(node, "GET", "/api/v1/pulse", patience=PATIENCE)
-        if answer.status != 200:
-            raise PeerSilentError(node=node, reason=f"it answered {answer.status}")
-        return msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (GossamerError, msgspec.DecodeError) as error:
-        return str(error)
+class History(Value):
+    """What nodes remember."""
+
+    nodes: tuple[NodeHistory, ...]
+    missing: Mapping[str, str] = {}
+    """Nodes that were asked and did not answer, and why."""
 
 
 def live_router(view: NodeView, *, clock: Clock) -> APIRouter:
-    """``/pulse`` and ``/live``."""
+    """``/pulse``, ``/live`` and ``/history``."""
     router = APIRouter(tags=["cluster"])
     sampler = _Sampler(view, clock)
 
@@ -145,6 +97,27 @@ def live_router(view: NodeView, *, clock: Clock) -> APIRouter:
     async def live() -> StreamAnswer:
         """The pulse of every node, once a second, as server-sent events."""
         return StreamAnswer(_events(sampler), media_type=EVENTS, headers={"cache-control": "no-store"})
+
+    @router.get("/history")
+    async def history(
+        request: Request,
+        seconds: Annotated[int, Query(ge=1, le=LONGEST, description="How far back.")] = LONGEST,
+        step: Annotated[int, Query(ge=5, le=600, description="Seconds that a point stands for.")] = 30,
+        node: OnNode = None,
+        scope: Scope = "cluster",
+    ) -> History:
+        """The last hour of all nodes: messages, clients, processor, memory."""
+
+        async def own() -> NodeHistory:
+            return view.history(seconds=seconds, step=step)
+
+        found, missing = await Peers(view, principal_of(request)).gather(
+            f"{request.url.path}?scope=node&seconds={seconds}&step={step}",
+            lambda body: History.model_validate_json(body).nodes[0],
+            own=own,
+            node=view.name if scope == "node" else node,
+        )
+        return History(nodes=tuple(found), missing=missing)
 
     return router
 

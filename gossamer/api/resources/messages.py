@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from gossamer.api.model import Flag, Page, Value
-from gossamer.api.peers.paging import page_of
+from gossamer.api.model import Flag, Page, RetainedInfo, Value
+from gossamer.api.resources.listing import After, Limit, local_page
 from gossamer.api.view import NodeView
 from gossamer.errors import WrongValueError
 
-__all__ = ["BadPayloadError", "PublishOrder", "Published", "RetainedInfo", "messages_router"]
+__all__ = ["BadPayloadError", "PublishRequest", "Published", "messages_router"]
 
 MAX_PAYLOAD = 48 * 1024
 
@@ -32,7 +32,7 @@ class BadPayloadError(WrongValueError):
         super().__init__(f"payload: {reason}; expected base64, or encoding: text")
 
 
-class PublishOrder(Value):
+class PublishRequest(Value):
     """A message to publish."""
 
     topic: Topic
@@ -53,24 +53,12 @@ class Published(Value):
     """Every node that it went to has it; always true for QoS 0, which nobody confirms."""
 
 
-class RetainedInfo(Value):
-    """A topic that has a retained message, and what is known of it here without its payload."""
-
-    topic: str
-    qos: int | None = None
-    """Null: it is large, and kept by other nodes."""
-    bytes: int | None = None
-    """Of its payload; null as above."""
-    expires_at: float | None = None
-    """Seconds since 1970; null: it stays."""
-
-
 def messages_router(view: NodeView) -> APIRouter:
     """``/publish`` and ``/retained``."""
     router = APIRouter(tags=["messages"])
 
     @router.post("/publish")
-    async def publish(order: PublishOrder) -> Published:
+    async def publish(order: PublishRequest) -> Published:
         """Publish a message, and wait until every node that has subscribers to it has it."""
         payload = order.payload.encode()
         if order.encoding == "base64":
@@ -83,17 +71,14 @@ def messages_router(view: NodeView) -> APIRouter:
 
     @router.get("/retained")
     async def retained(
-        limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
-        after: Annotated[
-            str | None, Query(max_length=200_000, description="`next` of the page before.")
-        ] = None,
+        limit: Limit = 1000,
+        after: After = None,
         wanted: Annotated[
             str, Query(alias="filter", max_length=65_535, description="Only topics that this filter matches.")
         ] = "#",
     ) -> Page[RetainedInfo]:
         """The topics that have a retained message, on any node."""
-        items, following = await page_of(view.retained(wanted), limit=limit, after=after)
-        return Page(items=items, next=following)
+        return await local_page(view.retained(wanted), limit, after)
 
     @router.delete("/retained")
     async def forget(

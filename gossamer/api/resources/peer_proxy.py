@@ -11,14 +11,14 @@ from fastapi.responses import Response
 from gossamer.api.http.access import SAFE_METHODS, principal_of
 from gossamer.api.http.sandbox import page_response
 from gossamer.api.http.streaming import StreamAnswer
-from gossamer.api.peers.scatter_gather import PATIENCE, Wide
+from gossamer.api.peers.scatter_gather import TIMEOUT, Peers
 from gossamer.api.view import NodeView
 
 __all__ = ["proxy_router"]
 
-ORDER_PATIENCE = 20.0
+COMMAND_TIMEOUT = 20.0
 """Seconds that a node has to carry an order out; one that is down is not waited for."""
-_LONG = {"routes/verify": 130.0, "cluster/drain": 600.0, "backup": 310.0}
+_LONG_TIMEOUTS = {"routes/verify": 130.0, "cluster/drain": 600.0, "backup": 310.0}
 
 Name = Annotated[str, Path(max_length=255, description="A node, as `/nodes` names it.")]
 Rest = Annotated[str, Path(max_length=2000, description="What follows `/api/v1/` in the request to it.")]
@@ -33,11 +33,11 @@ def proxy_router(view: NodeView) -> APIRouter:
         # Names of clients may hold a question mark, where the query would begin.
         path = rest.replace("%", "%25").replace("?", "%3F")
         target = f"/api/v1/{path}" + (f"?{request.url.query}" if request.url.query else "")
-        wide = Wide(view, principal_of(request))
-        patience = PATIENCE if request.method in SAFE_METHODS else _LONG.get(rest, ORDER_PATIENCE)
-        answer = await wide.ask(name, request.method, target, await request.body(), patience=patience)
+        peers = Peers(view, principal_of(request))
+        timeout = TIMEOUT if request.method in SAFE_METHODS else _LONG_TIMEOUTS.get(rest, COMMAND_TIMEOUT)
+        answer = await peers.ask(name, request.method, target, await request.body(), timeout=timeout)
         if answer.cursor:
-            more = wide.rest(name, answer.cursor)
+            more = peers.rest(name, answer.cursor)
             return StreamAnswer(
                 _joined(answer.body, more),
                 source=more,

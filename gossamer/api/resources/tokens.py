@@ -12,7 +12,7 @@ from gossamer.api.http.tokens import Role, Token, Tokens
 from gossamer.api.model import Value
 from gossamer.config import PositiveDuration
 
-__all__ = ["NewToken", "TokenInfo", "TokenOrder", "WhoAmI", "tokens_router"]
+__all__ = ["NewToken", "TokenInfo", "TokenRequest", "WhoAmI", "tokens_router"]
 
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a token.")]
 
@@ -37,7 +37,7 @@ class NewToken(TokenInfo):
     """The only time that it is shown."""
 
 
-class TokenOrder(Value):
+class TokenRequest(Value):
     """The token to make."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.@ -]+$")]
@@ -84,7 +84,7 @@ def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
         return tuple(TokenInfo.model_validate(info(token)) for token in found)
 
     @router.post("/tokens", dependencies=admin, status_code=201)
-    async def create(order: TokenOrder, request: Request) -> NewToken:
+    async def create(order: TokenRequest, request: Request) -> NewToken:
         """Make a token; the answer is the only place where it ever stands."""
         by = principal_of(request).name
         text, token = tokens.create(name=order.name, role=order.role, lifetime=order.expires, by=by)

@@ -6,7 +6,7 @@ import pytest
 
 from api.fakes import FakeView
 from api.linked import NAMES, client_of
-from gossamer.api.jobs import cluster_drill as drill_here
+from gossamer.api.jobs import cluster_drill
 from gossamer.api.jobs.cluster_drill import orders_of, verdicts_of
 from gossamer.faults import Fault, FaultTable, parse_shape
 
@@ -17,8 +17,8 @@ ORDER = {"kind": "partition", "on": "this-cluster", "seconds": 1}
 @pytest.fixture
 async def views(cluster, tmp_path, monkeypatch):
     """Three nodes with gates, where waiting takes no time."""
-    for name in ("BEGIN_IN", "QUIET", "LOOK", "PATIENCE"):
-        monkeypatch.setattr(drill_here, name, 0.01)
+    for name in ("BEGIN_IN", "QUIET", "LOOK_INTERVAL", "HEAL_TIMEOUT"):
+        monkeypatch.setattr(cluster_drill, name, 0.01)
     views = cluster([])
     for number, view in enumerate(views):
         kept = FakeView(directory=tmp_path / str(number))
@@ -57,7 +57,7 @@ async def test_all_nodes_are_told_once_with_the_end_of_the_cut(views):
         answer = await client.post(DRILLS, json=ORDER)
         assert (answer.status_code, answer.json()["state"]) == (201, "running")
     assert {name: (seconds, begin) for name, [(_, seconds, begin), *_] in told.items()} == dict.fromkeys(
-        NAMES, (1.0, drill_here.BEGIN_IN)
+        NAMES, (1.0, cluster_drill.BEGIN_IN)
     )
     assert Fault(peer=NAMES[0], direction="out", cut=True) in told[NAMES[2]][0][0]
 

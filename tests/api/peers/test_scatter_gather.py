@@ -17,7 +17,7 @@ from gossamer.config import ApiConfig
 CLIENTS = [(f"c{number:03}", number % 3) for number in range(50)]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 50, 51, 1000])
+@pytest.mark.parametrize("limit", [1, 7, 50, 51, 10_000])
 async def test_pages_hold_every_client_of_every_node_once_and_in_order(cluster, limit):
     async with client_of(cluster(CLIENTS)[1]) as client:
         rows, missing, _ = await pages(client, "/api/v1/clients", limit=limit)

@@ -4,8 +4,9 @@ import httpx
 import pytest
 
 from api.fakes import FakeView
-from gossamer.api import AlarmOrder, Alarms, make_app
-from gossamer.api.alarms import MOST, TooManyAlarmsError
+from gossamer.api import Alarms, make_app
+from gossamer.api.model import AlarmRequest
+from gossamer.api.resources.alarms import MOST, TooManyAlarmsError
 
 
 @pytest.fixture
@@ -40,24 +41,24 @@ async def test_who_may_only_look_raises_nothing():
 
 def test_raised_again_it_lasts_as_long_as_it_has():
     alarms = Alarms()
-    alarms.order(AlarmOrder(name="a", text="one"), 10.0)
-    again = alarms.order(AlarmOrder(name="a", text="two"), 20.0)
+    alarms.order(AlarmRequest(name="a", text="one"), 10.0)
+    again = alarms.order(AlarmRequest(name="a", text="two"), 20.0)
     assert (again.since, again.text) == (10.0, "two")
-    over = alarms.order(AlarmOrder(name="a", active=False), 30.0)
+    over = alarms.order(AlarmRequest(name="a", active=False), 30.0)
     assert (over.since, over.until) == (10.0, 30.0)
     # Cleared twice, it has been over since the first time; raised anew, it is a new one.
-    assert alarms.order(AlarmOrder(name="a", active=False), 40.0).until == 30.0
-    assert alarms.order(AlarmOrder(name="a"), 50.0).since == 50.0
+    assert alarms.order(AlarmRequest(name="a", active=False), 40.0).until == 30.0
+    assert alarms.order(AlarmRequest(name="a"), 50.0).since == 50.0
 
 
 def test_what_is_over_the_longest_gives_its_place():
     alarms = Alarms()
     for number in range(MOST):
-        alarms.order(AlarmOrder(name=f"a{number}"), 1.0)
+        alarms.order(AlarmRequest(name=f"a{number}"), 1.0)
     with pytest.raises(TooManyAlarmsError):
-        alarms.order(AlarmOrder(name="more"), 2.0)
-    alarms.order(AlarmOrder(name="a7", active=False), 3.0)
-    alarms.order(AlarmOrder(name="more"), 4.0)
+        alarms.order(AlarmRequest(name="more"), 2.0)
+    alarms.order(AlarmRequest(name="a7", active=False), 3.0)
+    alarms.order(AlarmRequest(name="more"), 4.0)
     names = {alarm.name for alarm in alarms.alarms()}
     assert "more" in names
     assert "a7" not in names

@@ -1,7 +1,7 @@
-"""Pages of drills and audits for a browser that has a token: a link, good for a while and for one page.
+"""Runs of background jobs over HTTP: what drills and audits share, and links to their pages.
 
-A browser sends no token when it opens a page, and there is no cookie that it could send. So who may read a
-page asks for a link to it, and the link opens it, also in a frame of the console, for a few minutes.
+A browser sends no token when it opens a page, and there is no cookie that it could send. So a caller that may
+read a page asks for a link to it, and the link opens it, also in a frame of the console, for a few minutes.
 
 Rules: 1. A link holds 128 random bits and opens one page of one run; asking for it takes the rights that
 reading takes.  2. Links are bounded in number and time, and known to the node that gave them only.  3. The
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
@@ -22,17 +23,17 @@ from starlette.exceptions import HTTPException
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.sandbox import page_response
 from gossamer.api.http.tokens import Principal
-from gossamer.api.jobs.runs import ID
+from gossamer.api.jobs.runs import ID, Run, Runs, State
 from gossamer.api.model import Value
-from gossamer.api.peers.scatter_gather import Wide
+from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 
-__all__ = ["ReportLink", "reports_router"]
+__all__ = ["ReportLink", "RunInfo", "add_run_routes", "reports_router"]
 
 LASTS = 300.0
 MOST = 64
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds that another node has to send a page."""
 
 Kind = Literal["drills", "audit"]
@@ -40,6 +41,56 @@ _PATHS: dict[Kind, str] = {
     "drills": "/api/v1/drills/{id}/report",
     "audit": "/api/v1/audit/reports/{id}/report",
 }
+
+
+HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
+RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
+
+
+class RunInfo(Value):
+    """One run of a background job."""
+
+    id: str
+    node: str
+    """On whose machine."""
+    state: State
+    order: Mapping[str, Any]
+    by: str
+    began_at: float
+    ended_at: float
+    """0 while it runs."""
+    says: str
+    """Why it failed."""
+    report: bool = False
+    """Whether it has a page."""
+
+
+Info = TypeVar("Info", bound=RunInfo)
+
+
+def add_run_routes(
+    router: APIRouter, path: str, runs: Runs, info: Callable[[Run], Awaitable[Info]], model: type[Info]
+) -> None:
+    """One run below ``path``: itself, its page, and its end."""
+
+    async def one(id: RunId) -> Info:  # noqa: A002 - the word of the API
+        """One run: how far it is, or what came of it."""
+        return await info(await runs.get(id))
+
+    async def report(id: RunId) -> Response:  # noqa: A002
+        """Its page, with a policy under which it can do nothing."""
+        return page_response(await runs.report(id))
+
+    async def remove(id: RunId) -> Info:  # noqa: A002
+        """Stop the run, and all that it started; or remove one that is over, with all that it made."""
+        told = await info(await runs.get(id))
+        after = await runs.remove(id)
+        changed = {"state": after.state, "ended_at": after.ended_at, "says": after.says}
+        return told.model_copy(update=changed)
+
+    router.add_api_route(f"{path}/{{id}}", one, response_model=model)
+    router.add_api_route(f"{path}/{{id}}/report", report, response_class=Response, responses=HTML)
+    router.add_api_route(f"{path}/{{id}}", remove, methods=["DELETE"], response_model=model)
 
 
 class ReportLink(Value):
@@ -86,7 +137,7 @@ def reports_router(view: NodeView, *, clock: Clock) -> tuple[APIRouter, APIRoute
         found = known.get(ticket)
         if found is None or found.until < clock.monotonic():
             raise HTTPException(404, "This link is not good any more; open the report in the console again")
-        answer = await Wide(view, found.reader).ask(found.node, "GET", found.path, patience=PATIENCE)
+        answer = await Peers(view, found.reader).ask(found.node, "GET", found.path, timeout=TIMEOUT)
         if answer.status != 200:
             raise HTTPException(answer.status, "The run has no page")
         return page_response(answer.body)

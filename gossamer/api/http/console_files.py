@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-__all__ = ["pages"]
+__all__ = ["console_files"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' ws: wss:; "
@@ -46,7 +46,7 @@ class _File:
         return Response(self.content, media_type=self.type, headers=headers)
 
 
-def pages() -> APIRouter:
+def console_files() -> APIRouter:
     """``/``, ``/console/…``, and ``/docs``, which is a page of it."""
     router = APIRouter(include_in_schema=False)
     folder = files("gossamer.api") / "console"

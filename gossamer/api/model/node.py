@@ -1,0 +1,217 @@
+"""One node: its tables, processes, metrics, flow recorder and backups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gossamer.api.model.base import Flag, Value
+from gossamer.api.model.durations import OptionalSeconds, PositiveSeconds
+from gossamer.supervisor import ProcessNode
+
+__all__ = [
+    "BackupInfo",
+    "BackupRequest",
+    "FoldedInfo",
+    "Metric",
+    "ProcessInfo",
+    "RecordingInfo",
+    "RecordingSettings",
+    "Sample",
+    "TableDigest",
+    "TableInfo",
+    "TraceEvent",
+]
+
+
+class TableInfo(Value):
+    """One replicated or local table, as held here."""
+
+    name: str
+    type: str
+    storage: str
+    replication: str
+    rows: int
+    loaded: bool
+    owners: Mapping[str, int] = {}
+    """Rows by the node that owns them."""
+
+
+class TableDigest(Value):
+    """What a node holds of one owner's rows of a table; equal on two nodes whose rows are."""
+
+    name: str
+    owner: str
+    """Of a table that all write: who wrote the rows last."""
+    rows: int
+    checksum: str
+
+
+class FoldedInfo(Value):
+    """Processes of one label that are counted rather than listed; sums over all of them."""
+
+    label: str
+    number: int
+    mailbox: int = 0
+    reductions: int = 0
+    restarts: int = 0
+    memory: int = 0
+
+
+class ProcessInfo(Value):
+    """One process of the supervision tree, with the processes below it."""
+
+    pid: str
+    name: str | None = None
+    label: str
+    type: str
+    status: str
+    restarts: int = 0
+    """How often its supervisor restarted it."""
+    mailbox: int = 0
+    reductions: int = 0
+    """Messages handled."""
+    memory: int = 0
+    """Bytes, an estimate."""
+    links: int = 0
+    children: tuple[ProcessInfo, ...] = ()
+    more: int = 0
+    """Children that are not shown because there are too many of a kind."""
+    dropped: int = 0
+    """Messages that found the mailbox full."""
+    note: str = ""
+    """What else is worth a word: whom it serves, what it waits for."""
+    folded: tuple[FoldedInfo, ...] = ()
+    """Those ``more``, summed up by label."""
+
+    @classmethod
+    def of(cls, node: ProcessNode) -> ProcessInfo:
+        """A tree of the supervisor's."""
+        return cls(
+            pid=str(node.pid),
+            name=node.name,
+            label=node.label,
+            type=node.type,
+            status=node.status,
+            restarts=node.restarts,
+            mailbox=node.mailbox,
+            reductions=node.reductions,
+            memory=node.memory,
+            links=node.links,
+            children=tuple(map(cls.of, node.children)),
+            more=sum(kind.number for kind in node.folded),
+            dropped=node.dropped,
+            note=node.note,
+            folded=tuple(
+                FoldedInfo(
+                    label=kind.label,
+                    number=kind.number,
+                    mailbox=kind.mailbox,
+                    reductions=kind.reductions,
+                    restarts=kind.restarts,
+                    memory=kind.memory,
+                )
+                for kind in node.folded
+            ),
+        )
+
+
+class TraceEvent(Value):
+    """One line of a trace: something that a process took in or sent out."""
+
+    at: float
+    event: str
+    """tracing (the first line), call, cast, receive, send, bytes (of a connection), answer, failure, reply,
+    exit, down, link, unlink, monitor, demonitor, spawn, dropped; lost (lines that came too fast), end (of the
+    process, with the reason), over (of the trace).
+    """
+    way: Literal["in", "out", ""]
+    peer: str
+    """From whom or to whom, where that is known."""
+    text: str
+    """What it was, shortened, without secrets."""
+
+
+class Sample(Value):
+    """One number of a metric."""
+
+    value: float
+    """Of a histogram, how many observations there are."""
+    labels: Mapping[str, str] = {}
+    buckets: tuple[tuple[str, int], ...] = ()
+    """Of a histogram: upper bounds, and how many observations were at most that."""
+    sum: float = 0.0
+    """Of a histogram: of all observations."""
+
+
+class Metric(Value):
+    """One family of numbers, for ``/metrics``; the name carries its unit."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...] = ()
+    """Names of the labels that each sample has, also while there is none."""
+    samples: tuple[Sample, ...]
+
+
+class BackupRequest(Value):
+    """Where a backup goes."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
+    """A new file on the node's machine, from `/` on; null: in `backups` of its data directory."""
+
+
+class BackupInfo(Value):
+    """A backup that was written."""
+
+    node: str
+    path: str
+    bytes: int
+    seconds: float
+
+
+class RecordingInfo(Value):
+    """What the recorder of this node did in this life of the node."""
+
+    node: str
+    enabled: bool
+    recording: bool
+    """False although it is enabled: its processes could not be kept alive; the log says why."""
+    sample: float
+    """Share of the messages that are recorded."""
+    dir: str
+    messages: int
+    """Messages of its publishers that this node recorded."""
+    recorded: int
+    """Events."""
+    dropped: int
+    """Events for which there was no room, since the disc did not take them."""
+    gaps: int
+    """How often that was so."""
+    buffered: int
+    """Rows that wait in memory."""
+    buffer: int
+    """Rows that may."""
+    files: int
+    """Finished files of this node that are there now."""
+    bytes: int
+    oldest: float | None
+    """When the oldest of them was finished; wall-clock seconds."""
+    clock_offset: float | None
+    """Seconds by which this node's clock is ahead of the others'; null: not measured."""
+
+
+class RecordingSettings(Value):
+    """What to change, until the node is started anew; what is left out stays as it is."""
+
+    enable: Flag | None = None
+    sample: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
+    rotate_after: PositiveSeconds | None = None
+    keep_for: OptionalSeconds = None
+    """Off, or null: files are kept however old they are."""
+    keep_size: Annotated[int, Field(ge=0, strict=True)] | None = None
+    """Bytes; 0: no bound."""
+    buffer: Annotated[int, Field(ge=1000, le=10_000_000, strict=True)] | None = None

@@ -1,0 +1,102 @@
+"""Lists of all nodes: the query parameters that they share, and the answer, a page or a stream.
+
+A list comes in pages, or with ``format=ndjson`` as a stream of JSON lines that ends with one line
+``{"missing": {node: reason}}``, which is empty when every node answered.
+
+Rule: a search is carried out where the rows are, and a sorted list is merged from sorted pages, so that
+neither costs more than one scan of each node's rows, in turns of a bounded length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Depends, Query, Request
+from fastapi.responses import Response
+
+from gossamer.api.http.access import principal_of
+from gossamer.api.http.streaming import NDJSON, StreamAnswer
+from gossamer.api.model import Page
+from gossamer.api.peers.merge import own_lines
+from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
+from gossamer.api.peers.scatter_gather import Peers, Row
+from gossamer.api.view import NodeView
+
+__all__ = ["STREAMED", "After", "Limit", "Listing", "ListingQuery", "OnNode", "Scope", "local_page"]
+
+MAX_PAGE = 10_000
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
+After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
+OnNode = Annotated[str | None, Query(max_length=255, description="Only those of this node.")]
+Format = Annotated[Literal["page", "ndjson"], Query(description="A page, or all as JSON lines.")]
+Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or only the one that is asked.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One request for a list of all nodes."""
+
+    request: Request
+    limit: int
+    after: str | None
+    node: str | None
+    format: Literal["page", "ndjson"]
+
+    async def answer(
+        self,
+        view: NodeView,
+        *,
+        own: Callable[[], Iterable[Walked[Any]]],
+        fields: tuple[str, ...],
+        scope: str,
+        key: Callable[[Row], Key] | None = None,
+    ) -> Response:
+        """One list of all nodes: ``own`` are this node's items, lines by ``fields``, pages by ``key``."""
+        above = decode_cursor(self.after)
+        node = view.name if scope == "node" else self.node
+        peers, path, params = (
+            Peers(view, principal_of(self.request)),
+            self.request.url.path,
+            self.request.query_params,
+        )
+        if self.format == "ndjson":
+            lines = own_lines(own, above=above)
+            return StreamAnswer(
+                peers.stream(path, params, own=lines, fields=fields, after=self.after, node=node)
+            )
+
+        async def fetch() -> tuple[Sequence[Row], str | None]:
+            items, following = await page_of(own(), limit=self.limit, after=self.after)
+            return [item.model_dump() for item in items], following
+
+        def usual(row: Row) -> Key:
+            return tuple(row[name] for name in fields)
+
+        page = await peers.page(
+            path, params, own=fetch, key=key or usual, limit=self.limit, after=self.after, node=node
+        )
+        return Response(msgspec.json.encode(page), media_type="application/json")
+
+
+def _listing(
+    request: Request,
+    limit: Limit = 1000,
+    after: After = None,
+    node: OnNode = None,
+    format: Format = "page",  # noqa: A002 - the word of the API
+) -> Listing:
+    return Listing(request, limit, after, node, format)
+
+
+ListingQuery = Annotated[Listing, Depends(_listing)]
+
+
+async def local_page(found: Iterable[Walked[Any]], limit: int, after: str | None) -> Page[Any]:
+    """A page of a list that every node knows whole."""
+    items, following = await page_of(found, limit=limit, after=after)
+    return Page(items=items, next=following)

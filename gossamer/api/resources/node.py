@@ -1,0 +1,171 @@
+"""One node: its settings, log, tables and processes, what one process does as it happens, and backups.
+
+A trace is a stream of JSON, one line an event (``application/x-ndjson``), until the process ends, its time
+or its number of lines is over, or the reader goes away. An empty line now and then says that the node
+lives, and finds out whether the reader does.
+
+Rules: 1. A trace is bounded in time, in lines, and in what waits for a slow reader.  2. However the request
+ends, the tap comes off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from gossamer.api.http.access import needs
+from gossamer.api.http.streaming import NDJSON, StreamAnswer
+from gossamer.api.http.tokens import Role
+from gossamer.api.model import (
+    BackupInfo,
+    BackupRequest,
+    Problem,
+    ProcessInfo,
+    TableDigest,
+    TableInfo,
+    TraceEvent,
+    Value,
+)
+from gossamer.api.view import NodeView
+from gossamer.log_destination import log_destination
+from gossamer.supervisor import TraceLine
+
+__all__ = ["ConfigInfo", "LogInfo", "LogLevel", "Reloaded", "node_router"]
+
+LONGEST = 3600.0
+MOST = 100_000
+
+Who = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=300,
+        description="`<node.31>`, `node.31`, `31` on this node, or a registered name.",
+    ),
+]
+Seconds = Annotated[float, Query(gt=0, le=LONGEST, description="How long at most.")]
+Lines = Annotated[int, Query(ge=1, le=MOST, description="How many events at most.")]
+Root = Annotated[
+    str | None, Query(min_length=1, max_length=300, description="Only this process and those below it.")
+]
+Fold = Annotated[int, Query(ge=0, le=5000, description="How many children of one label to list.")]
+
+
+class ConfigInfo(Value):
+    """The configuration that a node runs with; secrets are stars."""
+
+    node: str
+    config: dict[str, Any]
+    changed: dict[str, Any]
+    """Only what differs from the defaults."""
+
+
+class Reloaded(Value):
+    """The files that were read again: certificates, passwords, access lists, keys of tokens."""
+
+    node: str
+    files: tuple[str, ...]
+
+
+class LogLevel(Value):
+    """How much a node logs."""
+
+    level: Literal["debug", "info", "warning", "error"]
+
+
+class LogInfo(Value):
+    """Where the log of a node's process goes."""
+
+    node: str
+    process: int
+    """Its number at the operating system, which the journal knows it by."""
+    kind: Literal["file", "journal", "terminal", "pipe", "null", "other"]
+    path: str | None
+    """Of a file."""
+    identity: str | None
+    """Of a file: the same for who sees the same file, on this machine until it starts again."""
+
+
+def node_router(view: NodeView) -> APIRouter:
+    """Settings, log, tables, processes, traces and backups of a node."""
+    router = APIRouter(tags=["node"])
+
+    @router.get("/config", dependencies=[needs(Role.OPERATOR)])
+    async def config() -> ConfigInfo:
+        """The configuration that this node runs with, secrets hidden."""
+        return ConfigInfo(node=view.name, config=view.config(), changed=view.config(changed_only=True))
+
+    @router.post("/config/reload", dependencies=[needs(Role.ADMIN)])
+    async def reload() -> Reloaded:
+        """Read certificates, passwords and access lists again now; a mistake leaves what was read before."""
+        return Reloaded(node=view.name, files=await view.reload())
+
+    @router.get("/log", dependencies=[needs(Role.OPERATOR)])
+    async def log() -> LogInfo:
+        """Where the log of this node goes; not what is in it."""
+        found = log_destination()
+        return LogInfo(
+            node=view.name, process=os.getpid(), kind=found.kind, path=found.path, identity=found.identity
+        )
+
+    @router.get("/log-level")
+    async def log_level() -> LogLevel:
+        """How much this node logs."""
+        return LogLevel.model_validate({"level": view.log_level()})
+
+    @router.put("/log-level")
+    async def change_log_level(order: LogLevel) -> LogLevel:
+        """Log more or less, until the node is started again."""
+        return LogLevel.model_validate({"level": view.log_level(order.level)})
+
+    @router.get("/tables")
+    async def tables() -> tuple[TableInfo, ...]:
+        """The tables of this node: how they are kept and copied, and how many rows they hold."""
+        return tuple(view.tables())
+
+    @router.get("/tables/digests")
+    async def digests() -> tuple[TableDigest, ...]:
+        """Checksums of the replicated tables: nodes that answer alike hold the same rows."""
+        return tuple(await view.digests())
+
+    @router.get("/processes")
+    async def processes(fold: Fold = 20, root: Root = None) -> tuple[ProcessInfo, ...]:
+        """The supervision tree; children of one label beyond ``fold`` are summed up."""
+        return tuple(await view.processes(fold=fold, root=root))
+
+    @router.get(
+        "/trace",
+        dependencies=[needs(Role.ADMIN)],
+        response_class=StreamAnswer,
+        responses={200: {"model": TraceEvent, "content": {NDJSON: {}}}, 400: {"model": Problem}},
+    )
+    async def trace(pid: Who, seconds: Seconds = 300.0, limit: Lines = 1000) -> StreamAnswer:
+        """What a process takes in and sends out, one JSON object a line."""
+        lines = view.trace(pid, seconds=seconds, limit=limit)
+        # The first line is awaited here: what cannot be traced is a problem, not a broken stream.
+        return StreamAnswer(_text(await anext(lines), lines), source=lines)
+
+    @router.post("/backup", dependencies=[needs(Role.ADMIN)])
+    async def backup(order: BackupRequest) -> BackupInfo:
+        """Write the sessions, queues and tables that this node has on disc to a file, while it runs."""
+        return await view.backup(order.path)
+
+    return router
+
+
+async def _text(
+    first: TraceLine | None, lines: AsyncGenerator[TraceLine | None, None]
+) -> AsyncGenerator[bytes, None]:
+    yield _json(first)
+    async for line in lines:
+        yield _json(line)
+
+
+def _json(line: TraceLine | None) -> bytes:
+    if line is None:
+        return b"\n"
+    event = TraceEvent.model_validate(line, from_attributes=True)
+    return event.model_dump_json().encode() + b"\n"
