@@ -1,6 +1,9 @@
-"""The ``gossamer`` command: run nodes, ask them, order them about.
+"""The ``gossamer`` command: run nodes, query them, operate them.
 
-Exit codes are those of :mod:`gossamer.cli.exits`, and every command takes ``--json``.
+``commands`` lists every command and where it lives. ``api`` talks to a node, ``render`` prints what comes
+back, ``resources`` lists and changes what a cluster holds, ``cluster`` is about membership and healing,
+``introspection`` about the inside of one node, ``local`` runs nodes here, ``top`` and ``drill`` have screens
+of their own. Exit codes are those of :mod:`gossamer.cli.exits`.
 """
 
 from __future__ import annotations
@@ -8,34 +11,35 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from gossamer.cli.examples import EXAMPLES
 from gossamer.cli.exits import ExitCode, exit_code_of
-from gossamer.cli.noun import Commands
+from gossamer.cli.nouns import Commands, ignore_closed_output
 from gossamer.errors import GossamerError
 
 __all__ = ["EXAMPLES", "ExitCode", "app", "main"]
 
 EPILOG = """[bold]Environment[/]
-GOSSAMER_API         address of the node that is asked, as --api
+GOSSAMER_API         address of the node to ask, as --api
 GOSSAMER_TOKEN       a token for it, or in a file: GOSSAMER_TOKEN_FILE
-GOSSAMER_CACERT      certificates of who signed the node's own (PEM)
-NO_COLOR             no colours; FORCE_COLOR: colours, whatever is written to
+GOSSAMER_CACERT      certificates of the authority that signed the node's own (PEM)
+NO_COLOR             no colours; FORCE_COLOR: colours even where output is no terminal
 GOSSAMER_NODE__NAME  node.name of the configuration, and so every other key
 
 [bold]Exit codes[/]
 0 done                    4 no node answers       7 a node ended by itself
-1 gossamer's own mistake  5 the node refused      8 a promise is broken
+1 a bug in gossamer       5 the node refused      8 a promise is broken
 2 wrong command line      6 not now, or in part   130 interrupted
 3 wrong configuration
 """
 
 app = typer.Typer(
     name="gossamer",
-    help="A clustered MQTT message router.",
+    help="A clustered MQTT message router. A noun alone lists: `clients` is `clients list`.",
     epilog=EPILOG,
     cls=Commands,
     add_completion=False,
@@ -47,28 +51,9 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from gossamer.cli.version import version_lines
+        from gossamer.cli.introspection.version import version_lines
 
         typer.echo("\n".join(version_lines()))
-        raise typer.Exit
-
-
-# What many commands of this kind have is understood, too; `gossamer completion` is what help tells.
-
-
-def _install_completion(wanted: bool) -> None:
-    if wanted:
-        from gossamer.cli.completion import put_in_place
-
-        put_in_place()
-        raise typer.Exit
-
-
-def _show_completion(wanted: bool) -> None:
-    if wanted:
-        from gossamer.cli.completion import print_script
-
-        print_script()
         raise typer.Exit
 
 
@@ -83,43 +68,26 @@ def _options(
             help="Print what a bug report needs: versions, platform, kernel.",
         ),
     ] = False,
-    install: Annotated[
-        bool,
-        typer.Option(
-            "--install-completion",
-            callback=_install_completion,
-            is_eager=True,
-            hidden=True,
-            help="As everywhere.",
-        ),
-    ] = False,
-    show: Annotated[
-        bool,
-        typer.Option("--show-completion", callback=_show_completion, is_eager=True, hidden=True),
-    ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line and exit; never shows a traceback for what is somebody's mistake."""
+    """Run the command line and exit; prints no traceback for an error that a user can correct."""
     if "_GOSSAMER_COMPLETE" in os.environ:
-        from gossamer.cli.complete import answer_shell
-
-        answer_shell(typer.main.get_command(app))
-        sys.exit(ExitCode.DONE)
+        import_module("typer.completion").completion_init()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that the locale has no characters for is shown by their numbers.
+            # A character that the locale lacks is printed by its number.
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        app(prog_name="gossamer")
     except GossamerError as error:
-        from gossamer.cli.output import print_error
+        from gossamer.cli.render.output import print_error
 
         print_error(str(error), as_json="--json" in sys.argv)
         sys.exit(exit_code_of(error))
     except BrokenPipeError:
         # ``gossamer routes | head``: the reader has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ignore_closed_output()
         sys.exit(ExitCode.DONE)

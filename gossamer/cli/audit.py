@@ -1,8 +1,7 @@
-"""``gossamer audit``: what recorders did, how they are set; and the audit jobs, in a process of their own.
+"""``gossamer audit``: the flow recorders of nodes and their settings; audit jobs, in a process of their own.
 
-Where it is Spark that is asked, it brings a virtual machine of another language and its memory; what it is
-told and what it prints is its own command's affair (``python -m gossamer.spark``), which is also what
-``spark-submit`` takes.
+A job may start Spark with a Java virtual machine, so ``python -m gossamer.spark`` replaces this process,
+which parses its own options and is also what ``spark-submit`` takes.
 """
 
 from __future__ import annotations
@@ -13,26 +12,51 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered
-from gossamer.cli.options import Api, Json, OnNode, Watch
-from gossamer.cli.output import note
-from gossamer.cli.show import Listing, Missing, show
+from gossamer.cli import names
+from gossamer.cli.api.client import DEFAULT_API, ApiClient
+from gossamer.cli.options import Api, Json, OnNode
+from gossamer.cli.render.output import note
+from gossamer.cli.render.show import Listing, show
+from gossamer.cli.resources.listing import Resource, add_list, of_each_node
+from gossamer.cli.runs import ON_NODE, Wait, add_runs, start_run
 from gossamer.config import format_size
 from gossamer.errors import WrongValueError
 
-__all__ = ["app"]
+__all__ = ["JOBS", "app"]
 
-app = typer.Typer(help="Record where every message went, and ask (DuckDB, Spark).", no_args_is_help=True)
+JOBS = ("report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies")
+_RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
+"""Panels of the help."""
 
-
-@app.command()
-def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
-    """Show what the recorder of every node, or of one, did: events, drops, gaps, files, bytes."""
-    with ApiClient(api) as client:
-        show(lambda _: _listing(client.get_all("/api/v1/audit", node=node)), json=json, watch=watch)
+app = typer.Typer(help="Record where every message went, and query it (DuckDB, Spark).", no_args_is_help=True)
 
 
-@app.command("set")
+_STATUS = Resource(
+    path="audit",
+    says="Show the flow recorder of every node, or of one: events, drops, gaps, files, bytes.",
+    columns={
+        "NODE": "node",
+        "RECORDING": lambda row: (
+            "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no"
+        ),
+        "SAMPLE": lambda row: f"{row['sample']:.2%}".replace(".00%", "%"),
+        "MESSAGES": "messages",
+        "EVENTS": "recorded",
+        "DROPPED": "dropped",
+        "GAPS": "gaps",
+        "WAITING": "buffered",
+        "FILES": "files",
+        "SIZE": lambda row: format_size(row["bytes"]),
+        "CLOCK": lambda row: "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
+    },
+    empty="no node answered",
+    fetch=of_each_node,
+    each_node=True,
+)
+add_list(app, _STATUS, "status", panel=_RECORDER)
+
+
+@app.command("set", rich_help_panel=_RECORDER)
 def change(
     on: Annotated[bool | None, typer.Option("--on/--off", help="Switch recording on or off.")] = None,
     sample: Annotated[
@@ -46,68 +70,71 @@ def change(
     node: OnNode = None,
     json: Json = False,
 ) -> None:
-    """Switch or set the recorder of all nodes that are up, or of one, until they are started anew."""
-    body: dict[str, Any] = {"enable": on, "sample": sample, "buffer": buffer}
-    body = {name: value for name, value in body.items() if value is not None}
-    if rotate_after is not None:
-        body["rotate_after"] = rotate_after
-    if keep_for is not None:
-        body["keep_for"] = keep_for
-    if keep_size is not None:
-        from gossamer.config import parse_size
+    """Switch or set the recorder of all nodes that are up, or of one, until their next restart."""
+    from gossamer.config import parse_size
 
-        body["keep_size"] = parse_size(keep_size)
+    size = None if keep_size is None else parse_size(keep_size)
+    options = {
+        "enable": on,
+        "sample": sample,
+        "buffer": buffer,
+        "rotate_after": rotate_after,
+        "keep_for": keep_for,
+        "keep_size": size,
+    }
+    body: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not body:
         raise WrongValueError("nothing to set: give --on, --off, --sample, --keep-for or another option")
     with ApiClient(api) as client:
         answers = client.post_all("/api/v1/audit", body, node=node)
-    show(lambda _: _listing(answers), json=json)
-    note("until the nodes are started anew; their configuration files stay as they are")
+    show(lambda _: Listing(answers, _STATUS.columns, _STATUS.empty), json=json)
+    note("until their next restart; their configuration files stay as they are")
 
 
-def _listing(gathered: Gathered) -> Listing:
-    return Listing(
-        Missing.of(gathered),
-        [
-            "NODE",
-            "RECORDING",
-            "SAMPLE",
-            "MESSAGES",
-            "EVENTS",
-            "DROPPED",
-            "GAPS",
-            "WAITING",
-            "FILES",
-            "SIZE",
-            "CLOCK",
-        ],
-        lambda row: [
-            row["node"],
-            "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no",
-            f"{row['sample']:.2%}".replace(".00%", "%"),
-            row["messages"],
-            row["recorded"],
-            row["dropped"],
-            row["gaps"],
-            row["buffered"],
-            row["files"],
-            format_size(row["bytes"]),
-            "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
-        ],
-        empty="no node answered",
-    )
+@app.command("start", rich_help_panel=ON_NODE)
+def start_audit(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="report is all of them.", autocompletion=names.known(*JOBS))
+    ] = "report",
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Such as 6h, yesterday, 2026-01-31T07:00.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Excluded; as --from.")] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on", metavar="PROMISE", help="lost, doubled, late, misrouted, …; may be repeated."
+        ),
+    ] = None,
+    api: Api = DEFAULT_API,
+    node: OnNode = None,
+    json: Json = False,
+    wait: Wait = False,
+) -> None:
+    """Start a job over what a node recorded, on its machine."""
+    body = {"job": job, "from": begin, "to": end, "fail_on": fail_on or None}
+    start_run("audit/runs", body, runs="audit/reports", api=api, node=node, json=json, wait=wait)
 
+
+add_runs(
+    app,
+    "audit",
+    "audit/reports",
+    names.audits,
+    listed="List the audits of a node, the newest first, including those of a stream beside it.",
+    stopped="Stop an audit; or delete one that has ended, with its results.",
+)
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@app.command(context_settings=_PASSED_ON)
+@app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
 def run(context: typer.Context) -> None:
     """Run audit jobs over what the nodes recorded: ``gossamer audit run report --dir data/audit``."""
     _pass_on("run", context.args)
 
 
-@app.command(context_settings=_PASSED_ON)
+@app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
 def stream(context: typer.Context) -> None:
     """Audit as it happens, and raise alarms: ``gossamer audit stream --dir data/audit``."""
     _pass_on("stream", context.args)

@@ -1,67 +1,101 @@
-"""``gossamer completion``: the script that makes a shell complete verbs, options, nodes, clients, topics."""
+"""``gossamer completion``: Typer's completion scripts, printed or installed.
+
+For bash the script is our own, since Typer's reads words as bash breaks them, and names of nodes hold ``@``:
+it passes the line as it stands, by the protocol that Typer has for fish, and offers what follows the last
+break. In zsh Typer's script, loaded by ``compinit``, would only begin to complete with the second TAB.
+"""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from gossamer.cli import values
-from gossamer.cli.output import note
-from gossamer.cli.shells import SCRIPTS, UnknownShellError, install, shell_of_user
-from gossamer.errors import UsageError
+from gossamer.cli import names
+from gossamer.errors import UsageError, WrongValueError
 
-__all__ = ["completion", "print_script", "put_in_place"]
+__all__ = ["SHELLS", "completion"]
+
+_TYPER = "typer.completion"
+SHELLS = ("bash", "zsh", "fish")
+
+_BASH = r"""# Completion of gossamer for bash 4.4 and later; made by `gossamer completion bash`.
+_gossamer_completion() {
+    local line=${COMP_LINE:0:COMP_POINT} value
+    local typed=${line##*[[:space:]]}
+    # After --option= the candidates are values alone; bash replaces what follows its last word break.
+    [[ $typed == --*=* ]] && typed=${typed#--*=}
+    local kept=${typed%"${typed##*[@:=]}"}
+    # "@" belongs to what bash replaces, the other breaks do not.
+    [[ $kept == *@ ]] && kept=${kept%@}
+    COMPREPLY=()
+    while IFS=$'\t' read -r value _; do
+        [[ $value ]] && COMPREPLY+=("$(printf %q "${value#"$kept"}")")
+    done < <(_GOSSAMER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args \
+        _TYPER_COMPLETE_ARGS="$line" "$1" 2>/dev/null)
+}
+complete -o default -F _gossamer_completion gossamer
+"""
+_ZSH_AUTOLOADED = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _gossamer_completion "$@"\n'
 
 
 class InstallError(UsageError):
-    """A file of the user's cannot be written."""
+    """A file of the user's shell cannot be written."""
 
     def __init__(self, *, path: str, problem: str) -> None:
         self.path = path
         super().__init__(f"{path}: {problem}; put the output of `gossamer completion SHELL` there yourself")
 
 
+class UnknownShellError(WrongValueError):
+    """A shell without a completion script."""
+
+    def __init__(self, *, got: str) -> None:
+        self.got = got
+        super().__init__(f"SHELL: got {got!r}, expected one of {', '.join(SHELLS)}")
+
+
 def completion(
     shell: Annotated[
         str | None,
         typer.Argument(
-            metavar="SHELL", help="bash, zsh or fish (default: yours).", autocompletion=values.shells
+            metavar="SHELL", help="bash, zsh or fish (default: yours).", autocompletion=names.known(*SHELLS)
         ),
     ] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Put it where the shell finds it, for this user.")
+        bool, typer.Option("--install", help="Install it for this user instead of printing it.")
     ] = False,
 ) -> None:
-    """Print the script that makes a shell complete commands, options and names of the cluster."""
-    if install:
-        put_in_place(shell)
-    else:
-        print_script(shell)
-
-
-def print_script(shell: str | None = None) -> None:
-    """On standard output."""
-    sys.stdout.write(SCRIPTS[_chosen(shell)])
-
-
-def put_in_place(shell: str | None = None) -> None:
-    """For this user; says where."""
-    name = _chosen(shell)
+    """Print or install the completion script of a shell."""
+    name = shell or _shell_of_user()
+    if name not in SHELLS:
+        raise UnknownShellError(got=name)
+    if not install:
+        sys.stdout.write(_script(name))
+        return
     try:
-        files = install(name, Path.home())
+        _, path = import_module(_TYPER).install(shell=name, prog_name="gossamer")
+        path.write_text(_script(name), encoding="utf-8")
     except OSError as error:
         raise InstallError(path=str(error.filename), problem=error.strerror or str(error)) from error
-    for file in files:
-        sys.stdout.write(f"{file}\n")
-    note(f"in place for {name}; open a new shell, and press TAB behind gossamer")
+    typer.echo(path)
+    typer.echo(f"installed for {name}; open a new shell and press TAB after gossamer", err=True)
 
 
-def _chosen(shell: str | None) -> str:
-    if shell is None:
-        return shell_of_user()
-    if shell not in SCRIPTS:
-        raise UnknownShellError(got=shell)
-    return shell
+def _script(shell: str) -> str:
+    if shell == "bash":
+        return _BASH
+    make: Callable[..., str] = import_module(_TYPER).get_completion_script
+    script = make(prog_name="gossamer", complete_var="_GOSSAMER_COMPLETE", shell=shell)
+    return script + (_ZSH_AUTOLOADED if shell == "zsh" else "\n")
+
+
+def _shell_of_user() -> str:
+    detection = import_module("shellingham")
+    try:
+        return str(detection.detect_shell()[0])
+    except detection.ShellDetectionFailure:
+        return ""

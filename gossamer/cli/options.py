@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.client import DEFAULT_API
-from gossamer.cli.values import clients, nodes
+from gossamer.cli import names
+from gossamer.cli.api.client import DEFAULT_API
 
 __all__ = ["AllNodes", "Api", "ClientId", "ConfigFile", "Json", "Limit", "OnNode", "Watch"]
 
@@ -29,12 +29,12 @@ OnNode = Annotated[
         "--node",
         metavar="NAME",
         help="Ask this node, through the one at --api, rather than that one or all.",
-        autocompletion=nodes,
+        autocompletion=names.nodes,
     ),
 ]
 AllNodes = Annotated[bool, typer.Option("--all", help="Every node that is up.")]
 ClientId = Annotated[
-    str, typer.Argument(metavar="ID", help="A client identifier, of any node.", autocompletion=clients)
+    str, typer.Argument(metavar="ID", help="A client identifier, of any node.", autocompletion=names.clients)
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print so many at most.")]
 Watch = Annotated[

@@ -7,7 +7,8 @@ import pytest
 
 from gossamer import __version__
 from gossamer.api.model import HintInfo
-from gossamer.cli import ExitCode, version
+from gossamer.cli import ExitCode
+from gossamer.cli.introspection import version
 from gossamer.routes import kernel_name
 
 

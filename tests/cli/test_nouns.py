@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.api.model import ClientInfo
 from gossamer.cli import ExitCode
-from gossamer.cli.events import new_events
+from gossamer.cli.cluster.events import new_events
 from gossamer.errors import UsageError
 
 

@@ -1,4 +1,4 @@
-"""``gossamer drills`` and ``audits``: what is ordered at a node, followed, stopped; its page."""
+"""Runs at a node, of ``gossamer drill`` and ``audit``: started, followed, stopped; their reports."""
 
 import json
 import threading
@@ -7,7 +7,7 @@ import pytest
 from api.fakes import FakeView
 
 from gossamer.api.resources.audits import Job
-from gossamer.cli import runs, values
+from gossamer.cli import audit, runs
 
 RESULT = {
     "words": "One promise was broken.",
@@ -61,16 +61,16 @@ def started(ask, *words):
 
 
 def test_a_drill_is_ordered_with_what_was_given_and_listed(ask):
-    assert "none yet" in ask("drills").err
-    found = started(ask, "drills", "start", "partition", "--split", "2/1", "--for", "8s", "--load", "50")
+    assert "none yet" in ask("drill", "list").err
+    found = started(ask, "drill", "start", "partition", "--split", "2/1", "--for", "8s", "--load", "50")
     assert found["state"] == "running"
     order = found["order"]
     assert (order["kind"], order["split"], order["seconds"], order["load"]) == ("partition", "2/1", 8, 50)
     assert order["on"] == "own-cluster"
-    listed = ask("drills").out
+    listed = ask("drill", "list").out
     assert found["id"] in listed
     assert "partition 2/1" in listed
-    assert ask("drills", "list", "--json").json["items"][0]["id"] == found["id"]
+    assert ask("drill", "list", "--json").json["items"][0]["id"] == found["id"]
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_drill_is_ordered_with_what_was_given_and_listed(ask):
     ],
 )
 def test_an_order_that_makes_no_sense_starts_nothing(ask, words, code, says):
-    refused = ask("drills", "start", *words)
+    refused = ask("drill", "start", *words)
     assert (refused.code, refused.out) == (code, "")
     assert says in refused.err
-    assert ask("drills", "--json").json["items"] == []
+    assert ask("drill", "list", "--json").json["items"] == []
 
 
 def test_a_drill_is_followed_to_its_end_and_a_broken_promise_has_its_code(ask, node, monkeypatch):
-    run_id = started(ask, "drills", "start", "kill")["id"]
+    run_id = started(ask, "drill", "start", "kill")["id"]
     node.put("drills", run_id, progress_json={"step": "split", "at": 4.5, "marks": [MARK]})
     rounds = []
 
@@ -100,7 +100,7 @@ def test_a_drill_is_followed_to_its_end_and_a_broken_promise_has_its_code(ask, n
             node.end(("exit_status", 8))
 
     monkeypatch.setattr(runs.time, "sleep", sleep)
-    followed = ask("drills", "follow", run_id)
+    followed = ask("drill", "follow", run_id)
     assert followed.code == 8
     lines = followed.out.splitlines()
     assert lines[0] == "--- split"
@@ -109,49 +109,49 @@ def test_a_drill_is_followed_to_its_end_and_a_broken_promise_has_its_code(ask, n
         "4.50 s  node2@h  declared down  node1@h  refused"
     ]
     assert "One promise was broken." in followed.out
-    assert "BROKEN" in ask("drills", "show", run_id).out
-    assert ask("drills", "follow", run_id, "--json").json["state"] == "broken"
+    assert "BROKEN" in ask("drill", "show", run_id).out
+    assert ask("drill", "follow", run_id, "--json").json["state"] == "broken"
 
 
 def test_a_page_is_saved_where_it_is_wanted(ask, node, tmp_path):
-    run_id = started(ask, "drills", "start", "kill")["id"]
-    assert ask("drills", "report", run_id, tmp_path / "x.html").code == 5
+    run_id = started(ask, "drill", "start", "kill")["id"]
+    assert ask("drill", "report", run_id, tmp_path / "x.html").code == 5
     node.put("drills", run_id, result_json=RESULT, report_html="<html>page</html>")
     node.end(("exit_status", 0))
-    saved = ask("drills", "report", run_id, tmp_path / "x.html")
+    saved = ask("drill", "report", run_id, tmp_path / "x.html")
     assert saved.out.strip() == str(tmp_path / "x.html")
     assert (tmp_path / "x.html").read_text() == "<html>page</html>"
-    refused = ask("drills", "report", run_id, tmp_path / "none" / "x.html")
+    refused = ask("drill", "report", run_id, tmp_path / "none" / "x.html")
     assert refused.code == 5
     assert "name another file" in refused.err
 
 
 def test_a_run_that_failed_is_not_taken_for_one_that_kept_its_promises(ask, node):
-    run_id = started(ask, "drills", "start", "pause")["id"]
+    run_id = started(ask, "drill", "start", "pause")["id"]
     node.put("drills", run_id, err="error: node3 ended at start\n")
     node.end(("exit_status", 6))
-    followed = ask("drills", "follow", run_id)
+    followed = ask("drill", "follow", run_id)
     assert followed.code == 6
     assert "node3 ended at start" in followed.err
 
 
 def test_a_drill_is_stopped_and_then_forgotten(ask):
-    run_id = started(ask, "drills", "start", "pause")["id"]
-    assert ask("drills", "stop", run_id).out.strip() == f"{run_id}: stopped"
-    assert ask("drills", "stop", run_id).code == 0
-    gone = ask("drills", "show", run_id)
+    run_id = started(ask, "drill", "start", "pause")["id"]
+    assert ask("drill", "stop", run_id).out.strip() == f"{run_id}: stopped"
+    assert ask("drill", "stop", run_id).code == 0
+    gone = ask("drill", "show", run_id)
     assert gone.code == 5
     assert run_id in gone.err
 
 
 def test_an_audit_is_ordered_and_shown(ask):
-    found = started(ask, "audits", "start", "completeness", "--from", "6h", "--fail-on", "lost")
+    found = started(ask, "audit", "start", "completeness", "--from", "6h", "--fail-on", "lost")
     assert found["order"] == {"job": "completeness", "from": "6h", "fail_on": ["lost"]}
-    assert "completeness" in ask("audits").out
-    assert "running" in ask("audits", "show", found["id"]).out
-    assert ask("audits", "stop", found["id"]).code == 0
-    assert ask("audits", "start", "no-such-job").code == 2
+    assert "completeness" in ask("audit", "list").out
+    assert "running" in ask("audit", "show", found["id"]).out
+    assert ask("audit", "stop", found["id"]).code == 0
+    assert ask("audit", "start", "no-such-job").code == 2
 
 
 def test_jobs_that_are_offered_are_those_there_are():
-    assert {value for value, _ in values.jobs(None, "")} == set(Job.__args__)
+    assert set(audit.JOBS) == set(Job.__args__)

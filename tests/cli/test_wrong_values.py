@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from cli.test_verbs import ALL
+from cli.test_command_list import ALL
 from gossamer.spark.__main__ import main as jobs
 
 BAD_API = "--api 'http://h:moon'"
@@ -78,7 +78,7 @@ WRONG = {
     "drill disk": ["--node 99"],
     "drill suite": ["--only nope"],
     "drills list": [BAD_API],
-    "drills start": ["nope", "kill --nodes 1", "kill --nodes 99", "partition --for soon", "kill --here"],
+    "drill start": ["nope", "kill --nodes 1", "kill --nodes 99", "partition --for soon", "kill --here"],
     "drills show": ["'no id'"],
     "drills follow": ["'no id'"],
     "drills stop": ["'no id'"],
@@ -94,7 +94,7 @@ WRONG = {
     "audit run": ["nope", "report --from soon", "report --fail-on nope", "report --engine moon"],
     "audit stream": ["--alarm-on nope", "--every soon", "--conf nope"],
     "audits list": [BAD_API],
-    "audits start": ["nope", "report --from soon", "completeness --fail-on nope"],
+    "audit start": ["nope", "report --from soon", "completeness --fail-on nope"],
     "audits show": ["'no id'"],
     "audits follow": ["'no id'"],
     "audits stop": ["'no id'"],

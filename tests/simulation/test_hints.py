@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gossamer.cli.cluster import print_status
+from gossamer.cli.cluster.membership import print_status
 from gossamer.testing import LAN, seeds
 
 EVERYBODY = range(1, 6)

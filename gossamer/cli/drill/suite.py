@@ -1,0 +1,167 @@
+"""``gossamer drill suite``: all drills one after the other, and a verdict for each promise."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gossamer.cli.drill.options import BACKENDS, KINDS, backend_named, check_files, duration
+from gossamer.cli.drill.screen import open_screen
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.local.interrupt import interruptible
+from gossamer.cli.local.start import loop_factory
+from gossamer.cli.render.output import note, print_table
+from gossamer.drill.record import DrillRecord, Plan
+
+if TYPE_CHECKING:
+    from gossamer.drill import SuiteResult, Summary
+
+__all__ = ["suite"]
+
+
+def suite(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="DRILL",
+            help="A kind or a name, such as partition; may be repeated.",
+            autocompletion=KINDS,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three nodes, six short drills that heal sooner: five minutes.")
+    ] = False,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            help="gate: faults in the nodes; netns: real packets, needs root.",
+            autocompletion=BACKENDS,
+        ),
+    ] = "gate",
+    load: Annotated[
+        float | None,
+        typer.Option(
+            "--load",
+            min=0,
+            max=50_000,
+            help="Messages a second (default: 500, quick 200)",
+            show_default=False,
+        ),
+    ] = None,
+    hold: Annotated[
+        float | None,
+        typer.Option("--for", parser=duration, metavar="DURATION", help="How long each fault holds (20s)."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the order of messages.")] = 0,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all records there, - prints them.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page over all drills there.")
+    ] = None,
+) -> None:
+    """Run all drills, and say of every promise whether it was kept in each."""
+    from gossamer.drill import choose_plans, suite_html, suite_json, suite_plans
+
+    printed = str(json) == "-"
+    check_files(json=json, html=html)
+    chosen = choose_plans(
+        suite_plans(backend=backend_named(backend), quick=quick, load=load, seed=seed, hold=hold), only or []
+    )
+    began_at = time.time()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        result, whole = runner.run(_run(chosen, quiet=printed))
+    summary = result.summary()
+    if printed:
+        sys.stdout.buffer.write(suite_json(result))
+    else:
+        _show(summary, result)
+        if json is not None:
+            json.write_bytes(suite_json(result))
+    if html is not None:
+        html.write_text(suite_html(result.records, result.skipped, began_at=began_at), encoding="utf-8")
+    for line in (summary.words, *summary.more):
+        note(line)
+    if not whole:
+        note("interrupted; everything of the drills is gone")
+        raise typer.Exit(ExitCode.UNAVAILABLE)
+    raise typer.Exit(ExitCode.DONE if summary.kept else ExitCode.PROMISE_BROKEN)
+
+
+async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, bool]:
+    """What was run, and whether it was all."""
+    from gossamer.drill import SuiteResult, backend_of, conduct, name_of, run_suite
+
+    result = SuiteResult()
+    # Asked before anything is done: what this machine cannot do at all is said at once.
+    probe = backend_of(chosen[0].backend, lambda _name, _how: None)
+    await probe.close()
+    progress = _Progress(len(chosen))
+
+    async def carry_out(plan: Plan) -> DrillRecord:
+        progress.begins(name_of(plan))
+        if not (sys.stderr if quiet else sys.stdout).isatty():
+            return (await conduct(plan))[0]
+        async with open_screen(quiet=quiet) as screen:
+            return (await conduct(plan, tell=screen.tell, show=screen.show))[0]
+
+    with interruptible() as interrupt:
+        await run_suite(
+            chosen, abilities=probe.abilities, carry_out=carry_out, tell=progress.over, result=result
+        )
+    return result, not interrupt.came
+
+
+class _Progress:
+    """One line when a drill begins, one when it is over."""
+
+    def __init__(self, drills: int) -> None:
+        self._drills = drills
+        self._done = 0
+
+    def begins(self, name: str) -> None:
+        note(f"[{self._done + 1}/{self._drills}] {name} ...")
+
+    def over(self, name: str, record: DrillRecord | None, why: str) -> None:
+        from gossamer.drill import verdict_in_words
+
+        self._done += 1
+        if record is None:
+            said = f"not run: {why}"
+        else:
+            said = verdict_in_words(record) + (f" ({why})" if why else "")
+        note(f"[{self._done}/{self._drills}] {name}: {said}")
+
+
+def _show(summary: Summary, result: SuiteResult) -> None:
+    """A line for each promise, with what every drill said of it."""
+    verdict = {True: "kept", False: "BROKEN", None: "not tested"}
+    print_table(
+        ("promise", "verdict", "kept in", "found"),
+        (
+            (
+                row.promise,
+                verdict[row.kept],
+                f"{row.kept_in} of {row.judged_in}" if row.judged_in else "",
+                f"{row.worst}: {row.got}" if row.worst else "",
+            )
+            for row in summary.promises
+        ),
+        empty="",
+    )
+    if broken := [
+        (name, found.promise, found.got)
+        for name, record in result.records.items()
+        for found in record.verdicts
+        if found.kept is False
+    ]:
+        sys.stdout.write("\n")
+        print_table(("drill", "broken promise", "found"), broken, empty="")

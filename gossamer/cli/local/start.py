@@ -1,0 +1,149 @@
+"""``gossamer start``: one node in this process, until a signal or its own end.
+
+Rules: 1. One ``ready`` line on standard output once the listeners are open; everything else goes to the log.
+2. SIGINT and SIGTERM stop the node in order; a second one, or a stop that takes too long, ends it at once.
+3. A node whose supervision tree gave up ends the process with a code of its own, so that whoever supervises
+the process can start it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as jsonlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.options import ConfigFile, Json
+from gossamer.cli.render.output import note, ports_text, print_error
+
+if TYPE_CHECKING:
+    from gossamer.config import Config
+    from gossamer.node import Node
+
+__all__ = ["loop_factory", "start"]
+
+STOP_LIMIT = 15.0
+"""Seconds a node may take to stop in order."""
+
+
+def start(
+    config: ConfigFile = None,
+    json: Json = False,
+    log_file: Annotated[
+        Path | None, typer.Option("--log-file", dir_okay=False, help="Append all output to this file.")
+    ] = None,
+) -> None:
+    """Run one node in the foreground."""
+    if log_file is not None:
+        _print_to(log_file)
+    # Here, so that the rest of the command starts without loading what a node is made of.
+    from gossamer.cli.local.log_fields import secrets_in
+    from gossamer.cli.local.logs import set_up_logging
+    from gossamer.config import cookie_of, load_config
+
+    loaded = load_config(config, environ=os.environ)
+    cookie = cookie_of(loaded.node).get_secret_value()
+    set_up_logging(loaded.log, node=loaded.node.name, secrets=[cookie, *secrets_in(loaded)])
+    _remark(loaded)
+    raise typer.Exit(_run_to_its_end(loaded, cookie, as_json=json))
+
+
+def _run_to_its_end(config: Config, cookie: str, *, as_json: bool) -> ExitCode:
+    # Here, so that the rest of the command starts without loading a broker.
+    from gossamer.node import DataDir, Node
+    from gossamer.supervisor import tune_collector
+
+    directory = DataDir(config.node.data_dir, wall=time.time())
+
+    tune_collector()
+
+    async def run() -> ExitCode:
+        node = Node.of(config, directory, cookie)
+        return await _run(node, as_json=as_json)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(run())
+    finally:
+        directory.close()
+
+
+def _remark(config: Config) -> None:
+    if config.mqtt.server.enable and not config.mqtt.auth.allow_anonymous:
+        note(
+            "mqtt.auth.allow_anonymous is off, so clients without credentials are refused; "
+            "GOSSAMER_MQTT__AUTH__ALLOW_ANONYMOUS=on lets them in"
+        )
+
+
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _print_to(file: Path) -> None:
+    """Point standard output and error at ``file``, those of C libraries too."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+async def _run(node: Node, *, as_json: bool) -> ExitCode:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            os._exit(ExitCode.NODE_ENDED)
+        stopping.set()
+        loop.call_later(STOP_LIMIT, os._exit, ExitCode.NODE_ENDED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+
+    starting = asyncio.create_task(node.start(), name="node start")
+    stopped = asyncio.create_task(stopping.wait(), name="stop signal")
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        await node.stop()
+        return ExitCode.DONE
+    try:
+        starting.result()
+    except BaseException:
+        stopped.cancel()
+        await node.stop()
+        raise
+    _print_ready(node.name, node.ports, as_json=as_json)
+    ended = asyncio.create_task(node.wait(), name="node end")
+    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    failure = ended.result() if ended.done() else None
+    ended.cancel()
+    stopped.cancel()
+    await node.stop()
+    if failure is None:
+        return ExitCode.DONE
+    print_error(str(failure), as_json=as_json)
+    return ExitCode.NODE_ENDED
+
+
+def _print_ready(name: str, ports: dict[str, int], *, as_json: bool) -> None:
+    if as_json:
+        line = jsonlib.dumps({"ready": True, "name": name, "pid": os.getpid(), "ports": ports})
+    else:
+        line = f"ready {name} pid={os.getpid()} {ports_text(ports)}"
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

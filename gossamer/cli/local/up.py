@@ -1,0 +1,157 @@
+"""``gossamer up``: a cluster of N nodes on this machine, each an operating-system process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json as jsonlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from gossamer.cli.options import Json
+from gossamer.cli.render.output import note, ports_text
+from gossamer.cli.render.table import make_console
+from gossamer.launch import MAX_NODES, WEBSOCKET
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from gossamer.launch import ClusterPlan, PortSpec
+
+__all__ = ["up"]
+
+OPTIONS = {
+    "mqtt": "--mqtt-port",
+    "api": "--api-port",
+    "gossip": "--gossip-port",
+    "distribution": "--distribution-port",
+    WEBSOCKET: "--ws-port",
+}
+_PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2883,…)."
+
+
+def up(
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=MAX_NODES, help="How many.")] = 3,
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", file_okay=False, help="Where all data goes.")
+    ] = Path("data"),
+    mqtt_port: Annotated[str, typer.Option("--mqtt-port", help=_PORTS)] = "1883",
+    api_port: Annotated[str, typer.Option("--api-port", help=_PORTS)] = "8091",
+    gossip_port: Annotated[str, typer.Option("--gossip-port", help=_PORTS)] = "7946",
+    distribution_port: Annotated[str, typer.Option("--distribution-port", help=_PORTS)] = "4370",
+    ws_port: Annotated[
+        str | None,
+        typer.Option(
+            "--ws-port",
+            help="MQTT over WebSockets, for browsers: a port as above, or off. "
+            "Unless given: from 9001 on where those are free, else free ones.",
+        ),
+    ] = None,
+    shared_port: Annotated[
+        int | None,
+        typer.Option("--shared-port", min=1, max=65535, help="One more MQTT port, shared by all nodes."),
+    ] = None,
+    env: Annotated[str, typer.Option("--env", help="Name of the cluster.")] = "gossamer",
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait until ready.")] = 60.0,
+    json: Json = False,
+) -> None:
+    """Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C."""
+    # Here, so that the options are told without loading what starts processes and asks nodes.
+    import structlog
+
+    from gossamer.cli.local.launcher import Launcher
+    from gossamer.launch import PortSpec, PortsTakenError, Workspace, taken_ports
+
+    texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
+    specs = {service: PortSpec(OPTIONS[service], text) for service, text in texts.items()}
+    plan = _plan(specs, ws_port, nodes=nodes, directory=data_dir.resolve(), env=env, shared_port=shared_port)
+    with Workspace(plan.directory) as workspace:
+        if taken := taken_ports(plan, OPTIONS):
+            raise PortsTakenError(taken=taken)
+        with (plan.directory / "up.log").open("a", encoding="utf-8") as log:
+            structlog.configure(
+                processors=[
+                    structlog.processors.add_log_level,
+                    structlog.processors.TimeStamper(fmt="iso", utc=True),
+                    structlog.processors.JSONRenderer(),
+                ],
+                logger_factory=structlog.PrintLoggerFactory(log),
+            )
+            with _Screen(as_json=json) as screen:
+                launcher = Launcher(
+                    plan,
+                    workspace,
+                    patience=timeout,
+                    on_ready=screen.ready,
+                    say=screen.say,
+                    progress=screen.progress,
+                )
+                code = asyncio.run(launcher.run())
+    raise typer.Exit(code)
+
+
+def _plan(specs: dict[str, PortSpec], ws_port: str | None, **options: Any) -> ClusterPlan:
+    from gossamer.launch import PortSpec, chooser, make_plan, plan_with_websockets
+
+    choose = chooser()
+    if ws_port == "off":
+        return make_plan(specs=specs, choose=choose, **options)
+    option = OPTIONS[WEBSOCKET]
+    if ws_port is not None:
+        specs |= {WEBSOCKET: PortSpec(option, ws_port)}
+        return make_plan(specs=specs, choose=choose, **options)
+    return plan_with_websockets(
+        lambda ports: make_plan(specs=specs | {WEBSOCKET: ports}, choose=choose, **options),
+        option=option,
+        others_chosen=specs["mqtt"].text.strip() == "0",
+    )
+
+
+class _Screen:
+    """The ready line on standard output, everything else on standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = make_console(stderr=True)
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._status = self._console.status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def progress(self, missing: Mapping[str, str]) -> None:
+        """What each node that is not ready lacks."""
+        if self._status is not None:
+            self._status.update("; ".join(f"{name} {what}" for name, what in missing.items()) or "ready")
+
+    def ready(self, facts: Mapping[str, Any]) -> None:
+        """Print the ready line."""
+        self._clear()
+        line = jsonlib.dumps({"ready": True, **facts}) if self._as_json else _ready_line(facts)
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """A remark."""
+        note(text)
+
+
+def _ready_line(facts: Mapping[str, Any]) -> str:
+    nodes = facts["nodes"]
+    parts = [f"{node['name']} {ports_text(node['ports'])}" for node in nodes]
+    count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    shared = f"; shared mqtt={facts['shared_port']}" if "shared_port" in facts else ""
+    return f"ready {count}: {'; '.join(parts)}{shared}"

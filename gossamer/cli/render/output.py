@@ -1,0 +1,118 @@
+"""What the command prints: tables for people, JSON for scripts, errors on standard error.
+
+Rules: 1. Standard output carries the answer and nothing else.  2. Piped, a table keeps every character of
+every cell: nothing is cut to a width nobody has.  3. With ``--json`` errors are JSON as well.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from gossamer.cli.render.table import Grid, make_console, printable, speaks_utf8, write
+
+__all__ = [
+    "ago",
+    "clock",
+    "emit_json",
+    "json_text",
+    "note",
+    "ports_text",
+    "print_error",
+    "print_lines",
+    "print_result",
+    "print_table",
+    "printable",
+    "size_text",
+    "until",
+]
+
+
+def json_text(data: Any) -> str:
+    """JSON in one line, in characters that standard output can hold."""
+    return json.dumps(data, ensure_ascii=not speaks_utf8())
+
+
+def emit_json(data: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not speaks_utf8()) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Columns without a frame, which also cut and awk read well; ``empty`` stands for no rows."""
+    if not write(Grid(columns, rows)):
+        note(empty)
+
+
+def size_text(size: int) -> str:
+    """``3.6 KiB``."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} B"
+
+
+def print_lines(renderable: object) -> None:
+    """Anything rich can draw."""
+    make_console().print(renderable)
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error."""
+    make_console(stderr=True).print(Text(printable(text)), style="dim")
+
+
+def print_result(answer: Any, text: str, *, json: bool) -> None:
+    """Print what a change answered: the document, or a remark for people."""
+    if json:
+        emit_json(answer)
+    else:
+        note(text)
+
+
+def print_error(text: str, *, as_json: bool) -> None:
+    """The last word of a command that failed."""
+    if as_json:
+        sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
+        return
+    message = Text("error: ", style="bold red")
+    message.append(printable(text), style="default not bold")
+    make_console(stderr=True).print(message, soft_wrap=True)
+
+
+def ago(moment: float) -> str:
+    """How long ago a time since 1970 was, coarse."""
+    if moment <= 0:
+        return ""
+    seconds = max(0, int(time.time() - moment))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def clock(moment: float) -> str:
+    """A time since 1970 by this machine's calendar and clock; 0 is never, and empty."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def until(moment: float) -> str:
+    """In what time something since 1970 comes, coarse; 0 is never."""
+    if not moment:
+        return "never expires"
+    seconds = max(0, int(moment - time.time()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"in {seconds // size}{unit}"
+    return f"in {seconds}s"
+
+
+def ports_text(ports: dict[str, int]) -> str:
+    """``mqtt=1883 api=8091``."""
+    return " ".join(f"{name}={port}" for name, port in ports.items())

@@ -1,0 +1,141 @@
+"""How an answer is printed: for people or for scripts, once or again and again.
+
+A command passes a function that asks and returns a :class:`Report` (an answer of bounded size) or a
+:class:`Listing` (any number of rows); the rest is done here.
+
+Rules: 1. ``--json`` prints what the API answered, whatever people are shown of it.  2. A listing goes from
+the network to standard output row by row, so memory does not grow with it.  3. Nodes that did not answer are
+named, and end the command with a code of its own.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from gossamer.cli.api.client import Gathered, Rows
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.render.output import emit_json, json_text, note, print_lines
+from gossamer.cli.render.table import Cell, Grid, write
+
+__all__ = ["Ask", "Columns", "Listing", "Part", "Rendered", "Report", "Row", "show", "whole"]
+
+Row = dict[str, Any]
+Part = Grid | Text | str
+Columns = Mapping[str, str | Callable[[Row], Cell]]
+"""By title, the key of the value in a row, or what makes a cell of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An answer of bounded size; ``parts`` is called only to print for people."""
+
+    document: Mapping[str, Any]
+    parts: Callable[[], Iterable[Part]]
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Any number of rows; those of several nodes say which of them did not answer."""
+
+    items: Iterable[Row]
+    columns: Columns
+    empty: str
+    key: int = 1
+    restless: frozenset[str] = frozenset()
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether nodes may be missing."""
+        return isinstance(self.items, Rows | Gathered)
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """The nodes that did not answer, with the reason; complete once the items are read."""
+        return self.items.missing if isinstance(self.items, Rows | Gathered) else {}
+
+    def grid(self) -> Grid:
+        """The table for people."""
+        cells = [
+            (lambda row, key=column: row[key]) if isinstance(column, str) else column
+            for column in self.columns.values()
+        ]
+        rows = ([cell(row) for cell in cells] for row in self.items)
+        return Grid(list(self.columns), rows, self.empty, self.key, self.restless)
+
+
+Rendered = Report | Listing
+Ask = Callable[[int | None], Rendered]
+"""Asks for that many rows at most."""
+
+
+def show(ask: Ask, *, json: bool, watch: float | None = None, limit: int | None = None) -> None:
+    """Ask once and print, or with ``watch`` every that many seconds until the user ends it.
+
+    Raises:
+        typer.Exit: some node did not answer.
+    """
+    if watch is not None:
+        # The rest of the command starts sooner without it.
+        from gossamer.cli.render.watch import watch_it
+
+        watch_it(ask, seconds=watch, json=json, limit=limit)
+        return
+    rendered = ask(limit)
+    if json:
+        _emit(rendered)
+    else:
+        for part in parts_of(rendered):
+            show_part(part)
+        for name, reason in rendered.missing.items():
+            note(f"incomplete: {name} did not answer: {reason}")
+    if rendered.missing:
+        raise typer.Exit(ExitCode.UNAVAILABLE)
+
+
+def parts_of(rendered: Rendered) -> Iterable[Part]:
+    """What is printed for people."""
+    return [rendered.grid()] if isinstance(rendered, Listing) else rendered.parts()
+
+
+def show_part(part: Part) -> None:
+    """Print a table, or lines."""
+    if not isinstance(part, Grid):
+        print_lines(part)
+    elif not write(part) and part.empty:
+        note(part.empty)
+
+
+def whole(rendered: Rendered) -> dict[str, Any]:
+    """All of it in memory, as ``--json`` prints it."""
+    if isinstance(rendered, Report):
+        return dict(rendered.document)
+    items = list(rendered.items)
+    return {"items": items, "missing": dict(rendered.missing)} if rendered.has_missing else {"items": items}
+
+
+def _emit(rendered: Rendered) -> None:
+    if isinstance(rendered, Report):
+        emit_json(rendered.document)
+        return
+    out = sys.stdout
+    items = iter(rendered.items)
+    # An error of the first request is raised before anything is written.
+    first = list(islice(items, 1))
+    out.write('{\n  "items": [')
+    between = "\n    "
+    for item in chain(first, items):
+        out.write(between + json_text(item))
+        between = ",\n    "
+    out.write("]" if between == "\n    " else "\n  ]")
+    if rendered.has_missing:
+        out.write(',\n  "missing": ' + jsonlib.dumps(dict(rendered.missing)))
+    out.write("\n}\n")

@@ -1,0 +1,247 @@
+"""``gossamer drill``: what people type and what they are shown. Drills themselves are tested elsewhere."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gossamer.cli import ExitCode, app
+from gossamer.cli.drill import command as drill
+from gossamer.cli.drill.screen import line_of, open_screen, show_record
+from gossamer.cli.drill.view import Rates, frame
+from gossamer.drill.record import (
+    ClientDrop,
+    Clients,
+    DrillRecord,
+    Mark,
+    Phase,
+    Plan,
+    Side,
+    Speed,
+    Tally,
+    Verdict,
+)
+from gossamer.drill.run.runner import Progress
+from gossamer.errors import GossamerError
+
+KINDS = ("partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk")
+NODES = tuple(f"node{number}@127.0.0.1" for number in (1, 2, 3))
+PLAN = Plan(kind="partition", shape="2/1", nodes=NODES, load=200.0)
+
+
+@pytest.fixture
+def drills(monkeypatch):
+    """The plans that would have been carried out; each breaks the promises that are in ``broken``."""
+    found = SimpleNamespace(plans=[], broken=False, failure="")
+
+    async def run(plan, *, keep, patience, quiet):
+        found.plans.append(plan)
+        return DrillRecord(
+            plan=plan,
+            began_at=1.0,
+            verdicts=(Verdict("nothing is lost", kept=not found.broken),),
+            failure=found.failure,
+        )
+
+    monkeypatch.setattr(drill, "_run", run)
+    return found
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["drill", *arguments])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_a_command_that_needs_no_option(drills, kind):
+    outcome = invoke(kind)
+    assert outcome.exit_code == ExitCode.DONE, outcome.output
+    [plan] = drills.plans
+    assert (plan.kind, len(plan.nodes), plan.backend, plan.seconds) == (kind, 5, "gate", 20.0)
+    of_one = {"kill": "5", "pause": "5", "clock": "5", "disk": "5", "rolling": ""}
+    assert plan.shape == of_one.get(kind, "3/2"), "two halves, or the last node"
+    assert "kept" in outcome.output
+
+
+def test_what_is_typed_is_what_is_planned(drills):
+    options = ["--nodes", "3", "--split", "1>2", "--for", "1m", "--load", "2000", "--seed", "7"]
+    more = ["--delay", "300ms", "--jitter", "10ms", "--loss", "2%", "--warm-up", "1s", "--after", "2s"]
+    invoke("slow", *options, *more, "--set", "cluster.autoheal=5s", "--backend", "netns")
+    [plan] = drills.plans
+    assert (len(plan.nodes), plan.shape, plan.seconds, plan.load, plan.seed) == (3, "1>2", 60.0, 2000.0, 7)
+    assert (plan.warm_up, plan.after, plan.backend) == (1.0, 2.0, "netns")
+    assert plan.settings == {
+        "delay": 0.3,
+        "jitter": 0.01,
+        "loss": 0.02,
+        "GOSSAMER_CLUSTER__AUTOHEAL": "5s",
+    }
+    invoke("clock", "--jump", "-10m", "--node", "2")
+    assert (drills.plans[1].settings["jump"], drills.plans[1].shape) == (-600.0, "2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["partition", "--for", "20q"], "got '20q', expected a duration"),
+        (["slow", "--loss", "500%"], "expected a share such as 5%"),
+        (["kill", "--node", "0"], "greater than or equal to 1"),
+        (["partition", "--nodes", "1"], "2"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_what_cannot_be_read_is_the_command_line_that_is_wrong(drills, arguments, says):
+    outcome = invoke(*arguments)
+    assert outcome.exit_code == ExitCode.USAGE
+    assert says in " ".join(outcome.output.replace("│", " ").split())
+    assert drills.plans == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["partition", "--set", "x"], "--set: got 'x'"),
+        (["partition", "--backend", "docker"], "expected gate or netns"),
+        (["partition", "--html", "/nowhere/at/all.html"], "--html: got '/nowhere/at/all.html'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(drills, arguments, says):
+    outcome = invoke(*arguments)
+    assert isinstance(outcome.exception, GossamerError)
+    assert says in str(outcome.exception)
+    assert drills.plans == []
+
+
+def test_a_broken_promise_is_an_exit_code(drills):
+    drills.broken = True
+    assert invoke("partition").exit_code == ExitCode.PROMISE_BROKEN
+    drills.broken, drills.failure = False, "not as before"
+    outcome = invoke("partition")
+    assert outcome.exit_code == ExitCode.PROMISE_BROKEN
+    assert "not as before" in outcome.output
+
+
+def test_the_record_goes_where_it_is_wanted(drills, tmp_path: Path):
+    file, page = tmp_path / "drill.json", tmp_path / "drill.html"
+    invoke("partition", "--json", str(file), "--html", str(page))
+    assert json.loads(file.read_text())["plan"]["kind"] == "partition"
+    assert "<html" in page.read_text()
+    assert json.loads(invoke("partition", "--json", "-").stdout)["plan"]["shape"] == "3/2"
+
+
+# -- what is shown
+
+
+def test_a_mark_is_a_line():
+    mark = Mark(7.123, NODES[0], "declared down", NODES[2], "unreachable")
+    assert line_of(mark) == "    7.12 s  node1    declared down node3 (unreachable)"
+    assert line_of(Mark(5.0, "", "fault applied", detail="cut 2/1")) == (
+        "    5.00 s  drill    fault applied (cut 2/1)"
+    )
+
+
+async def test_without_a_terminal_there_are_lines_and_clients_do_not_flood_them(capsys):
+    async with open_screen(quiet=False) as screen:
+        screen.tell("split")
+        for number in range(100):
+            screen.tell(Mark(1.0, NODES[0], "client dropped", f"client{number}"))
+        screen.tell(Mark(2.0, "", "fault lifted"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "--- split"
+    assert "fault lifted" in lines[-1]
+    assert len(lines) == 1 + 10 + 1 + 1
+
+
+def test_the_end_shows_times_traffic_and_verdicts(capsys):
+    def row(source, target, phase, **counts):
+        parted = phase == "split" and source != target
+        return Tally(
+            source=source, target=target, phase=phase, qos=1, persistent=True, parted=parted, **counts
+        )
+
+    show_record(
+        DrillRecord(
+            plan=PLAN,
+            began_at=1.0,
+            phases=(Phase("warm-up", 0, 5), Phase("split", 5, 25)),
+            traffic=(
+                row("1,2", "3", "warm-up", sent=50, acknowledged=50, delivered=50),
+                row("1,2", "3", "split", sent=40, acknowledged=40, delivered=38, late=30, lost=2),
+                row("1,2", "1,2", "split", sent=30, acknowledged=30, delivered=30),
+            ),
+            clients=Clients(9, 18, (ClientDrop(3.0, "c", NODES[0], "reset", excused=True),)),
+            speeds=(Speed("routes equal", 0.5, 6.0), Speed("healed", None)),
+            verdicts=(Verdict("nothing is lost", kept=False, got="2 lost"), Verdict("x", kept=None)),
+            failure="it stopped",
+        )
+    )
+    text = " ".join(capsys.readouterr().out.split())
+    assert "routes equal 0.50 s ≤ 6 s healed never" in text
+    assert "warm-up all all all all 50 50 50 0 0 0" in text
+    assert "split 1,2 others 1, 2 persistent 40 40 38 30 2 0" in text
+    assert "split any not parted all all 30 30 30 0 0 0" in text
+    assert "27 clients: 0 dropped, 1 of nodes that the drill ended" in text
+    assert "nothing is lost BROKEN 2 lost x not tested" in text
+    assert "did not come to its end: it stopped" in text
+
+
+def progress_with(marks, *, step="split"):
+    now = SimpleNamespace(value=0.0)
+    ledger = SimpleNamespace(sent=Counter(), delivered=Counter(), owed=12)
+    progress = Progress(
+        PLAN,
+        step=step,
+        now=lambda: now.value,
+        sides=(Side("1,2", NODES[:2]), Side("3", NODES[2:])),
+        phases=[Phase("warm-up", 0.0, 5.0)],
+        load=SimpleNamespace(ledger=ledger),
+    )
+    for mark in marks:
+        progress.marks.append(mark)
+        progress.sight.note(mark)
+    return progress, now, ledger
+
+
+def drawn(progress, rates):
+    console = Console(file=io.StringIO(), width=120, height=40, highlight=False)
+    console.print(frame(progress, rates, height=40))
+    return console.file.getvalue()
+
+
+def test_the_picture_shows_phase_sight_traffic_and_marks():
+    progress, now, ledger = progress_with(
+        [
+            Mark(5.1, "", "fault applied", detail="cut 2/1"),
+            Mark(6.0, NODES[0], "suspected", NODES[2]),
+            Mark(7.0, NODES[1], "declared down", NODES[2]),
+            Mark(7.5, NODES[2], "process killed"),
+        ]
+    )
+    rates = Rates()
+    now.value = 8.0
+    rates.look(progress)
+    ledger.sent[NODES[0], NODES[2]] += 50
+    ledger.delivered[NODES[0], NODES[0]] += 30
+    now.value = 9.0
+    rates.look(progress)
+    picture = drawn(progress, rates)
+    assert "drill partition 2/1 · 3 nodes · gate · 200 messages/s" in picture
+    assert "warm-up ─ split 4 s ─ heal" in picture
+    rows = [line.split() for line in picture.splitlines()]
+    assert ["1", "·", "●", "◐"] in [row[:4] for row in rows]
+    assert ["2", "●", "·", "✕"] in [row[:4] for row in rows]
+    # Who is dead sees nobody.
+    assert ["3", "·", "·", "·"] in [row[:4] for row in rows]
+    assert any(row[-4:] == ["1,2", "3", "50", "0"] for row in rows)
+    assert any(row[-4:] == ["1,2", "1,2", "0", "30"] for row in rows)
+    assert any("declared down" in line and "node3" in line for line in picture.splitlines())
+
+
+def test_the_picture_of_a_start_has_nothing_but_the_step():
+    picture = drawn(Progress(PLAN), Rates())
+    assert "starting ─ connecting" in picture
+    assert "who sees whom" not in picture
