@@ -26,8 +26,11 @@ _BASH = r"""# Completion of gossamer for bash 4.4 and later; made by `gossamer c
 _gossamer_completion() {
     local line=${COMP_LINE:0:COMP_POINT} value
     local typed=${line##*[[:space:]]}
-    # After --option= the candidates are values alone; bash replaces what follows its last word break.
-    [[ $typed == --*=* ]] && typed=${typed#--*=}
+    # --option=value is asked as two words; bash replaces only what follows its last word break.
+    if [[ $typed == --*=* ]]; then
+        line="${line%"$typed"}${typed%%=*} ${typed#--*=}"
+        typed=${typed#--*=}
+    fi
     local kept=${typed%"${typed##*[@:=]}"}
     # "@" belongs to what bash replaces, the other breaks do not.
     [[ $kept == *@ ]] && kept=${kept%@}
