@@ -13,13 +13,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gossamer.errors import UsageError
+from gossamer.node.parts import NodeParts
 from gossamer.supervisor import ChildSpec, Supervisor
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
 
 __all__ = ["ApplicationError", "applications_spec", "load_application"]
 
@@ -38,7 +35,7 @@ class ApplicationError(UsageError):
         )
 
 
-def load_application(application: str) -> Callable[[Node], Iterable[ChildSpec]]:
+def load_application(application: str) -> Callable[[NodeParts], Iterable[ChildSpec]]:
     """The function that a name stands for. Raises ApplicationError."""
     module, _, function = application.partition(":")
     try:
@@ -50,7 +47,7 @@ def load_application(application: str) -> Callable[[Node], Iterable[ChildSpec]]:
     return found  # type: ignore[no-any-return]
 
 
-def applications_spec(node: Node, names: Iterable[str], children: Iterable[ChildSpec]) -> ChildSpec:
+def applications_spec(node: NodeParts, names: Iterable[str], children: Iterable[ChildSpec]) -> ChildSpec:
     """All of it as one child of the node. Raises ApplicationError."""
     specs = list(children)
     for name in names:

@@ -82,7 +82,7 @@ class Membership(GenServer):
         self._compare(view)
 
     async def handle_info(self, message: Any) -> None:
-        self._chronicle(message)
+        self._record(message)
         match message:
             case MemberUp(member) | MemberAlive(member) | MemberUpdated(member):
                 self._reported.pop(member.name, None)
@@ -104,7 +104,7 @@ class Membership(GenServer):
             case ForcedOut(by):
                 self._forced_out(by)
 
-    def _chronicle(self, message: Any) -> None:
+    def _record(self, message: Any) -> None:
         match message:
             case MemberUp(member):
                 self._note("up", member.name)

@@ -30,13 +30,14 @@ anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from gossamer.api import TOKENS, ApiServer, runs_spec
+from gossamer.api import REQUEST, TOKENS, ApiServer, runs_spec
 from gossamer.audit import WATCH
 from gossamer.discovery import discovery_spec
 from gossamer.distribution import remote_services
+from gossamer.errors import UnavailableError
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import GossipServer
 from gossamer.mqtt import MqttCluster
@@ -45,22 +46,25 @@ from gossamer.node.applications import applications_spec
 from gossamer.node.healing import healing_spec
 from gossamer.node.history import HISTORY, HistoryKeeper
 from gossamer.node.membership import MEMBERSHIP, Membership
-from gossamer.node.memberview import ROUTES
 from gossamer.node.metrics import LOOP_WATCH
-from gossamer.node.pulse import reading_of
+from gossamer.node.parts import NodeParts
 from gossamer.node.replication import split_relay_spec
+from gossamer.node.views.members import ROUTES
+from gossamer.node.views.sample import reading_of
+from gossamer.node.views.view import View
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
 
 __all__ = ["children_of"]
 
 
-def children_of(node: Node) -> list[ChildSpec]:
-    """What the root starts, in this order; ``mqtt`` is added once the tables are there."""
+def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableError], None]) -> list[ChildSpec]:
+    """Return what the root starts, in this order; ``mqtt`` is added once the tables are there.
+
+    ``fatal`` ends the node.
+    """
     config = node.config
+    node.functions[REQUEST] = view.peer_requests.answer
     children = [
         node.distribution.child_spec(),
         remote_services(node.distribution, functions=node.functions),
@@ -79,7 +83,7 @@ def children_of(node: Node) -> list[ChildSpec]:
             storage=node.heal_storage,
             status=node.healing,
             start_time=node.started_at,
-            note=node.chronicle.note,
+            note=node.event_log.note,
         ),
         split_relay_spec(node.store),
         ChildSpec(
@@ -88,10 +92,10 @@ def children_of(node: Node) -> list[ChildSpec]:
                 Membership.start_link,
                 view=node.members,
                 distribution=node.distribution,
-                fatal=node.fail,
+                fatal=fatal,
                 forced_out=node.forced_out,
                 gone=node.gone,
-                note=node.chronicle.note,
+                note=node.event_log.note,
                 name=MEMBERSHIP,
                 label="membership",
             ),
@@ -116,11 +120,11 @@ def children_of(node: Node) -> list[ChildSpec]:
             keeper = partial(HistoryKeeper.start_link, node.history, read, name=HISTORY, label=HISTORY)
             children.append(ChildSpec(HISTORY, keeper))
         children.append(runs_spec())
-        children.append(ChildSpec("api", partial(_start_api, node)))
+        children.append(ChildSpec("api", partial(_start_api, node, view)))
     return children
 
 
-async def _start_routes(node: Node) -> Pid:
+async def _start_routes(node: NodeParts) -> Pid:
     # The owner alone sees rows change, so it must be there before the first one can come.
     table = await node.store.create_table(ROUTES, replication="owned")
     return await RouteOwner.start_link(
@@ -128,7 +132,7 @@ async def _start_routes(node: Node) -> Pid:
     )
 
 
-async def _start_mqtt_cluster(node: Node) -> Pid:
+async def _start_mqtt_cluster(node: NodeParts) -> Pid:
     return await MqttCluster.start_link(
         node.broker,
         node.retained,
@@ -142,7 +146,7 @@ async def _start_mqtt_cluster(node: Node) -> Pid:
     )
 
 
-async def _start_gossip(node: Node) -> Pid:
+async def _start_gossip(node: NodeParts) -> Pid:
     cluster = node.config.cluster
     return await GossipServer.start_link(
         metadata=node.metadata(),
@@ -160,15 +164,15 @@ async def _start_gossip(node: Node) -> Pid:
     )
 
 
-async def _start_api(node: Node) -> Pid:
+async def _start_api(node: NodeParts, view: View) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
     node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))
     pid = await ApiServer.start_link(
-        node.view,
+        view,
         config=node.config.api,
         network=node.network,
         tokens=node.tokens,
-        relay=node.relay,
+        relay=view.peer_requests,
         limits=node.limits,
         clock=node.clock,
         name="api",

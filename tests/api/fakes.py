@@ -47,7 +47,7 @@ from gossamer.api.model import (
 from gossamer.config import Endpoint
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import FaultTable
-from gossamer.node.backups import BadBackupPathError
+from gossamer.node.views.backups import BadBackupPathError
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 

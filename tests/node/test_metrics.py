@@ -12,7 +12,7 @@ from gossamer.api.model import AlarmRequest
 from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
-from gossamer.node.metrics import census, metrics_of, take_census
+from gossamer.node.metrics import census, take_census
 
 # What a base unit is, and what of other units a name may not speak of.
 FOREIGN_UNITS = re.compile(r"_(ms|milliseconds?|us|microseconds?|minutes?|hours?|kb|kib|mb|mib|percent)(_|$)")
@@ -27,7 +27,7 @@ def page():
         node = Node(
             config_from({"tracing": {"enable": True}}), creation=1, cookie="of a node that never starts"
         )
-        return (await Exposition(node.view).render()).decode(), list(metrics_of(node))
+        return (await Exposition(node.view).render()).decode(), list(node.view.metrics())
 
     return asyncio.run(read())
 

@@ -10,7 +10,6 @@ import yaml
 
 from gossamer.config import Config
 from gossamer.node import Node
-from gossamer.node.metrics import metrics_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "monitoring"
@@ -52,7 +51,7 @@ def labelled():
     async def names():
         node = Node(Config(), creation=1, cookie="of a node that never starts")
         names = {}
-        for metric in metrics_of(node):
+        for metric in node.view.metrics():
             parts = ("_bucket", "_count", "_sum") if metric.kind == "histogram" else ("",)
             names.update((metric.name + part, set(metric.labels)) for part in parts)
         return names
@@ -161,7 +160,7 @@ def test_panels_do_not_cover_each_other():
 
 def test_samples_have_the_labels_that_their_metric_names():
     async def metrics():
-        return list(metrics_of(Node(Config(), creation=1, cookie="of a node that never starts")))
+        return list(Node(Config(), creation=1, cookie="of a node that never starts").view.metrics())
 
     labelled = 0
     for metric in asyncio.run(metrics()):

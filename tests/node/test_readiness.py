@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.node.readiness import NEWCOMER, Judge, Peer
+from gossamer.node.views.readiness import NEWCOMER, Judge, Peer
 
 LONG = NEWCOMER + 1
 

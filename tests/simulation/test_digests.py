@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.node.digests import digests_of
+from gossamer.node.views.digests import digests_of
 from gossamer.testing import seeds
 
 

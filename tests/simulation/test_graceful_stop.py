@@ -13,7 +13,7 @@ def splits(cluster):
     """Notes of splits and heals, wherever they are."""
     quiet = {"up", "suspected", "refuted", "down", "left", "link_up", "link_down"}
     nodes = cluster.nodes.values()
-    return [note for node in nodes for note in node.chronicle.after(0) if note.kind not in quiet]
+    return [note for node in nodes for note in node.event_log.after(0) if note.kind not in quiet]
 
 
 @seeds(3)
@@ -26,7 +26,7 @@ async def test_who_is_stopped_is_believed_at_once_and_back_without_a_heal(sim, c
     rng = sim.rng("stops")
     for _ in range(2):
         staying = [node for number, node in cluster.nodes.items() if number not in batch]
-        before = {node.name: node.chronicle.after(0)[-1].serial for node in staying}
+        before = {node.name: node.event_log.after(0)[-1].serial for node in staying}
 
         async def stop(number):
             await asyncio.sleep(rng.choice([0, rng.uniform(0, 2)]))
@@ -38,7 +38,7 @@ async def test_who_is_stopped_is_believed_at_once_and_back_without_a_heal(sim, c
             for number in batch:
                 news = [
                     (note.kind, note.text)
-                    for note in node.chronicle.after(before[node.name])
+                    for note in node.event_log.after(before[node.name])
                     if note.peer == NAMES[number] and note.kind != "link_down"
                 ]
                 assert news == [("down", "stopped")]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.distribution import Distribution
-from gossamer.node.readiness import ALARM_AFTER, NEWCOMER
+from gossamer.node.views.readiness import ALARM_AFTER, NEWCOMER
 from gossamer.testing import seeds
 
 

@@ -6,10 +6,9 @@ in ``_total`` and never fall.  3. Labels have few values: nodes, tables, reasons
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from gossamer.api.model import Metric
+from gossamer.api.model import AlarmInfo, Metric
 from gossamer.node.metrics.broker import forwarding, mqtt, routing
 from gossamer.node.metrics.census import Census, take_census
 from gossamer.node.metrics.cluster import gossip, healing, links
@@ -23,17 +22,16 @@ from gossamer.node.metrics.inside import (
     tracing,
 )
 from gossamer.node.metrics.tables import disc, tables
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["LOOP_WATCH", "Census", "metrics_of", "take_census"]
 
 
-def metrics_of(node: Node, census: Census | None = None) -> Iterator[Metric]:
-    """Every metric of ``node``, in a fixed order; without a ``census``, what that counts is 0."""
-    census = census or Census()
-    yield from software(node)
+def metrics_of(
+    node: NodeParts, census: Census, *, ready: bool, alarms: Sequence[AlarmInfo]
+) -> Iterator[Metric]:
+    """Return every metric of ``node``, in a fixed order; ``alarms``: raised by programs beside it."""
+    yield from software(node, ready=ready)
     yield from mqtt(node, census)
     yield from routing(node)
     yield from forwarding(node)
@@ -41,7 +39,7 @@ def metrics_of(node: Node, census: Census | None = None) -> Iterator[Metric]:
     yield from links(node)
     yield from tables(node)
     yield from disc(node)
-    yield from healing(node)
+    yield from healing(node, alarms)
     yield from loop(node.runtime)
     yield from processes(node.runtime, census)
     yield from auditing(node)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import Metric
 from gossamer.node.metrics.census import Census
 from gossamer.node.metrics.family import by, histogram, one
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["forwarding", "mqtt", "routing"]
 
 
-def mqtt(node: Node, census: Census) -> Iterator[Metric]:
+def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     """Of the broker of this node."""
     stats = node.broker.stats()
     yield one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
@@ -108,7 +105,7 @@ def _away(stats: dict[str, int]) -> Iterator[Metric]:
     )
 
 
-def routing(node: Node) -> Iterator[Metric]:
+def routing(node: NodeParts) -> Iterator[Metric]:
     """Of the index of filters, and the cache of topics before it."""
     stats = node.router.stats()
     yield one(
@@ -141,7 +138,7 @@ def routing(node: Node) -> Iterator[Metric]:
     )
 
 
-def forwarding(node: Node) -> Iterator[Metric]:
+def forwarding(node: NodeParts) -> Iterator[Metric]:
     """Of the messages on their way to other nodes."""
     forwarders = node.router.forwarders()
     yield histogram(

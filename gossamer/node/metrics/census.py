@@ -7,14 +7,11 @@ seconds, a walk over 10,000 sessions costs milliseconds, and no turn of the loop
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from gossamer.node.parts import NodeParts
 from gossamer.supervisor import Port, Runtime
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
 
 __all__ = ["Census", "take_census"]
 
@@ -35,7 +32,7 @@ class Census(msgspec.Struct, frozen=True):
     longest_mailbox: int = 0
 
 
-async def take_census(node: Node) -> Census:
+async def take_census(node: NodeParts) -> Census:
     """Walk; what comes and goes meanwhile may be counted or not."""
     offline = subscriptions = inflight = queued = 0
     sessions = list(node.broker.sessions.values())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from gossamer.api.model import Metric
+from gossamer.api.model import AlarmInfo, Metric
 from gossamer.gossip import Status
 from gossamer.node.metrics.family import by, histogram, one
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["gossip", "healing", "links"]
 
@@ -18,7 +15,7 @@ _WORDS = {"online": Status.ONLINE, "suspect": Status.SUSPECT, "offline": Status.
 _TRAFFIC = {"packets_in", "packets_out", "bytes_in", "bytes_out"}
 
 
-def gossip(node: Node) -> Iterator[Metric]:
+def gossip(node: NodeParts) -> Iterator[Metric]:
     """Who is there, as this node sees it, and what it takes to know."""
     members = node.members.members()
     yield by(
@@ -86,7 +83,7 @@ def gossip(node: Node) -> Iterator[Metric]:
     )
 
 
-def links(node: Node) -> Iterator[Metric]:
+def links(node: NodeParts) -> Iterator[Metric]:
     """Of the links to other nodes."""
     counts = node.distribution.counts()
     up = node.distribution.nodes()
@@ -130,7 +127,7 @@ def links(node: Node) -> Iterator[Metric]:
         )
 
 
-def healing(node: Node) -> Iterator[Metric]:
+def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:
     """Of alarms, of splits, and what lost in heals."""
     found, away = node.healing, node.broker.away
     yield by(
@@ -144,7 +141,7 @@ def healing(node: Node) -> Iterator[Metric]:
             "node_down": sum(m.status is Status.OFFLINE and not m.left for m in node.members.members()),
             "disc_failing": int(node.store.queue.failed is not None),
             # One that is over is 0 as long as it is known: nobody has to guess why it is no longer told.
-            **{alarm.name: int(alarm.active) for alarm in node.view.healing.of_others},
+            **{alarm.name: int(alarm.active) for alarm in alarms},
         },
     )
     for count, text in (

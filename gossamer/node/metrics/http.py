@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import Metric
 from gossamer.node.metrics.family import by, one
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["http"]
 
 
-def http(node: Node) -> Iterator[Metric]:
+def http(node: NodeParts) -> Iterator[Metric]:
     """Of the API."""
     limits = node.limits
     yield one(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gossamer import __version__
 from gossamer.api.model import Metric
 from gossamer.node.metrics.census import Census
 from gossamer.node.metrics.family import by, histogram, one
+from gossamer.node.parts import NodeParts
 from gossamer.supervisor import PAUSES, LoopWatch, Runtime
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
 
 __all__ = ["LOOP_WATCH", "auditing", "loop", "processes", "software", "tracing"]
 
@@ -21,7 +18,7 @@ LOOP_WATCH = "loop_watch"
 """The registered name of the process that watches the event loop."""
 
 
-def software(node: Node) -> Iterator[Metric]:
+def software(node: NodeParts, *, ready: bool) -> Iterator[Metric]:
     """What runs, and since when."""
     yield by(
         ("version", "python"),
@@ -40,7 +37,7 @@ def software(node: Node) -> Iterator[Metric]:
         "gossamer_node_ready",
         "1 while the node takes clients, as /ready says.",
         "gauge",
-        int(node.view.readiness().ready),
+        int(ready),
     )
 
 
@@ -98,7 +95,7 @@ def processes(runtime: Runtime, census: Census) -> Iterator[Metric]:
     )
 
 
-def auditing(node: Node) -> Iterator[Metric]:
+def auditing(node: NodeParts) -> Iterator[Metric]:
     """Of the flow recorder."""
     auditor = node.auditor
     tape = auditor.tape
@@ -115,7 +112,7 @@ def auditing(node: Node) -> Iterator[Metric]:
     yield one("gossamer_audit_waiting_rows", "Rows that wait for the writer.", "gauge", len(tape))
 
 
-def tracing(node: Node) -> Iterator[Metric]:
+def tracing(node: NodeParts) -> Iterator[Metric]:
     """Of OpenTelemetry, where it is on."""
     numbers = {} if node.tracing is None else node.tracing.numbers()
     yield by(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import Metric
 from gossamer.node.metrics.family import by, histogram, one
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["disc", "tables"]
 
 
-def tables(node: Node) -> Iterator[Metric]:
+def tables(node: NodeParts) -> Iterator[Metric]:
     """Rows, and how far this node is behind their owners."""
     store = node.store
     infos = {name: store.table_info(name) for name in store.tables()}
@@ -63,7 +60,7 @@ def tables(node: Node) -> Iterator[Metric]:
     )
 
 
-def disc(node: Node) -> Iterator[Metric]:
+def disc(node: NodeParts) -> Iterator[Metric]:
     """Of what goes to disc."""
     queue = node.store.queue
     yield histogram("gossamer_disc_commit_seconds", "How long commits to disc took.", queue.latency)

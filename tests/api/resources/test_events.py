@@ -6,7 +6,7 @@ import httpx
 from fastapi import FastAPI
 
 from gossamer.api.resources.events import events_router
-from gossamer.node.chronicle import Chronicle
+from gossamer.node.event_log import EventLog
 
 
 class Clocks:
@@ -30,7 +30,7 @@ def client_of(chronicle):
 
 async def test_events_come_in_order_with_their_age_from_a_serial_on():
     clocks = Clocks()
-    chronicle = Chronicle(clocks, creation=7)
+    chronicle = EventLog(clocks, creation=7)
     chronicle.note("suspected", "node2@127.0.0.1")
     clocks.monotonic_now += 4.0
     # The wall clock is set back meanwhile, which does not make events younger.
@@ -52,7 +52,7 @@ async def test_events_come_in_order_with_their_age_from_a_serial_on():
 
 
 def test_the_oldest_go_and_serials_show_it():
-    chronicle = Chronicle(Clocks(), creation=1, kept=3)
+    chronicle = EventLog(Clocks(), creation=1, kept=3)
     for number in range(5):
         chronicle.note("up", f"node{number}")
     assert [happening.serial for happening in chronicle.after(0)] == [3, 4, 5]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gossamer.api.model import HintInfo, MemberInfo, NodeInfo
 from gossamer.gossip import Member, Status, explain
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["ROUTES", "hints_of", "members_of", "nodes_of"]
 
@@ -21,7 +19,7 @@ HINTS_FOR = 600.0
 StatusWord = Literal["online", "suspect", "offline", "stopped", "left"]
 
 
-def hints_of(node: Node) -> Iterator[HintInfo]:
+def hints_of(node: NodeParts) -> Iterator[HintInfo]:
     """What looked like a partition lately, latest first."""
     since = node.clock.wall() - HINTS_FOR
     for at, hint in reversed(node.members.hints):
@@ -29,7 +27,7 @@ def hints_of(node: Node) -> Iterator[HintInfo]:
             yield HintInfo(kind=hint.kind, at=at, text=explain(hint), evidence=hint.evidence)
 
 
-def members_of(node: Node) -> Sequence[MemberInfo]:
+def members_of(node: NodeParts) -> Sequence[MemberInfo]:
     """Every member known, this node first."""
     named: dict[str, dict[str, None]] = {}
     for hint in hints_of(node):
@@ -57,7 +55,7 @@ def members_of(node: Node) -> Sequence[MemberInfo]:
     ]
 
 
-def nodes_of(node: Node) -> Sequence[NodeInfo]:
+def nodes_of(node: NodeParts) -> Sequence[NodeInfo]:
     """Every node and the link to it."""
     up = node.distribution.nodes()
     routes = node.store.table_info(ROUTES)["owners"] if ROUTES in node.store.tables() else {}

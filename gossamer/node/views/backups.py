@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import BackupInfo
 from gossamer.errors import UnavailableError, UsageError, WrongValueError
 from gossamer.mnesia_like import DiscError
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["BackupFailedError", "BadBackupPathError", "NothingOnDiscError", "back_up"]
 
@@ -39,7 +36,7 @@ class BackupFailedError(UnavailableError):
     """A backup could not be written."""
 
 
-async def back_up(node: Node, to: str | None) -> BackupInfo:
+async def back_up(node: NodeParts, to: str | None) -> BackupInfo:
     """Write the file of tables to ``to``, unless told to ``backups`` in the data directory.
 
     Raises:

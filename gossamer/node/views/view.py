@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from gossamer import __version__
 from gossamer.api import (
@@ -13,10 +14,12 @@ from gossamer.api import (
     ClientSearch,
     Listed,
     More,
+    PeerRequests,
     PeerSilentError,
     Runs,
     TopicRow,
     Walked,
+    make_app,
 )
 from gossamer.api.model import (
     BackupInfo,
@@ -48,22 +51,20 @@ from gossamer.errors import GossamerError
 from gossamer.faults import FaultTable
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
-from gossamer.node.auditview import Recording
-from gossamer.node.backups import back_up
-from gossamer.node.digests import digests_of
-from gossamer.node.healview import Healing
-from gossamer.node.loglevel import log_level
-from gossamer.node.memberview import hints_of, members_of, nodes_of
 from gossamer.node.metrics import Census, metrics_of, take_census
-from gossamer.node.orders import drain_node, publish, reload_files, request_for_keys
-from gossamer.node.pulse import pulse_of
-from gossamer.node.readiness import Fitness
-from gossamer.node.sessionview import clients_of, retained_of, subscriptions_of
+from gossamer.node.parts import NodeParts
+from gossamer.node.views.backups import back_up
+from gossamer.node.views.commands import drain_node, publish, reload_files, request_for_keys
+from gossamer.node.views.digests import digests_of
+from gossamer.node.views.healing import Healing
+from gossamer.node.views.log_level import log_level
+from gossamer.node.views.members import hints_of, members_of, nodes_of
+from gossamer.node.views.readiness import ReadinessCheck
+from gossamer.node.views.recording import Recording
+from gossamer.node.views.sample import sample_of
+from gossamer.node.views.sessions import clients_of, retained_of, subscriptions_of
 from gossamer.routes import Findings, matches
 from gossamer.supervisor import TraceLine, describe, follow, locate
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
 
 __all__ = ["View"]
 
@@ -79,11 +80,11 @@ TRACE_PULSE = 5.0
 class View:
     """Implements :class:`gossamer.api.NodeView`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
         self._census = Census()
-        self._fitness = Fitness(node)
-        self._healing = Healing(node, self._fitness)
+        self._readiness = ReadinessCheck(node)
+        self._healing = Healing(node, self._readiness)
         self._recording = Recording(node)
         self._commands = ClusterCommands(
             self._ask_gossip,
@@ -91,6 +92,18 @@ class View:
             singleton=node.config.cluster.discovery.strategy == "singleton",
             aloof=node.aloof,
         )
+        self.peer_requests = PeerRequests(
+            partial(
+                make_app,
+                self,
+                config=node.config.api,
+                tokens=node.tokens,
+                clock=node.clock,
+                limits=node.limits,
+            ),
+            node.runtime,
+        )
+        """Answers what other nodes ask of this one's API."""
 
     @property
     def healing(self) -> Healing:
@@ -139,8 +152,8 @@ class View:
         )
 
     def readiness(self) -> Readiness:
-        """Whether the node takes clients; see :mod:`gossamer.node.readiness`."""
-        return self._fitness.readiness()
+        """Whether the node takes clients; see :mod:`gossamer.node.views.readiness`."""
+        return self._readiness.readiness()
 
     def status(self) -> NodeStatus:
         """This node and everybody it knows."""
@@ -224,7 +237,7 @@ class View:
 
     def pulse(self) -> Pulse:
         """The node at this moment, in few numbers."""
-        return pulse_of(self._node, self)
+        return sample_of(self._node, self.status(), self.nodes(), self._healing)
 
     def history(self, *, seconds: int, step: int) -> NodeHistory:
         """The last ``seconds`` of this node, a point a ``step``."""
@@ -259,7 +272,7 @@ class View:
         """What another node's API answers."""
         runtime = self._node.runtime
         if node == self.name:
-            return await self._node.relay.answer(ask)
+            return await self.peer_requests.answer(ask)
         result = await runtime.run(rpc.call, node, REQUEST, ask, timeout=timeout)
         match result:
             case rpc.Returned(value=Answer() as answer):
@@ -322,7 +335,12 @@ class View:
 
     def metrics(self) -> Iterable[Metric]:
         """Every number of this node; some as they were at the last ``count``."""
-        return metrics_of(self._node, self._census)
+        return metrics_of(
+            self._node,
+            self._census,
+            ready=self.readiness().ready,
+            alarms=self._healing.of_others,
+        )
 
     # -- orders
 

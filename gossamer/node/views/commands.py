@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import KeyRequest
 from gossamer.errors import UsageError, WrongValueError
 from gossamer.gossip import Keys, Status, cluster_key
 from gossamer.mqtt import MqttProtocolError, drain
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = [
     "CannotPublishError",
@@ -67,7 +64,7 @@ class NowhereToGoError(UsageError):
         super().__init__(f"{name}: got nobody to send clients to, expected another node that is up with mqtt")
 
 
-async def publish(node: Node, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
+async def publish(node: NodeParts, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
     """To how many subscribers here and nodes elsewhere it went, and whether those nodes have it.
 
     Raises:
@@ -94,7 +91,7 @@ async def publish(node: Node, topic: str, payload: bytes, *, qos: int, retain: b
         return receivers, False
 
 
-async def reload_files(node: Node) -> tuple[str, ...]:
+async def reload_files(node: NodeParts) -> tuple[str, ...]:
     """Read certificates, passwords and access lists again if they changed; which files are looked at.
 
     Raises:
@@ -109,7 +106,7 @@ async def reload_files(node: Node) -> tuple[str, ...]:
     return tuple(sorted({str(path) for item in items for path in item.files()}))
 
 
-async def drain_node(node: Node) -> str:
+async def drain_node(node: NodeParts) -> str:
     """Send clients and sessions to the other nodes; what became of them.
 
     Raises:

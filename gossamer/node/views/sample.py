@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import resource
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from gossamer import __version__
-from gossamer.api.model import Pulse, Seen
+from gossamer.api.model import NodeInfo, NodeStatus, Pulse, Seen
 from gossamer.node.history import Reading
 from gossamer.node.metrics import LOOP_WATCH
+from gossamer.node.parts import NodeParts
+from gossamer.node.views.healing import Healing
 from gossamer.supervisor import LoopWatch
 
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
-    from gossamer.node.view import View
-
-__all__ = ["pulse_of", "reading_of"]
+__all__ = ["reading_of", "sample_of"]
 
 _PAGE = resource.getpagesize()
 
 
-def pulse_of(node: Node, view: View) -> Pulse:
-    """The node now; ``view`` is what it tells of itself."""
+def sample_of(node: NodeParts, status: NodeStatus, nodes: Iterable[NodeInfo], healing: Healing) -> Pulse:
+    """Return the node now, in few numbers."""
     stats = node.broker.stats()
-    status = view.status()
     watch = getattr(node.runtime.names.get(LOOP_WATCH), "behaviour", None)
     owners = node.store.table_info("routes")["owners"] if "routes" in node.store.tables() else {}
     return Pulse(
@@ -47,13 +44,13 @@ def pulse_of(node: Node, view: View) -> Pulse:
         },
         loop_lag=watch.lag if isinstance(watch, LoopWatch) else 0.0,
         memory=_memory(),
-        sees={row.name: Seen(status=row.status, link=row.link) for row in view.nodes()},
-        phase=view.healing.status().phase,
-        alarms=tuple(view.healing.alarms()),
+        sees={row.name: Seen(status=row.status, link=row.link) for row in nodes},
+        phase=healing.status().phase,
+        alarms=tuple(healing.alarms()),
     )
 
 
-def reading_of(node: Node) -> Reading:
+def reading_of(node: NodeParts) -> Reading:
     """The same for the node's history; the worst lateness of the loop is taken."""
     stats = node.broker.stats()
     watch = getattr(node.runtime.names.get(LOOP_WATCH), "behaviour", None)

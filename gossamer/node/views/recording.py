@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from gossamer.api.model import RecordingInfo, RecordingSettings
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.parts import NodeParts
 
 __all__ = ["Recording"]
 
@@ -16,7 +13,7 @@ __all__ = ["Recording"]
 class Recording:
     """Implements :class:`gossamer.api.RecordingView`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
 
     async def status(self) -> RecordingInfo:

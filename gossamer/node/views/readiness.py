@@ -19,18 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from gossamer.api.model import AlarmInfo, Readiness
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
+from gossamer.node.parts import NodeParts
 
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
-
-__all__ = ["Fitness", "Judge", "Peer", "Verdict"]
+__all__ = ["Judge", "Peer", "ReadinessCheck", "Verdict"]
 
 log = structlog.get_logger(__name__)
 
@@ -81,10 +78,10 @@ class Judge:
         return Verdict(first[1] not in found, found)
 
 
-class Fitness:
+class ReadinessCheck:
     """Asks the parts of ``node``."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
         self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()

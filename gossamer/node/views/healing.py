@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.api import Alarms
 from gossamer.api.model import (
@@ -30,11 +30,9 @@ from gossamer.autoheal import (
 )
 from gossamer.clock import HybridLogicalClock
 from gossamer.errors import GossamerError
-from gossamer.node.chronicle import Chronicle
-from gossamer.node.readiness import Fitness
-
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
+from gossamer.node.event_log import EventLog
+from gossamer.node.parts import NodeParts
+from gossamer.node.views.readiness import ReadinessCheck
 
 __all__ = ["Healing"]
 
@@ -45,9 +43,9 @@ _SHOWN = 80
 class Healing:
     """Implements :class:`gossamer.api.HealingView`."""
 
-    def __init__(self, node: Node, fitness: Fitness) -> None:
+    def __init__(self, node: NodeParts, readiness: ReadinessCheck) -> None:
         self._node = node
-        self._fitness = fitness
+        self._readiness = readiness
         self._of_others = Alarms()
 
     @property
@@ -56,9 +54,9 @@ class Healing:
         return self._node.name
 
     @property
-    def chronicle(self) -> Chronicle:
+    def chronicle(self) -> EventLog:
         """What happened lately."""
-        return self._node.chronicle
+        return self._node.event_log
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""
@@ -94,7 +92,7 @@ class Healing:
                 AlarmInfo(name="kept_overflow", active=True, since=since, until=0.0, text=text)
                 for since, text in overflows
             ),
-            *self._fitness.alarms(),
+            *self._readiness.alarms(),
             *self._of_others.alarms(),
             *self._heal_alarms(),
         ]

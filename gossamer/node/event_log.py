@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from gossamer.clock import Clock
 
-__all__ = ["HAPPENINGS", "Chronicle", "Happening", "HappeningKind"]
+__all__ = ["HAPPENINGS", "EventLog", "Happening", "HappeningKind"]
 
 _KEPT = 2000
 
@@ -67,7 +67,7 @@ class Happening:
     text: str
 
 
-class Chronicle:
+class EventLog:
     """Made once a node; its processes come and go."""
 
     def __init__(self, clock: Clock, *, creation: int, kept: int = _KEPT) -> None:

@@ -7,18 +7,15 @@ at all. The exception is a name that a living member has: two nodes of one name 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import structlog
 
 from gossamer.gossip import Status
 from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.node.membership import NodeNameTakenError
+from gossamer.node.parts import NodeParts
 
-if TYPE_CHECKING:
-    from gossamer.node.node import Node
-
-__all__ = ["arrive"]
+__all__ = ["wait_for_cluster"]
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +27,7 @@ LOAD_WAIT = 15.0
 """Seconds a starting node waits for tables before it serves with what it has."""
 
 
-async def arrive(node: Node) -> None:
+async def wait_for_cluster(node: NodeParts) -> None:
     """Wait, within bounds, for the cluster and for its tables.
 
     Raises:
@@ -50,7 +47,7 @@ async def arrive(node: Node) -> None:
         log.warning("tables_not_loaded", node=node.name, error=str(error))
 
 
-async def _settled(node: Node, within: float) -> bool:
+async def _settled(node: NodeParts, within: float) -> bool:
     """Wait until ``node`` is in a cluster, or needs none."""
     try:
         async with asyncio.timeout(within):
@@ -60,7 +57,7 @@ async def _settled(node: Node, within: float) -> bool:
     return True
 
 
-async def _namesake(node: Node) -> str | None:
+async def _namesake(node: NodeParts) -> str | None:
     """The seed that refuses ``node`` for its name, if one does."""
     problems: dict[str, str] = await node.runtime.call("discovery", "problems")
     return next((seed for seed, why in problems.items() if why == "name-taken"), None)

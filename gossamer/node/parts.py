@@ -1,0 +1,306 @@
+"""Parts of a node: what its processes share and its views read, built from a configuration and collaborators.
+
+Each part is built by one function from what it needs, in the order of the floors; nothing here runs. What a
+process publishes into outlives the process, so that a restarted one finds it again.
+
+Rule: everything that touches time, randomness or the network is passed in.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+from gossamer import __version__
+from gossamer.api import (
+    Limits,
+    Programs,
+    Runs,
+    Tokens,
+    is_audit,
+    spark_lacks,
+)
+from gossamer.audit import CLOCK, Auditor, key_of
+from gossamer.clock import Clock, SystemClock
+from gossamer.config import Config
+from gossamer.discovery import Aloof, Strategy, strategy_of
+from gossamer.distribution import (
+    Distribution,
+    GrpcTransport,
+    LinkTransport,
+    StreamTransport,
+)
+from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
+from gossamer.gossip import (
+    KeyFile,
+    Keyring,
+    LinkEvidence,
+    LoopLag,
+    MemberMetadata,
+    MembershipView,
+    cluster_key,
+)
+from gossamer.mnesia_like import Disc, Store
+from gossamer.mqtt import Broker, ClusterRetained
+from gossamer.network import Address, Network, SystemNetwork
+from gossamer.node.event_log import EventLog
+from gossamer.node.healing import heal_status, heal_storage
+from gossamer.node.history import Ring
+from gossamer.node.replication import TableLinks
+from gossamer.routes import Router, TopicLimits
+from gossamer.supervisor import (
+    ChildSpec,
+    Runtime,
+)
+from gossamer.tracing import Tracing, traced_tape
+
+__all__ = ["NodeParts", "State"]
+
+log = structlog.get_logger(__name__)
+
+State = Literal["new", "starting", "running", "leaving", "left", "stopping", "stopped"]
+
+
+class NodeParts:
+    """See the module; the options are explained at :class:`gossamer.Node`."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        creation: int,
+        cookie: str,
+        data_dir: Path | None = None,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        transport: LinkTransport | None = None,
+        strategy: Strategy | None = None,
+        nonce: Callable[[int], bytes] = secrets.token_bytes,
+        children: Iterable[ChildSpec] = (),
+        pid: int | None = None,
+    ) -> None:
+        self.config = config
+        self.name = config.node.name
+        self.creation = creation
+        self.pid = os.getpid() if pid is None else pid
+        self.state: State = "new"
+        self.user_children = tuple(children)
+        self.data_dir = data_dir
+        self.on_disc = data_dir is not None
+        self.network = network or SystemNetwork()
+        self.clock = clock or SystemClock()
+        self.real_time = isinstance(self.clock, SystemClock)
+        self.rng = rng or random.Random()
+        self.faults: FaultTable | None = None
+        self.between: Network = self.network
+        """Leads to other nodes; a fault drill can cut it, which leaves operators and clients connected."""
+        if config.drill.faults:
+            self._add_faults()
+        self.started_at = self.clock.wall()
+        self.begun_at = 0.0
+        """When it began to start, by the clock that does not jump."""
+        self.runtime = Runtime(node=self.name, creation=creation)
+        self.functions: dict[str, Callable[..., Any]] = {CLOCK: self.clock.wall}
+        """Functions that other nodes may call here by ``rpc``, by name."""
+        self._build_membership(cookie, strategy)
+        self._build_links(cookie, transport, nonce)
+        self._build_broker()
+        self._build_recorder(cookie)
+        self._build_api(nonce)
+
+    def _add_faults(self) -> None:
+        clock = self.clock = FaultyClock(self.clock)
+        self.faults = FaultTable(self._name_at)
+        self.faults.clock = clock
+        self.between = FaultyNetwork(self.network, self.faults, rng=self.rng)
+
+    def _build_membership(self, cookie: str, strategy: Strategy | None) -> None:
+        config, data_dir = self.config, self.data_dir
+        self.members = MembershipView()
+        self.healing = heal_status(data_dir)
+        self.heal_storage = heal_storage(data_dir)
+        self.event_log = EventLog(self.clock, creation=self.creation)
+        self.history = Ring()
+        self.aloof = Aloof(data_dir)
+        self.strategy = strategy or strategy_of(
+            config.cluster, node=self.name, data_dir=data_dir or config.node.data_dir
+        )
+        self.key_file = None if data_dir is None else KeyFile(data_dir / "gossip.keys")
+        self.keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
+
+    def _build_links(
+        self, cookie: str, transport: LinkTransport | None, nonce: Callable[[int], bytes]
+    ) -> None:
+        links = self.config.distribution
+        self.distribution = Distribution(
+            self.runtime,
+            transport or self._carrier(None if self.faults is None else self.between),
+            cookie=cookie,
+            env=self.config.cluster.env,
+            address=(links.host or "0.0.0.0", links.port),  # noqa: S104 - blank means every address
+            rng=self.rng,
+            nonce=nonce,
+            evidence=self._evidence,
+            retain=max(links.retention, 2 * links.max_frame),
+            max_frame=links.max_frame,
+            handshake_timeout=links.handshake_timeout,
+            backoff_initial=links.reconnect_min,
+            backoff_maximum=links.reconnect_max,
+        )
+        self.links = TableLinks(self.distribution)
+        self.store = Store(
+            node=self.name,
+            creation=self.creation,
+            clock=self.clock,
+            link=self.links,
+            disc=None if self.data_dir is None else Disc(self.data_dir / "tables.db"),
+        )
+
+    def _build_broker(self) -> None:
+        mqtt = self.config.mqtt
+        self.router = Router(
+            self.name,
+            limits=TopicLimits(
+                max_levels=mqtt.limits.max_topic_levels, max_bytes=mqtt.limits.max_topic_bytes
+            ),
+            visible_timeout=mqtt.limits.subscribe_wait,
+            sync=mqtt.forwarding == "sync",
+            shared_strategy=mqtt.shared_subscription_strategy,
+            exclusive_limit=mqtt.limits.max_exclusive,
+            wall=self.clock.wall,
+            rng=self.rng,
+        )
+        self.retained = ClusterRetained(
+            node=self.name,
+            creation=self.creation,
+            clock=self.clock,
+            runtime=self.runtime,
+            threshold=mqtt.retained.threshold,
+            limit=mqtt.retained.max_messages,
+        )
+        self.broker = Broker(
+            self.router,
+            clock=self.clock,
+            network=self.network,
+            config=mqtt,
+            runtime=self.runtime,
+            rng=self.rng,
+            retained=self.retained,
+        )
+        self.broker.wills.withdrawn = lambda: self.members.aloof
+
+    def _build_recorder(self, cookie: str) -> None:
+        config = self.config
+        tape = traced_tape(config, wall=self.clock.wall, recording=lambda: self.auditor.recording)
+        self.auditor = Auditor(
+            config.audit,
+            runtime=self.runtime,
+            hub=self.broker.hub,
+            sessions=self.broker.sessions,
+            distribution=self.distribution,
+            filters_of=self.router.filters_of,
+            clock=self.clock,
+            key=key_of(config.audit, cookie),
+            data_dir=self.data_dir,
+            tape=tape,
+        )
+        self.tracing = None if tape is None else Tracing(config.tracing, auditor=self.auditor, tape=tape)
+
+    def _build_api(self, nonce: Callable[[int], bytes]) -> None:
+        data_dir, wall = self.data_dir, self.clock.wall
+        self.api_port = 0
+        self.limits = Limits(self.config.api)
+        self.tokens = Tokens(now=wall, random_bytes=nonce)
+        programs = Programs(self.runtime)
+        self.drills = Runs(
+            None if data_dir is None else data_dir / "drills",
+            what="drills",
+            most=20,
+            now=wall,
+            programs=programs,
+        )
+        self.audits = Runs(
+            None if data_dir is None else data_dir / "audit-reports",
+            what="audit",
+            most=10,
+            now=wall,
+            programs=programs,
+            made_at=is_audit,
+            lacks=spark_lacks,
+        )
+
+    # -- read by the views
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every port that is open."""
+        ports = {"gossip": 0, "distribution": self.distribution.address[1]}
+        if self.members.identity is not None:
+            ports["gossip"] = self.members.local.port
+        if self.api_port:
+            ports["api"] = self.api_port
+        for name, port in self.broker.ports.items():
+            kind, _, number = name.partition(":")
+            key = "mqtt" if kind == "tcp" else f"mqtt_{kind}"
+            ports[key if key not in ports else f"{key}_{number}"] = port
+        return ports
+
+    def _name_at(self, address: Address) -> str | None:
+        """Return the member that gossips or takes links at ``address``."""
+        for member in self.members.members(include_left=True):
+            if member.address == address[0] and address[1] in (
+                member.port,
+                member.metadata.ports.get("distribution"),
+            ):
+                return member.name
+        return None
+
+    def metadata(self) -> MemberMetadata:
+        """What this node tells the cluster of itself."""
+        services = ["mqtt"] if self.broker.ports else []
+        if self.api_port:
+            services.append("api")
+        return MemberMetadata(
+            name=self.name,
+            creation=self.creation,
+            start_time=self.started_at,
+            ports=self.ports,
+            services=tuple(services),
+            version=__version__,
+            pid=self.pid,
+        )
+
+    def _carrier(self, gate: Network | None) -> LinkTransport:
+        """What links run on, through ``gate`` where faults may be ordered."""
+        links = self.config.distribution
+        if links.transport == "tcp":
+            return StreamTransport(gate or self.network)
+        return GrpcTransport(max_message=2 * links.max_frame, network=gate)
+
+    # -- called by its processes
+
+    def _evidence(self, name: str, kind: str) -> None:
+        self.runtime.cast("gossip", msgspec.convert({"name": name, "kind": kind}, LinkEvidence))
+
+    def loop_late(self, seconds: float) -> None:
+        """The event loop was held so long; others must not be suspected for it."""
+        self.runtime.cast("gossip", LoopLag(seconds))
+
+    def forced_out(self, by: str) -> None:
+        """An operator at another node removed this one."""
+        log.error("forced_out", node=self.name, by=by, advice="gossamer cluster join brings it back")
+        self.state = "left"
+
+    def gone(self, name: str, creation: int) -> None:
+        """A member left for good: nothing of it is kept."""
+        self.links.left(name)
+        self.router.gone(name)
+        self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
