@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from api.linked import NAMES
 
-from gossamer.api.resources import settings
+from gossamer.api.resources import node as node_resource
 from gossamer.log_destination import LogDestination, identity_of, log_destination
 
 
@@ -121,7 +121,7 @@ def logs_to(monkeypatch):
     """What the node that is served says of its log."""
 
     def logs_to(destination):
-        monkeypatch.setattr(settings, "log_destination", lambda: destination)
+        monkeypatch.setattr(node_resource, "log_destination", lambda: destination)
 
     return logs_to
 
