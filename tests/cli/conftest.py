@@ -60,9 +60,15 @@ class Served:
 
 
 @pytest.fixture
-def served():
+def runs_directory():
+    """Where the node keeps its runs: nowhere, unless a test file says so."""
+    return
+
+
+@pytest.fixture
+def served(runs_directory):
     """A faked node whose API listens on a port of this machine, in a thread of its own."""
-    served = Served(FakeView())
+    served = Served(FakeView(directory=runs_directory))
     started = threading.Event()
 
     async def serve():

@@ -4,7 +4,6 @@ import json
 import threading
 
 import pytest
-from api.fakes import FakeView
 
 from gossamer.api.resources.audits import Job
 from gossamer.cli import audit, runs
@@ -21,9 +20,8 @@ MARK = {"at": 4.5, "node": "node2@h", "kind": "declared down", "peer": "node1@h"
 class Node:
     """The served node, which has somewhere to run things."""
 
-    def __init__(self, served, directory):
-        self.served, self.view = served, FakeView(directory=directory)
-        served.view.drills, served.view.audits = self.view.drills, self.view.audits
+    def __init__(self, served):
+        self.served, self.view = served, served.view
 
     def put(self, kind, run_id, **files):
         """What a program writes where it runs."""
@@ -41,9 +39,14 @@ class Node:
 
 
 @pytest.fixture
-def node(served, tmp_path, monkeypatch):
+def runs_directory(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def node(served, monkeypatch):
     monkeypatch.setattr(runs, "PERIOD", 0.0)
-    return Node(served, tmp_path)
+    return Node(served)
 
 
 @pytest.fixture

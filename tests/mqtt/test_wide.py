@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from gossamer.mqtt.codec import encoder as p_encode
+from gossamer.mqtt import encode as p_encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection import publish_reader as intake
 from gossamer.mqtt.publish import fanout

@@ -71,6 +71,7 @@ async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_ano
     faithless = await member(trio, 3, "faithless", session_expiry=0, clean_start=True)
     mute(faithless)
     sent = await publish(trio, at, 30)
+    await asyncio.sleep(0.1)
     assert len(faithless.messages) == 30
     await asyncio.sleep(1)
     for number in killed:
