@@ -276,8 +276,10 @@ class Distribution:
     def renew(self, peer: Peer, creation: int, reason: str) -> None:
         """End the session and begin another with the same peer, or with its next creation."""
         if self.peers.get(peer.name) is peer:
-            self._end(peer, reason)
+            awaited = peer.up or peer.renewing
+            self._end(peer, reason, renewing=True)
             self._begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
+            self.peers[peer.name].renewing = awaited
 
     def initiator(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Initiator:
         return Initiator(
@@ -379,7 +381,7 @@ class Distribution:
         if self.peers.get(peer.name) is peer and not peer.inbound:
             self.disconnect(peer.name, "gone")
 
-    def _end(self, peer: Peer, reason: str) -> None:
+    def _end(self, peer: Peer, reason: str, *, renewing: bool = False) -> None:
         del self.peers[peer.name]
         for purpose, stream in peer.sends.items():
             peer.counts.streams[purpose].lost_out += stream.unacked
@@ -393,14 +395,15 @@ class Distribution:
             inbound.abort()
         peer.outbound.clear()
         peer.inbound.clear()
-        if peer.up:
+        # Who was told that it renews is told again only when it does so no more.
+        if peer.up or (peer.renewing and not renewing):
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
-            self._bulletin.publish(NodeDown(peer.name, peer.creation, reason), hidden=peer.hidden)
+            self._bulletin.publish(NodeDown(peer.name, peer.creation, reason, renewing), hidden=peer.hidden)
 
     def _progress(self, peer: Peer) -> None:
         if not peer.up and peer.connected:
-            peer.up = True
+            peer.up, peer.renewing = True, False
             log.info("node_up", peer=peer.name, creation=peer.creation)
             self._bulletin.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
         if peer.up:

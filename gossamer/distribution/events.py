@@ -33,11 +33,16 @@ class NodeUp(Struct, frozen=True):
 
 
 class NodeDown(Struct, frozen=True):
-    """The session is over; nothing of it is handed over after this. Unacked frames are lost."""
+    """The session is over; nothing of it is handed over after this. Unacked frames are lost.
+
+    ``renewing``: the peer is a member still and another session begins, so that NodeUp follows, or a second
+    NodeDown when the peer goes before that.
+    """
 
     name: str
     creation: int
     reason: str
+    renewing: bool = False
 
 
 class Gap(Struct, frozen=True):

@@ -32,6 +32,7 @@ class Peer:
         "outbound",
         "purposes",
         "receives",
+        "renewing",
         "sends",
         "session",
         "theirs",
@@ -62,6 +63,8 @@ class Peer:
         """It is no member: nobody counts it, and its going is seen by its connections alone."""
         self.up = False
         """Both directions have been open in this session."""
+        self.renewing = False
+        """Not up yet in this session, though it was in the one before: somebody waits for it."""
         self.sends: dict[Purpose, SendStream] = {
             purpose: SendStream(retain=retain, queue=queue) for purpose in PURPOSES
         }

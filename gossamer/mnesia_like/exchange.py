@@ -121,6 +121,8 @@ class Exchange:
         self.creation = creation
         self.tables: dict[str, OwnedState] = {}
         self.peers: dict[str, Peer] = {}
+        # Peers that were up, and are members still, whose link begins anew.
+        self.renewing: set[str] = set()
         self.actions: list[Action] = []
         self.counts: dict[str, int] = {
             "applied": 0,

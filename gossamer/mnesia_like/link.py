@@ -19,8 +19,11 @@ class ReplicationSink(Protocol):
     def peer_up(self, name: str, creation: int) -> None:
         """``name`` can be reached; said again when frames may have been lost though it stayed up."""
 
-    def peer_down(self, name: str, *, left: bool) -> None:
-        """``name`` cannot be reached; ``left``: it left the cluster and its rows may go at once."""
+    def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
+        """``name`` cannot be reached; ``left``: it left the cluster and its rows may go at once.
+
+        ``renewing``: it is no less a member, and either comes up or is told down once more.
+        """
 
     def frame(self, peer: str, payload: bytes) -> None:
         """A frame of ``peer``."""
@@ -31,6 +34,9 @@ class ReplicationLink(Protocol):
 
     def peers(self) -> Mapping[str, int]:
         """Peers that are up, with their creations."""
+
+    def renewing(self) -> set[str]:
+        """Peers that were told down as ``renewing``, and nothing since."""
 
     def send(self, peer: str, frame: bytes) -> None:
         """Send, without ever blocking; to a peer that is gone the frame is lost."""

@@ -138,6 +138,7 @@ class Replication(Standing):
 
     def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
         """``name`` can be reached; again, where it was up already and frames may have been lost between."""
+        self._x.renewing.discard(name)
         peer = self._x.peers.get(name)
         if peer is None or peer.creation != creation:
             peer = self._x.peers[name] = Peer(creation)
@@ -155,9 +156,17 @@ class Replication(Standing):
         self.transactions.peer_up(name, now)
         return self._x.done(now)
 
-    def peer_down(self, name: str, now: float, *, left: bool = False) -> list[Action]:
-        """``name`` cannot be reached; ``left``: and it will not come back."""
+    def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
+        """``name`` cannot be reached; ``left``: and it will not come back.
+
+        ``renewing``: it is up again in a moment, and clients of it may publish meanwhile, so whoever waits
+        for it goes on waiting until :meth:`peer_up`, or this without ``renewing``.
+        """
         self._x.peers.pop(name, None)
+        if renewing:
+            self._x.renewing.add(name)
+        else:
+            self._x.renewing.discard(name)
         for state in self.tables.values():
             if state.feeds.pop(name, None) is not None:
                 self._x.repin(state)

@@ -100,6 +100,7 @@ class _PeerUp:
 class _PeerDown:
     name: str
     left: bool
+    renewing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +234,8 @@ class _Inbox:
     def peer_up(self, name: str, creation: int) -> None:
         self._runtime.send(self._pid, _PeerUp(name, creation))
 
-    def peer_down(self, name: str, *, left: bool) -> None:
-        self._runtime.send(self._pid, _PeerDown(name, left))
+    def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
+        self._runtime.send(self._pid, _PeerDown(name, left, renewing))
 
     def frame(self, peer: str, payload: bytes) -> None:
         # A frame that finds the mailbox full is lost, and asked for again.
@@ -270,9 +271,9 @@ class Replicator(GenServer):
             case _PeerUp(name, creation):
                 self._wiring.returns(name, creation)
                 self._perform(core.peer_up(name, creation, now))
-            case _PeerDown(name, left):
+            case _PeerDown(name, left, renewing):
                 self._wiring.leaves(name, left=left)
-                self._perform(core.peer_down(name, now, left=left))
+                self._perform(core.peer_down(name, now, left=left, renewing=renewing))
             case _Work():
                 self._working = False
                 self._perform(core.work(now))
@@ -293,10 +294,11 @@ class Replicator(GenServer):
         now = self._now()
         there = dict(link.peers())
         known = self._core.peers()
-        for name in known:
+        renewing = link.renewing()
+        for name in [*known, *self._core.renewing() - renewing]:
             if name not in there:
                 self._wiring.leaves(name, left=False)
-                self._perform(self._core.peer_down(name, now))
+                self._perform(self._core.peer_down(name, now, renewing=name in renewing))
         for name, creation in there.items():
             if not again and known.get(name) == creation:
                 continue

@@ -24,6 +24,10 @@ class Standing:
         """Peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self._x.peers.items()}
 
+    def renewing(self) -> set[str]:
+        """Peers that were up, and are members still, whose link begins anew."""
+        return self._x.renewing
+
     def force_load(self, table: str) -> None:
         """Whoever has not answered, or not sent all, is waited for no longer."""
         for replica in self.tables[table].replicas.values():
@@ -34,9 +38,12 @@ class Standing:
         return [name for name, peer in self._x.peers.items() if peer.tables and table in peer.tables]
 
     def visible(self, table: str) -> int:
-        """The number up to which every peer that is up and has the table has applied our rows."""
+        """The number up to which every peer that is up and has the table has applied our rows.
+
+        0 while the link to one begins anew: nobody knows what has come through the old one.
+        """
         state = self.tables[table]
-        lowest = state.log.last
+        lowest = 0 if self._x.renewing else state.log.last
         for name, peer in self._x.peers.items():
             if peer.tables is None:
                 return 0
@@ -50,7 +57,7 @@ class Standing:
     def behind(self, table: str, number: int) -> list[str]:
         """The peers that keep :meth:`visible` below ``number``."""
         feeds = self.tables[table].feeds
-        return [
+        return sorted(self._x.renewing) + [
             name
             for name, peer in self._x.peers.items()
             if peer.tables is None

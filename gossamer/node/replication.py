@@ -28,6 +28,7 @@ class TableLinks:
         self._distribution = distribution
         self._sink: ReplicationSink | None = None
         self._up: dict[str, int] = {}
+        self._renewing: set[str] = set()
         distribution.subscribe(self._event)
         distribution.on_frame("replication", self._frame)
         distribution.on_gap("replication", self._gap)
@@ -35,6 +36,10 @@ class TableLinks:
     def peers(self) -> Mapping[str, int]:
         """Peers that are up, with their creations."""
         return self._up
+
+    def renewing(self) -> set[str]:
+        """Peers that are members, whose link begins anew."""
+        return self._renewing
 
     def send(self, peer: str, frame: bytes) -> None:
         """Queue a frame for a peer; one that is gone gets nothing."""
@@ -56,12 +61,17 @@ class TableLinks:
         sink = self._sink
         if isinstance(event, NodeUp):
             self._up[event.name] = event.creation
+            self._renewing.discard(event.name)
             if sink is not None:
                 sink.peer_up(event.name, event.creation)
         else:
             self._up.pop(event.name, None)
+            if event.renewing:
+                self._renewing.add(event.name)
+            else:
+                self._renewing.discard(event.name)
             if sink is not None:
-                sink.peer_down(event.name, left=event.reason == "left")
+                sink.peer_down(event.name, left=event.reason == "left", renewing=event.renewing)
 
     def _frame(self, frame: Frame) -> None:
         if self._sink is not None:

@@ -40,13 +40,20 @@ class Witness:
 
     def check(self):
         """Frames only between up and down; per session in order, once, and whole but for gaps."""
-        up, expected = {}, {}
+        up, expected, renewing = {}, {}, set()
         for entry in self.log:
             if isinstance(entry, NodeUp):
                 assert entry.name not in up, entry
                 up[entry.name], expected[entry.name] = entry.creation, 1
+                renewing.discard(entry.name)
+            elif isinstance(entry, NodeDown) and entry.name in renewing:
+                assert entry.name not in up, entry
+                assert not entry.renewing, entry
+                renewing.remove(entry.name)
             elif isinstance(entry, NodeDown):
                 assert up.pop(entry.name) == entry.creation, entry
+                if entry.renewing:
+                    renewing.add(entry.name)
             elif isinstance(entry, Frame):
                 sender, creation, number, _ = entry.payload.decode().split(" ")
                 assert sender == entry.peer

@@ -1,6 +1,7 @@
 """Whole nodes on virtual time: sessions, links, streams and the processes that keep them."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -128,12 +129,29 @@ async def test_a_restarted_peer_is_a_new_session(net):
     net.take_all(b)
     b.connect("a", 1, ("a", 4370))
     await asyncio.sleep(10)
-    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted"), NodeUp("b", 2)]
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted", renewing=True), NodeUp("b", 2)]
     assert a.creation_of("b") == 2
     assert a.send("b", "data", b"after") == 1
     await asyncio.sleep(1)
     assert payloads(b, "data") == [b"after"]
     assert a.counts()["b"].streams["data"].lost_out == 1
+
+
+@simulated
+async def test_a_peer_that_goes_while_its_session_is_renewed_is_told_down_again(net):
+    """Whoever waits for its return has to learn that there is none."""
+    a, b = await net.pair()
+    b.runtime.halt()
+    del net.wires.hosts["b"]
+    net.wires.reset("b")
+    a.renew(a.peers["b"], 1, "forgotten by the peer")
+    a.renew(a.peers["b"], 1, "forgotten by the peer")
+    a.disconnect("b", "left")
+    assert a.events == [
+        NodeUp("b", 1),
+        NodeDown("b", 1, "forgotten by the peer", renewing=True),
+        NodeDown("b", 1, "left"),
+    ]
 
 
 @simulated
@@ -170,7 +188,13 @@ async def test_sessions_settle_after_a_split_in_which_either_may_give_up(net):
             one.connect(other, 1, (other, 4370))
         await asyncio.sleep(70)
         for one, other in ((a, b), (b, a)):
-            ups = [type(event) for event in one.events]
+            # What was told to renew, and did not, is told down once more.
+            told = [
+                event
+                for event, after in pairwise([*one.events, None])
+                if not (isinstance(event, NodeDown) and event.renewing and isinstance(after, NodeDown))
+            ]
+            ups = [type(event) for event in told]
             assert ups == [NodeUp, NodeDown] * (len(ups) // 2) + [NodeUp]
             assert one.peers[other.runtime.node].theirs == other.peers[one.runtime.node].session
         a.frames.clear()
@@ -382,7 +406,7 @@ async def test_an_old_instance_stays_out(net):
     a.connect("b", 7, ("b", 4370))
     await asyncio.sleep(20)
     assert a.nodes() == []
-    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted")]
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted", renewing=True)]
     a.connect("b", 3, ("b", 4370))
     assert a.creation_of("b") == 7
 

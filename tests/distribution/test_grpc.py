@@ -93,7 +93,7 @@ async def test_a_peer_that_goes_is_evidence_at_once_and_comes_back_as_a_new_sess
     again = await Node("b", creation=2, address=address).start()
     again.connect(a)
     await a.until(lambda: NodeUp("b", 2) in a.events)
-    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted"), NodeUp("b", 2)]
+    assert a.events == [NodeUp("b", 1), NodeDown("b", 1, "restarted", renewing=True), NodeUp("b", 2)]
     a.distribution.send("b", "data", b"for the new one")
     await again.until(lambda: again.frames)
     assert [frame.payload for frame in again.frames] == [b"for the new one"]

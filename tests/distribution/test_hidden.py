@@ -127,7 +127,11 @@ async def test_who_was_forgotten_begins_anew_and_is_told(net):
     net.wires.cuts.clear()
     await asyncio.sleep(70)
     assert events == [NodeUp("h", 1), NodeDown("h", 1, "gone"), NodeUp("h", 1)]
-    assert hidden.events == [NodeUp("a", 1), NodeDown("a", 1, "forgotten by the peer"), NodeUp("a", 1)]
+    assert hidden.events == [
+        NodeUp("a", 1),
+        NodeDown("a", 1, "forgotten by the peer", renewing=True),
+        NodeUp("a", 1),
+    ]
     assert await hidden.runtime.call(("echo", "a"), 1) == 1
 
 

@@ -28,6 +28,9 @@ class HubLink:
             if n != self.name and frozenset((n, self.name)) not in self.hub.cut
         }
 
+    def renewing(self) -> set[str]:
+        return set()
+
     def send(self, peer: str, frame: bytes) -> None:
         self.sent += 1
         asyncio.get_running_loop().call_soon(self.hub.deliver, self.name, peer, frame)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gossamer.mnesia_like.exchange import Confirmed
 from gossamer.mnesia_like.feed import Feed, Sessions
 from gossamer.mnesia_like.ownlog import OwnLog
 from gossamer.mnesia_like.replica import Replica
@@ -312,6 +313,25 @@ def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
     assert net.machines["a"].core.counts["snapshots"] == snapshots
     assert not replica.shelf
     net.check()
+
+
+def test_nothing_is_visible_while_the_link_to_a_peer_begins_anew() -> None:
+    """The peer publishes meanwhile, and nobody knows which rows came through the old link."""
+    net = Lossy(1, ["a", "b", "c"], loss=0.0)
+    core = net.machines["a"].core
+    net.write("a", "k", 1)
+    net.flush("a")
+    net.advance(1)
+    table = net.definition.name
+    assert core.visible(table) == 1
+    core.peer_down("b", net.now, renewing=True)
+    assert (core.visible(table), core.behind(table, 1)) == (0, ["b"])
+    assert Confirmed(table) in core.peer_down("b", net.now)
+    assert (core.visible(table), core.behind(table, 1)) == (1, [])
+    core.peer_down("c", net.now, renewing=True)
+    net.run(net.machines["a"], core.peer_up("c", 3, net.now))
+    net.advance(1)
+    assert core.visible(table) == 1
 
 
 def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:

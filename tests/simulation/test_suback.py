@@ -42,6 +42,24 @@ async def test_suback_waits_for_a_node_that_is_cut_off_one_way_and_not_declared_
 
 
 @seeds(2)
+async def test_suback_waits_for_a_node_whose_link_begins_anew(sim, trio):
+    """As after a cut that only one side took for the other's death."""
+    listener = await trio.client(1)
+    there, links = trio.nodes[2].name, trio.nodes[1].distribution
+    trio.cut(1, 2)
+    links.renew(links.peers[there], links.peers[there].creation, "forgotten by the peer")
+    assert there not in links.nodes()
+    subscribing = asyncio.create_task(listener.subscribe("t", qos=1, timeout=60))
+    await asyncio.sleep(1)
+    assert not subscribing.done()
+    trio.heal()
+    await subscribing
+    await published_at(trio, 2, "t")
+    await asyncio.sleep(2)
+    assert listener.payloads() == [b"2"]
+
+
+@seeds(2)
 async def test_suback_comes_once_nodes_beyond_a_split_are_declared_down(sim, trio):
     listener = await trio.client(1)
     trio.partition([1, 2], [3])
