@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from real.history.history import FULL, ROOM
+
 from history.tales import Tale, Teller
 
 
@@ -125,6 +127,19 @@ def test_a_will_comes_when_the_node_of_its_client_dies() -> None:
     assert tale.broken("wills") == ["will never came"]
     watched(tale)
     assert tale.broken("wills") == []
+
+
+def test_a_will_may_be_lost_to_a_session_whose_node_died_before_its_disc_had_room() -> None:
+    for killed, broken in ((True, []), (False, ["will never came"])):
+        tale = Tale()
+        client = mortal(tale)
+        tale.operator("fault", 3, note=FULL)
+        client.note("aborted")
+        if killed:
+            tale.operator("down", 3)
+        tale.operator("fault", 3, note=ROOM)
+        tale.wait(20)
+        assert tale.broken("wills") == broken
 
 
 def test_the_will_of_a_client_that_said_goodbye_never_comes() -> None:

@@ -15,7 +15,7 @@ import socket
 import time
 from pathlib import Path
 
-from .history import History
+from .history import FULL, ROOM, History
 from .network import Namespaces, able
 from .nodes import Process, signal_group, spawn
 
@@ -241,7 +241,7 @@ class Cluster:
         """Leave no room on the small disc."""
         if not self._small_disc:
             return
-        self.history.record("fault", node=self._small_disc, note="its disc is full")
+        self.history.record("fault", node=self._small_disc, note=FULL)
         block = bytes(1 << 16)
         try:
             with (self._data(self._small_disc) / "filler").open("ab", buffering=0) as file:
@@ -253,7 +253,7 @@ class Cluster:
     def unfill(self) -> None:
         if self._small_disc:
             (self._data(self._small_disc) / "filler").unlink(missing_ok=True)
-            self.history.record("fault", node=self._small_disc, note="its disc has room again")
+            self.history.record("fault", node=self._small_disc, note=ROOM)
 
     async def recover(self) -> None:
         """Undo every fault, and start what does not run."""

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KINDS", "Event", "History", "read", "write"]
+__all__ = ["FULL", "KINDS", "ROOM", "Event", "History", "read", "write"]
+
+FULL, ROOM = "its disc is full", "its disc has room again"
+"""Notes of ``fault``, with the node."""
 
 KINDS = {
     # of a client's connection

@@ -18,7 +18,7 @@ from itertools import combinations
 from math import inf
 from operator import itemgetter
 
-from .history import Event
+from .history import FULL, ROOM, Event
 
 __all__ = ["GRACE", "Message", "Span", "Story", "Subscription", "matches"]
 
@@ -26,6 +26,8 @@ GRACE = 10.0
 """Seconds after a fault in which the nodes may still act on it."""
 MOVE_END = 1.0
 """Seconds after CONNACK in which a move comes to its end between the nodes."""
+COMMIT = 2.0
+"""Seconds after its disc has room again in which a node has all there that waited."""
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
@@ -111,6 +113,7 @@ class Story:
         self._down: dict[int, list[Span]] = defaultdict(list)
         self._paused: dict[int, list[Span]] = defaultdict(list)
         self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
+        self._full: dict[int, list[Span]] = defaultdict(list)
         self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
         began: dict[tuple[object, ...], float] = {}
         for event in self.events:
@@ -129,6 +132,10 @@ class Story:
                 case "joined" if ("cut", node, event.code) in began:
                     start = began.pop(("cut", node, event.code))
                     self._apart[frozenset((node, event.code))].append(Span(start, event.at))
+                case "fault" if event.note == FULL:
+                    began.setdefault(("full", node), event.at)
+                case "fault" if event.note == ROOM and ("full", node) in began:
+                    self._full[node].append(Span(began.pop(("full", node)), event.at))
                 case "members":
                     seen = frozenset(int(n) for n in event.note.split(",") if n)
                     self._views[node].append((event.at, seen))
@@ -136,13 +143,20 @@ class Story:
             if key[0] == "cut":
                 self._apart[frozenset((key[1], key[2]))].append(Span(start, inf))  # type: ignore[arg-type]
             else:
-                spans = self._down if key[0] == "down" else self._paused
+                spans = {"down": self._down, "paused": self._paused, "full": self._full}[str(key[0])]
                 spans[key[1]].append(Span(start, inf))  # type: ignore[index]
 
     def impaired(self, node: int, start: float, end: float | None = None) -> bool:
         """Was it down or paused at any time from start to end, or shortly before?"""
         spans = [*self._down[node], *self._paused[node]]
         return any(_touch(span, start, start if end is None else end) for span in spans)
+
+    def forgot(self, node: int, at: float) -> bool:
+        """Was its disc full then, and was it down before there was room for what it took?"""
+        return any(
+            full.has(at) and any(at <= down.start <= full.end + COMMIT for down in self._down[node])
+            for full in self._full[node]
+        )
 
     def apart(self, one: int, other: int, start: float, end: float | None = None) -> bool:
         """Could two nodes not talk at any time from start to end, or shortly before?"""
