@@ -196,6 +196,27 @@ def test_a_cut_lasts_until_the_nodes_say_that_they_see_each_other(met: bool) -> 
     assert tale.broken() == (["twice"] if met else [])
 
 
+@pytest.mark.parametrize("met", [False, True])
+def test_a_cut_lasts_until_the_node_that_the_session_moved_to_is_seen(met: bool) -> None:
+    tale, subscriber, publisher = pair(2)
+    subscriber.enters(1, present=True)
+    tale.wait(3)
+    for node in (2, 3):
+        tale.operator("cut", 1, code=node)
+    tale.operator("members", 1, note="1")
+    subscriber.enters(2, present=False).subscribes("t", 2)
+    message = publisher.publishes(2, qos=2)
+    subscriber.gets(message, qos=2)
+    subscriber.enters(3, present=True)
+    for node in (2, 3):
+        tale.operator("joined", 1, code=node)
+    tale.operator("members", 1, note="1,2,3" if met else "1,2")
+    subscriber.enters(1, present=True)
+    subscriber.gets(message, qos=2)
+    tale.operator("members", 1, note="1,2,3")
+    assert tale.broken() == (["twice"] if met else [])
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(late: bool) -> None:
     """What that one had in the last second before its node died."""

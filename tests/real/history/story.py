@@ -166,14 +166,21 @@ class Story:
     def parted(self, client: str, events: Sequence[Event]) -> bool:
         """Did two of these happen on both sides of one cut, and did the client begin a session during it?
 
-        What it had before it did is on one side, and that one on the other; neither can know of the other.
+        What it had before it did is on one side, and that one on the other, where it may have moved since;
+        neither can know of the other before those two nodes have met.
         """
         return any(
-            span.start <= one.at and other.at <= self._met(one.node, other.node, span.end)
+            span.start <= one.at and other.at <= self._met(node, other.node, span.end)
             for one, other in combinations(events, 2)
-            for span in self._apart[frozenset((one.node, other.node))]
+            for node in {one.node, *self._visited(client, one.at, other.at)} - {other.node}
+            for span in self._apart[frozenset((node, other.node))]
             if any(span.start <= began <= other.at for began in self.lives[client])
         )
+
+    def _visited(self, client: str, start: float, end: float) -> set[int]:
+        """The nodes that let it in between the two."""
+        own = self.clients.get(client, ())
+        return {e.node for e in own if e.kind == "connected" and start <= e.at <= end}
 
     def _met(self, one: int, other: int, since: float) -> float:
         """When two nodes said that they see each other, not before that time."""
