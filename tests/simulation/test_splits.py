@@ -165,3 +165,49 @@ async def test_whatever_happens_ends_in_one_cluster(sim, cluster):
         if number not in cluster.nodes:
             await cluster.restart(number)
     await assert_whole(cluster, listeners)
+
+
+@seeds(6)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_what_was_unsubscribed_behind_a_cut_is_not_routed_after_it(sim, cluster, tmp_path):
+    """Nor what the other side kept for the session, which knew of no unsubscribing."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    listener = await cluster.client(3, "c", session_expiry=3000)
+    await listener.subscribe("gone", "stays", qos=1)
+    speaker = await cluster.client(1)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(sim.rng("when").uniform(0.5, 20))
+    for topic in ("gone", "stays"):
+        await speaker.publish(topic, b"during", qos=1, timeout=60)
+    await listener.unsubscribe("gone")
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    for topic in ("gone", "stays"):
+        await speaker.publish(topic, b"after", qos=1)
+    await asyncio.sleep(5)
+    assert [(m.topic, m.payload) for m in listener.messages] == [
+        (b"stays", b"during"),
+        (b"stays", b"after"),
+    ]
+    assert not any(
+        "gone" in [name for name, *_ in node.broker.router.routes()] for node in cluster.nodes.values()
+    )
+
+
+@seeds(6)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_of_two_connections_on_both_sides_of_a_cut_the_later_stays(sim, cluster):
+    await cluster.start()
+    await cluster.settled()
+    earlier = await cluster.client(3, "c", session_expiry=3000)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(sim.rng("when").uniform(1, 20))
+    later = await cluster.client(1, "c", clean_start=False, session_expiry=3000, timeout=60)
+    assert earlier.connected
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(2)
+    assert later.connected
+    assert not earlier.connected
