@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from real.history.history import read, write
+from real.history.history import FULL, read, write
 from real.history.story import matches
 
 from history.tales import Tale, pair
@@ -217,20 +217,24 @@ def test_a_cut_lasts_until_the_node_that_the_session_moved_to_is_seen(met: bool)
     assert tale.broken() == (["twice"] if met else [])
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(late: bool) -> None:
-    """What that one had in the last second before its node died."""
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("after", [0, 3])
+def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(
+    before: int, after: int
+) -> None:
+    """What that one had in its first seconds, or in the last one before its node died."""
     tale, subscriber, publisher = pair(2)
     tale.operator("down", 2)
     subscriber.enters(1, present=False).subscribes("t", 2)
+    tale.wait(before)
     message = publisher.publishes(1, qos=2)
     subscriber.gets(message, qos=2)
-    tale.wait(3 if late else 0)
+    tale.wait(after)
     tale.operator("down", 1)
     subscriber.enters(3, present=True)
     tale.operator("up", 2)
     subscriber.gets(message, qos=2)
-    assert tale.broken() == (["twice"] if late else [])
+    assert tale.broken() == (["twice"] if before and after else [])
 
 
 def test_first_deliveries_out_of_order_break_it() -> None:
@@ -248,6 +252,17 @@ def test_what_a_node_that_was_away_had_queued_may_come_behind_newer_messages() -
     tale.operator("up", 2)
     subscriber.gets(first)
     assert tale.broken() == []
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_a_node_whose_disc_is_full_hands_over_may_come_behind_newer_messages(full: bool) -> None:
+    tale, subscriber, publisher = pair()
+    if full:
+        tale.operator("fault", 2, note=FULL)
+    first, second = publisher.publishes(1), publisher.publishes(2)
+    subscriber.enters(1, present=True)
+    subscriber.gets(second, first)
+    assert tale.broken() == ([] if full else ["order"])
 
 
 def test_an_old_message_again_behind_newer_ones_is_no_matter_of_order() -> None:

@@ -480,6 +480,31 @@ async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, made):
     assert moved.payloads() == sent
 
 
+@seeds(3)
+async def test_what_a_new_session_had_whose_node_dies_is_not_for_the_old_one_too(sim, made):
+    """But for the seconds in which the client may not have subscribed to all that it wants."""
+    await begin(made)
+    made.crash(3)
+    moved = await made.client(1, "here", **SESSION)
+    assert not moved.session_present
+    await moved.subscribe("t/#", qos=2)
+    await asyncio.sleep(3)
+    speaker = await made.client(2)
+    for number in range(5):
+        await speaker.publish("t/x", b"%d" % number, qos=2)
+    await asyncio.sleep(5)
+    had = moved.payloads()
+    assert len(had) == 5
+    made.crash(1)
+    starts = asyncio.create_task(made.restart(3))
+    old = await made.client(2, "here", **SESSION, timeout=60)
+    assert old.session_present
+    await starts
+    await speaker.publish("t/x", b"later", qos=2)
+    await asyncio.sleep(10)
+    assert old.payloads() == [b"later"]
+
+
 @seeds(2)
 @pytest.mark.parametrize("stays", ["was there", "came later"])
 async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, made, stays):
