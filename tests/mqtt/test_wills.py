@@ -118,13 +118,16 @@ class Cluster:
     def heal(self):
         apart, self.apart = self.apart, set()
         for one, other in map(sorted, apart):
-            for here, there in ((one, other), (other, one)):
-                rows = self.table.rows.get(there, {})
-                spent = self.nodes[here].node_up(there, self.creations[there])
-                self.nodes[here].changed(there, rows, [])
-                if spent:
-                    self.nodes[there].spent(spent)
-                    self.nodes[here].told(spent)
+            self.meet(one, other)
+
+    def meet(self, one, other):
+        for here, there in ((one, other), (other, one)):
+            rows = self.table.rows.get(there, {})
+            spent = self.nodes[here].node_up(there, self.creations[there])
+            self.nodes[here].changed(there, rows, [])
+            if spent:
+                self.nodes[there].spent(spent)
+                self.nodes[here].told(spent)
 
     def publish(self, name):
         wills = self.nodes[name]
@@ -360,6 +363,31 @@ def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(when):
     if when != "before":
         cluster.connect("b", "x")
         cluster.connected["b"].clear()
+    cluster.wait(100)
+    assert cluster.published == []
+
+
+@pytest.mark.parametrize("seconds", [5, 100])
+@pytest.mark.parametrize("asks", ["before", "after"])
+def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came_and_went(seconds, asks):
+    """Whether it asks for what is due before or after others say that they have taken it for dead."""
+    cluster = Cluster("a", "b", "c")
+    sleeper = cluster.nodes["c"]
+    sleeper.hold("x", b"will", 5)
+    sleeper.count_down("x", 5)
+    del cluster.nodes["c"]
+    for other in ("a", "b"):
+        cluster.down("c", at=other)
+    cluster.wait(1)
+    cluster.connect("a", "x")
+    cluster.connected["a"].discard("x")
+    cluster.wait(seconds)
+    cluster.nodes["c"] = sleeper
+    assert sleeper.end("x", cluster.now)
+    if asks == "before":
+        cluster.publish("c")
+    cluster.meet("c", "a")
+    cluster.meet("c", "b")
     cluster.wait(100)
     assert cluster.published == []
 

@@ -15,9 +15,10 @@ it began on comes first, then the first by name. What that node's disc does not 
 4. Of survivors that saw different rows of the dead, those are right who saw most; and they are righter than
 the node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is
 connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it
-learns of the death. One without delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops
-in order publishes its own without asking.  7. A node that has itself left its cluster adopts nothing: those
-that it sees leave are up, and publish their own.
+learns of the death; to the node of the will, should it be alive, it is as if it were published. One without
+delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own
+without asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up,
+and publish their own.
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -270,6 +271,8 @@ class Wills:
                 continue
             if row[1] and self._connected(client_id):
                 here.append(client_id)
+                if row[3] is not None:
+                    self._finish(key, now)
             elif adopts and key not in self._held and not (row[1] and client_id in self._back):
                 self._orphans[key] = _Held(row, now, now + max(self._grace, self._left(row)))
         life = origin(name, creation)
@@ -314,7 +317,11 @@ class Wills:
         self._back[client_id] = now
         for found in (self._orphans, self._held):
             for key in [key for key, one in found.items() if key[1] == client_id and one.delayed]:
-                self._drop(key)
+                if life_of(key).rpartition("/")[0] == self._node:
+                    self._drop(key)
+                else:
+                    # Its node, which slept or was cut off, does not know, and may ask long after.
+                    self._finish(key, now)
 
     # -- a former life of this node
 
