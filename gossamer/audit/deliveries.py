@@ -54,7 +54,7 @@ class Facts:
 
 
 class Deliveries(Lives):
-    """See the module. ``soon`` runs something at the end of the turn."""
+    """Recorder of what this node delivered; ``soon`` runs a function at the end of the turn."""
 
     def __init__(
         self,

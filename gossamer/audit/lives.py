@@ -39,7 +39,10 @@ def split_filter(text: str) -> tuple[str, str | None]:
 
 
 class Lives:
-    """See the module."""
+    """Recorder of connections, sessions and subscriptions.
+
+    ``key`` is what client identifiers are hashed with where ``pseudonyms`` is set.
+    """
 
     def __init__(self, tape: Tape, *, key: bytes, pseudonyms: bool) -> None:
         self._tape = tape

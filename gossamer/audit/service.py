@@ -67,7 +67,11 @@ def key_of(config: AuditConfig, cookie: str) -> bytes:
 
 
 class Auditor:
-    """See the module. ``hub`` is the broker's fan-out, which is told where to tell."""
+    """Flow recording of one node: starts, stops and reconfigures it.
+
+    ``hub`` is the broker's dispatcher, which reports events while recording is on; ``key`` is what pseudonyms
+    and payloads are hashed with.
+    """
 
     def __init__(
         self,

@@ -67,7 +67,10 @@ class _Open:
 
 
 class Trail(Deliveries):
-    """See the module. ``filters_of`` says which filters of this node's clients match a topic."""
+    """Recorder of the whole path of messages through this node.
+
+    ``filters_of`` returns the filters of this node's clients that match a topic.
+    """
 
     def __init__(
         self,

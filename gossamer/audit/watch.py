@@ -28,7 +28,7 @@ _AGAIN = 1.0
 
 
 class Watch(GenServer):
-    """See the module. ``sessions`` gives those that stand now."""
+    """Process that records membership, splits and heals; ``sessions`` returns those that stand now."""
 
     async def init(
         self, *, tape: Tape, trail: Trail, distribution: Distribution, sessions: Callable[[], Iterable[Any]]

@@ -44,7 +44,11 @@ class Work(Struct, frozen=True):
 
 
 class Coordinator:
-    """See the module."""
+    """State machine that carries out one heal plan at a time.
+
+    ``work`` is the plan in hand as read from disc; ``patience`` is how many seconds a node may stay silent
+    before it is skipped.
+    """
 
     def __init__(self, *, node: str, work: Work | None = None, patience: float = AWAY) -> None:
         self.node = node

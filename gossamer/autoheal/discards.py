@@ -59,7 +59,7 @@ def register_merge(name: str, merge: Merge) -> None:
 
 
 class Discards:
-    """See the module; made once a node. ``store`` None: no tables."""
+    """Collector of discarded rows on one node, made once; ``store`` None: no tables."""
 
     def __init__(
         self, store: Store | None, quarantine: Quarantine, clock: Clock, *, restart: Restart = "store"

@@ -37,7 +37,11 @@ STALLED = 15.0
 
 
 class Leader:
-    """See the module; every node has one, and all but the leader's are idle. ``gate`` in seconds."""
+    """State machine of the heal leader. Every node has one; all but the leader's are idle.
+
+    ``delay`` and ``gate`` in seconds: from the first report to the check that all nodes are online, and how
+    long they are waited for. ``plan`` is one that the previous creation had in hand.
+    """
 
     def __init__(
         self,

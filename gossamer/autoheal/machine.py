@@ -79,7 +79,11 @@ class State(Struct, frozen=True):
 
 
 class Healer:
-    """See the module. ``delay`` None is ``autoheal: off``: splits are seen and told, never healed."""
+    """State machine of autoheal on one node; ``state`` is what the previous creation left on disc.
+
+    ``delay`` in seconds from the first report to the heal; None is ``autoheal: off``: splits are detected and
+    reported, never healed. ``gate`` in seconds: how long the leader waits for all nodes to be online.
+    """
 
     def __init__(
         self,

@@ -75,7 +75,10 @@ class NotInQuarantineError(UsageError):
 
 
 class Quarantine:
-    """See the module. ``path`` None keeps it in memory."""
+    """Rows discarded by heals, in one file: at most ``max_rows`` rows and ``max_bytes`` bytes.
+
+    ``path`` None keeps them in memory.
+    """
 
     def __init__(self, path: Path | None, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES) -> None:
         self.path = path

@@ -62,9 +62,12 @@ HIDDEN_GRACE = 5.0
 
 
 class Distribution:
-    """See the module. Sizes in bytes, times in seconds.
+    """Authenticated links from one node to its peers. Sizes in bytes, times in seconds.
 
-    ``nonce`` gives fresh random bytes for handshakes; the simulator passes a seeded one.
+    ``nonce`` returns fresh random bytes for handshakes; the simulator passes a seeded one.
+
+    Raises:
+        UsageError: ``retain`` is less than twice ``max_frame``.
     """
 
     def __init__(

@@ -270,7 +270,7 @@ class Verdict(Struct, frozen=True):
 
 
 class DrillRecord(Struct, frozen=True, kw_only=True):
-    """See the module."""
+    """Record of one drill, from which reports and verdicts are made."""
 
     version: int = VERSION
     plan: Plan

@@ -21,7 +21,7 @@ __all__ = ["Guest", "publish"]
 
 
 class Guest:
-    """See the module; it has what a trail asks of a session."""
+    """Remote client in the form of a session, which is what the flow recorder takes."""
 
     expiry = 0
     """Of its session, seconds."""

@@ -59,7 +59,7 @@ class CopyOwner(Protocol):
 
 
 class Copies:
-    """See the module. ``tables`` are the copies by name, the schema's among them."""
+    """Manager of this node's table copies; ``tables`` are the copies by name, including the schema's."""
 
     def __init__(self, owner: CopyOwner, face: TableOwner, disc: DiscHandle | None) -> None:
         self.changing = asyncio.Lock()

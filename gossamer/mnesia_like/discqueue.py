@@ -34,7 +34,7 @@ class DiscBehindError(UnavailableError):
 
 
 class DiscQueue:
-    """See the module. ``bound`` in rows."""
+    """Group-commit queue between tables and the disc process; ``bound`` in rows."""
 
     def __init__(self, *, bound: int = 500_000) -> None:
         self.failed: DiscError | None = None

@@ -25,7 +25,7 @@ _REPEAT = 10.0
 
 
 class Epochs:
-    """See the module. ``follow`` asks a peer for its rows anew."""
+    """Epochs of shared tables among peers; ``follow`` asks a peer for all its rows again."""
 
     def __init__(
         self,

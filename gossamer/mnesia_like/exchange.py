@@ -115,7 +115,7 @@ class Peer:
 
 
 class Exchange:
-    """See the module."""
+    """Tables, peers and pending actions that the parts of replication share."""
 
     def __init__(self, creation: int) -> None:
         self.creation = creation

@@ -18,7 +18,7 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """See the module; made by ``Store.create_journal``."""
+    """Named set of rows that exist on disc alone, made by ``Store.create_journal``."""
 
     __slots__ = ("_queue", "_ring", "name")
 

@@ -71,7 +71,10 @@ __all__ = [
 
 
 class Replication(Standing):
-    """See the module. ``window`` in bytes a peer and table; ``retry`` and ``digest_interval`` in seconds."""
+    """State machine that replicates owned and shared tables between this node and its peers.
+
+    ``window`` in bytes a peer and table; ``retry`` and ``digest_interval`` in seconds.
+    """
 
     def __init__(
         self,

@@ -60,7 +60,10 @@ class Keeping(Protocol):
 
 
 class SchemaKeeper:
-    """See the module."""
+    """Reconciler of local table copies with the schema; also writes the user's changes to it.
+
+    ``conflicts`` are tables defined otherwise elsewhere, with the differences.
+    """
 
     def __init__(self, store: Keeping, copies: Copies, *, has_disc: bool) -> None:
         self.conflicts: dict[str, tuple[str, ...]] = {}

@@ -85,7 +85,7 @@ def schema_definition(*, disc: bool) -> TableDef:
 
 
 class SchemaTable(SharedTable):
-    """See the module."""
+    """Shared table that describes all others; only the store may write it."""
 
     _open = False
 

@@ -52,8 +52,11 @@ _STAGE_BYTES = 64 * 1024
 
 
 class Transactions(Participant):
-    """See the module. ``reach``: of a table, how many of its nodes can be reached, and of how many;
-    ``refuses``: why a table cannot be written now, if so."""
+    """Coordinator of this node's transactions, and participant in those of others.
+
+    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
+    table cannot be written now, or None; ``retry`` in seconds.
+    """
 
     def __init__(
         self,

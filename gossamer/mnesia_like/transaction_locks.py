@@ -72,7 +72,7 @@ class _Table:
 
 
 class LockManager:
-    """See the module."""
+    """Read and write locks of one node, on rows and on whole tables, granted by wait-die."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}

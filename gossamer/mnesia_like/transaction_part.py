@@ -41,8 +41,11 @@ class Part:
 
 
 class Participant(Post):
-    """See the module. ``reach``: of a table, how many of its nodes can be reached, and of how many;
-    ``refuses``: why a table cannot be written now, if so."""
+    """Participant in the two-phase commits of other nodes.
+
+    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
+    table cannot be written now, or None; ``retry`` in seconds.
+    """
 
     def __init__(
         self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]], retry: float

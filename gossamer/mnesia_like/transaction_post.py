@@ -15,7 +15,7 @@ __all__ = ["Post"]
 
 
 class Post:
-    """See the module. ``retry`` in seconds."""
+    """Ordered messages about transactions to and from each peer; ``retry`` in seconds."""
 
     def __init__(self, exchange: Exchange, *, retry: float) -> None:
         self._x = exchange

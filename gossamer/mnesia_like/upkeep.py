@@ -16,7 +16,7 @@ __all__ = ["Upkeep"]
 
 
 class Upkeep:
-    """See the module. ``retry`` and ``digest_interval`` in seconds."""
+    """Periodic work of replication; ``retry`` and ``digest_interval`` in seconds."""
 
     def __init__(self, exchange: Exchange, *, retry: float, digest_interval: float, slice_rows: int) -> None:
         self._x = exchange

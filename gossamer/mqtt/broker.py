@@ -83,7 +83,10 @@ class ClientInfo:
 
 
 class Broker:
-    """See the module. ``runtime`` owns the processes; everything else is passed in for the same reason."""
+    """MQTT broker of one node.
+
+    ``runtime`` owns its processes. Everything that touches time, randomness or the network is passed in.
+    """
 
     def __init__(
         self,

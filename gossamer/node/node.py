@@ -57,9 +57,10 @@ class NodeFailedError(UnavailableError):
 
 
 class Node(NodeParts):
-    """See the module. ``data_dir`` None keeps nothing on disc; ``children`` join ``node.applications``.
+    """One node of a cluster: started once, and stopped.
 
-    ``pid`` is the operating-system process that the node says it is; unless given, the one it runs in.
+    ``data_dir`` None keeps nothing on disc; ``children`` join ``node.applications``. ``pid`` is the
+    operating-system process that the node says it is; unless given, the one it runs in.
     """
 
     _directory: DataDir | None = None

@@ -69,7 +69,10 @@ State = Literal["new", "starting", "running", "leaving", "left", "stopping", "st
 
 
 class NodeParts:
-    """See the module; the options are explained at :class:`gossamer.Node`."""
+    """Parts of one node, built from its configuration and from injected collaborators.
+
+    The options are explained at :class:`gossamer.Node`.
+    """
 
     def __init__(
         self,

@@ -50,8 +50,11 @@ _SESSIONS = 4
 
 
 class Forwarding:
-    """See the module. ``changed(bit)`` is called when the node of that bit comes up or goes down,
-    ``forgotten(slot)`` when nothing is expected of a node any more."""
+    """Forwarders to all peers, and the receiver of what they forward.
+
+    ``changed(bit)`` is called when the node of that bit goes up or down, ``forgotten(slot)`` when nothing is
+    expected of a node any more.
+    """
 
     def __init__(
         self,

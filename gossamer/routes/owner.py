@@ -54,7 +54,7 @@ ASK_WAIT = 10.0
 
 
 class RouteOwner(GenServer):
-    """See the module. ``pause`` is the time between background verifications, in seconds."""
+    """Process that owns the router; ``pause`` is the time between background verifications, in seconds."""
 
     async def init(
         self,

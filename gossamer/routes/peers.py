@@ -48,7 +48,10 @@ _STEP = 500
 
 
 class PeerAudit:
-    """See the module. ``now`` is the loop's time."""
+    """Comparison of this node's index with the subscriptions of each peer.
+
+    ``settle`` in seconds: after how long a difference is looked at again.
+    """
 
     def __init__(
         self,

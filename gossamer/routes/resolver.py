@@ -45,7 +45,7 @@ class Route(msgspec.Struct, eq=False, weakref=True):
 
 
 class Resolver:
-    """See the module."""
+    """Route cache of one node, and the matching that fills it: at most ``cache_limit`` topics."""
 
     __slots__ = ("_limits", "_local", "_remote", "cache", "index", "nodes", "resolved", "shared")
 

@@ -54,7 +54,11 @@ log = structlog.get_logger(__name__)
 
 
 class Router:
-    """See the module. ``node`` is this node's name, ``schedule`` runs a function at the end of the turn."""
+    """Routing of one node. ``schedule`` runs a function at the end of the turn.
+
+    ``cache_limit`` in topics, ``visible_timeout`` in seconds, ``frame_bytes`` and ``high_water`` in bytes a
+    peer.
+    """
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class Subscribed(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTable:
-    """See the module. ``counts`` are the router's."""
+    """Subscriptions by subscriber and filter; ``counts`` are the router's."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class TracingUnavailableError(UnavailableError):
 
 
 class Tracing:
-    """See the module. ``tape`` is the recorder's."""
+    """Tracing of one node: owns the exporting thread; ``tape`` is the flow recorder's."""
 
     def __init__(self, config: TracingConfig, *, auditor: Auditor, tape: TracedTape) -> None:
         self.config = config

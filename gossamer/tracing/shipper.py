@@ -44,7 +44,11 @@ class Send(Protocol):
 
 
 class Shipper:
-    """See the module. ``connect`` is called in the thread; ``failed`` is called there if it ends badly."""
+    """Thread that makes spans of the tape's rows, and exports them in batches.
+
+    ``connect`` is called in the thread and returns the exporter; ``share`` returns the sampling ratio;
+    ``failed`` is called in the thread if it ends with an error.
+    """
 
     def __init__(
         self,

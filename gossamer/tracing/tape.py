@@ -31,7 +31,10 @@ ROOM = 50_000
 
 
 class TracedTape(Tape):
-    """See the module. ``recording`` says whether the first list is wanted."""
+    """Tape with a second list of rows, for traces; each holds ``limit`` rows.
+
+    ``recording`` says whether rows are wanted on the first list.
+    """
 
     __slots__ = ("_ask", "rows", "rows_lost")
 

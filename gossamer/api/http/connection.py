@@ -137,7 +137,7 @@ class _Outlet:
 
 
 class Connection(H11Protocol):
-    """See the module."""
+    """HTTP/1.1 connection with a deadline for every state, in one of a bounded number of places."""
 
     def __init__(self, connections: Connections, **more: Any) -> None:
         super().__init__(**more)

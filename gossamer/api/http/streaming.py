@@ -21,7 +21,10 @@ NDJSON = "application/x-ndjson"
 
 
 class StreamAnswer(StreamingResponse):
-    """See the module. ``source`` may be one that ``body`` reads, which is closed, too."""
+    """Streaming response that holds one of the places for streams, or is a problem where none is free.
+
+    ``source`` is a generator that ``body`` reads, if any, to be closed with it.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ __all__ = ["ProcessNumbers"]
 
 
 class ProcessNumbers(Collector):
-    """See the module. ``proc`` is where the kernel tells of processes."""
+    """Prometheus collector of this process's resources; ``proc`` is where ``/proc`` is mounted."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc

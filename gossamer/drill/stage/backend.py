@@ -109,7 +109,11 @@ def abilities_for(faults: Iterable[LinkFault]) -> list[Ability]:
 
 
 class BackEnd(Protocol):
-    """See the module; all errors that are this machine's are :class:`BackEndError`."""
+    """Back end of a drill: starts a cluster, and applies faults to its network.
+
+    Raises:
+        BackEndError: anything that is this machine's fault, from every method.
+    """
 
     name: BackEndName
     abilities: frozenset[Ability]

@@ -26,7 +26,9 @@ __all__ = ["Access"]
 
 
 class Access:
-    """See the module. Reads the files of ``config``: make it before the loop is busy.
+    """Access control of one node: authenticates clients and authorizes what they do.
+
+    Reads the files of ``config``, which blocks: make it before the loop is busy.
 
     Raises:
         UsageError: one of them cannot be used.

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Decisions:
-    """See the module. ``rate``: lines a second, and as many at once."""
+    """Counter and log of access decisions; ``rate`` is log lines a second, and the size of a burst."""
 
     def __init__(self, *, rate: float, now: Callable[[], float]) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()

@@ -102,7 +102,10 @@ class Conversation:
 
 
 class Enhanced:
-    """See the module. ``decided`` takes the verdict on a CONNECT, ``again`` one on a client in service."""
+    """Server side of AUTH exchanges, at most one for each channel.
+
+    ``decided`` takes the verdict on a CONNECT, ``again`` the verdict on a client in service.
+    """
 
     def __init__(
         self,

@@ -62,7 +62,10 @@ class _Links:
 
 
 class MqttCluster(GenServer):
-    """See the module. ``network``: that between nodes; ``disc``: whether tables survive on disc."""
+    """Process that shares the broker's sessions, wills and retained messages with other nodes.
+
+    ``network`` is that between the nodes; ``disc`` says whether tables survive on disc.
+    """
 
     async def init(
         self,

@@ -38,8 +38,11 @@ AGAIN = 0.05
 
 
 class Fence:
-    """See the module. ``peers()`` are those that are up, ``level(peer)`` says whether one has answered since
-    and all it had to say is here; ``spawn`` runs a function as a process."""
+    """Detector of pauses of this process, which holds back its clients' input after one.
+
+    ``peers()`` are those that are up; ``level(peer)`` says whether one has answered since, and everything it
+    had to say is here; ``spawn`` runs a function as a process.
+    """
 
     def __init__(
         self,

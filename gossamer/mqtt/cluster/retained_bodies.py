@@ -67,7 +67,11 @@ class Body:
 
 
 class Bodies:
-    """See the module. ``current`` says which tag the index names for a topic."""
+    """Bodies of large retained messages: this node's own, and those it fetches from their holders.
+
+    ``copies`` is how many nodes are to hold each; ``current`` returns the tag that the index names for a
+    topic.
+    """
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ __all__ = ["Admission"]
 
 
 class Admission:
-    """See the module."""
+    """Handler of CONNECT: authenticates the client, claims its session, and sends CONNACK."""
 
     def __init__(self, broker: Broker, *, rng: random.Random) -> None:
         self._broker = broker

@@ -59,7 +59,7 @@ over."""
 
 
 class Channel(Port, asyncio.Protocol):
-    """One connection; a process without a task. See the module."""
+    """One client's connection; a process without a task."""
 
     __slots__ = (
         "_need",

@@ -21,7 +21,7 @@ __all__ = ["MeteredChannel"]
 
 
 class MeteredChannel(Channel):
-    """See the module. ``rate`` is messages a second; so many may come at once."""
+    """Channel with a rate limit: ``rate`` messages a second, with bursts of as many."""
 
     __slots__ = ("_bucket",)
 

@@ -57,7 +57,7 @@ class Outcome:
 
 
 class Subscribing:
-    """See the module."""
+    """Handler of SUBSCRIBE and UNSUBSCRIBE: changes the routes, and answers once they are visible."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

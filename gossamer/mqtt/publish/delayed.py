@@ -81,7 +81,10 @@ def is_bad_delay(name: bytes) -> bool:
 
 
 class Delayed:
-    """See the module. ``publish(message, publisher=…)`` routes; ``dropped(reason)`` counts."""
+    """Store and schedule of delayed messages, at most ``limit`` of them.
+
+    ``publish(message, publisher=…)`` routes one that is due; ``dropped(reason)`` counts one that is dropped.
+    """
 
     def __init__(
         self,

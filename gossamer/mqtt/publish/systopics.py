@@ -21,7 +21,7 @@ __all__ = ["SysTopics"]
 
 
 class SysTopics(GenServer):
-    """See the module. ``"now"`` publishes at once."""
+    """Publisher of ``$SYS/broker/…`` at every ``sys_interval``; the message ``"now"`` publishes at once."""
 
     async def init(self, broker: Broker) -> None:
         self._broker = broker

@@ -48,7 +48,10 @@ class _Job:
 
 
 class Wide:
-    """See the module. ``store`` is where sessions are kept that survive the node, if anywhere."""
+    """Fan-out of one message to very many local sessions, spread over turns of the loop.
+
+    ``store`` returns the store of durable sessions, or None.
+    """
 
     __slots__ = ("_call_soon", "_hub", "_then", "jobs", "store")
 

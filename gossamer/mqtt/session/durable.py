@@ -118,7 +118,7 @@ class _KeptQueue(deque[Item]):
 
 
 class DurableSession(Session):
-    """See the module."""
+    """Session whose state is journalled, and survives a restart of its node."""
 
     __slots__ = ("_ended", "_held", "_kept_queue", "_number", "_numbers", "_ticket", "store")
 

@@ -56,7 +56,10 @@ class Pending(NamedTuple):
 
 
 class SessionTable:
-    """See the module. ``publish`` sends a will on its way."""
+    """Table of this node's sessions by client identifier; it creates, resumes and ends them.
+
+    ``publish`` routes a will; ``max_expiry`` in seconds; ``max_queued`` in messages a session.
+    """
 
     def __init__(
         self,

@@ -112,7 +112,10 @@ class Stored:
 
 
 class SessionStore:
-    """See the module. ``soon`` runs something in a later turn of the loop."""
+    """Journal of durable sessions: notes each change, and completes what waits for its commit.
+
+    ``soon`` runs a function in a later turn of the loop.
+    """
 
     peer = "disc"
 

@@ -18,7 +18,7 @@ __all__ = ["ProcessTable"]
 
 
 class ProcessTable:
-    """See the module; ``Runtime`` adds what processes say to each other."""
+    """Local processes by pid and by name; ``Runtime`` adds the messages and signals between them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         self.node = node

@@ -18,7 +18,7 @@ __all__ = ["Bridge"]
 
 
 class Bridge(Actor):  # type: ignore[misc]
-    """See the module."""
+    """Actor that relays between the broker's socket and the actors of a Thespian system."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ def _die_with(parent: int) -> None:
 
 
 def _change_thespian() -> None:
-    """See the module."""
+    """Replace the functions of Thespian that would break supervision, as the module lists them."""
     from thespian.system import actorManager, multiprocCommon
     from thespian.system.transport import IPBase
 

@@ -34,7 +34,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 class RoamingWorld:
-    """See the module."""
+    """Cluster of one seed, its travelling clients, the faults done to it, and the final check."""
 
     def __init__(self, sim: SimNetwork, discs: Path) -> None:
         self.sim = sim

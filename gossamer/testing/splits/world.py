@@ -52,7 +52,7 @@ class Written:
 
 
 class World:
-    """See the module. ``size`` nodes; ``options`` are settings of the section ``cluster``."""
+    """Cluster of ``size`` nodes with clients and writers; ``options`` are settings of section ``cluster``."""
 
     def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: Any) -> None:
         self.sim = sim
