@@ -74,32 +74,9 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
         *([node.auditor.spec()] if config.audit.enable else ()),
         *([node.tracing.spec()] if node.tracing is not None else ()),
         # Before membership, so that it hears of every session from the first on.
-        healing_spec(
-            config.cluster,
-            view=node.members,
-            distribution=node.distribution,
-            store=node.store,
-            clock=node.clock,
-            storage=node.heal_storage,
-            status=node.healing,
-            start_time=node.started_at,
-            note=node.event_log.note,
-        ),
+        _healing_spec(node),
         split_relay_spec(node.store),
-        ChildSpec(
-            "membership",
-            partial(
-                Membership.start_link,
-                view=node.members,
-                distribution=node.distribution,
-                fatal=fatal,
-                forced_out=node.forced_out,
-                gone=node.gone,
-                note=node.event_log.note,
-                name=MEMBERSHIP,
-                label="membership",
-            ),
-        ),
+        ChildSpec("membership", partial(_start_membership, node, fatal)),
         ChildSpec("gossip", partial(_start_gossip, node)),
         discovery_spec(
             node.strategy,
@@ -124,6 +101,20 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
     return children
 
 
+def _healing_spec(node: NodeParts) -> ChildSpec:
+    return healing_spec(
+        node.config.cluster,
+        view=node.members,
+        distribution=node.distribution,
+        store=node.store,
+        clock=node.clock,
+        storage=node.heal_storage,
+        status=node.healing,
+        start_time=node.started_at,
+        note=node.event_log.note,
+    )
+
+
 async def _start_routes(node: NodeParts) -> Pid:
     # The owner alone sees rows change, so it must be there before the first one can come.
     table = await node.store.create_table(ROUTES, replication="owned")
@@ -143,6 +134,19 @@ async def _start_mqtt_cluster(node: NodeParts) -> Pid:
         disc=node.on_disc,
         name="mqtt_cluster",
         label="mqtt_cluster",
+    )
+
+
+async def _start_membership(node: NodeParts, fatal: Callable[[UnavailableError], None]) -> Pid:
+    return await Membership.start_link(
+        view=node.members,
+        distribution=node.distribution,
+        fatal=fatal,
+        forced_out=node.forced_out,
+        gone=node.gone,
+        note=node.event_log.note,
+        name=MEMBERSHIP,
+        label="membership",
     )
 
 

@@ -52,6 +52,9 @@ __all__ = ["Router"]
 
 log = structlog.get_logger(__name__)
 
+LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
+"""In bytes; a longer one matches nothing, and only a peer without limits could send it."""
+
 
 class Router:
     """Routing of one node. ``schedule`` runs a function at the end of the turn.
@@ -80,9 +83,6 @@ class Router:
         self.node = node
         self.counts: Counter[str] = Counter()
         """``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
-        self._limits = limits
-        # What is longer matches nothing; only a peer without limits could send it.
-        self._longest = MAX_BYTES + len(EXCLUSIVE)
         self._visible_timeout = visible_timeout
         self._forwarding = Forwarding(
             schedule=schedule,
@@ -115,7 +115,6 @@ class Router:
         self._local = local = SubscriptionTable(
             self._resolver, self._exclusive, limits=limits, counts=self.counts
         )
-        self._subscriptions = local.subscribers
         # Subscribing, as :class:`SubscriptionTable` explains it.
         self.subscribe = local.subscribe
         self.unsubscribe = local.unsubscribe
@@ -236,7 +235,7 @@ class Router:
         changed: list[str] = []
         for rows, wants in ((change.written, True), (change.deleted, False)):
             for key in rows:
-                if type(key) is not str or not key or len(key) > self._longest:
+                if type(key) is not str or not key or len(key) > LONGEST_FILTER:
                     self.counts["bad_rows"] += 1
                 elif key[0] == "$" and is_exclusive(key):
                     continue
@@ -333,7 +332,7 @@ class Router:
             shared=self._shared,
             cache=self._routes,
             nodes=self._nodes,
-            subscriptions=self._subscriptions,
+            subscriptions=self._local.subscribers,
             exclusive=self._exclusive,
             row=self._local.row,
             table=self._table,
@@ -373,8 +372,8 @@ class Router:
             "filters": len(self._index),
             "groups": len(self._shared),
             "exclusive": len(self._exclusive),
-            "subscribers": len(self._subscriptions),
-            "subscriptions": sum(map(len, self._subscriptions.values())),
+            "subscribers": len(self._local.subscribers),
+            "subscriptions": sum(map(len, self._local.subscribers.values())),
             "nodes": len(self._nodes),
             "cached_topics": len(self.cache),
             **{f"index_{part}": size for part, size in self._index.stats().items()},

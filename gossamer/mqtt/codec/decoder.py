@@ -177,37 +177,13 @@ def _connect(reader: Reader, _version: int) -> Connect:
     flags = reader.u8("connect flags")
     if flags & 1:
         raise malformed("MQTT-3.1.2-3", "reserved connect flag is set")
-    will_qos = flags >> 3 & 3
-    if flags & 4:
-        if will_qos == 3:
-            raise malformed("MQTT-3.1.2-14" if version == V4 else "MQTT-3.1.2-12", "will QoS is 3")
-    else:
-        if will_qos:
-            raise malformed("MQTT-3.1.2-13" if version == V4 else "MQTT-3.1.2-11", "will QoS without a will")
-        if flags & 0x20:
-            raise malformed(
-                "MQTT-3.1.2-15" if version == V4 else "MQTT-3.1.2-13", "will retain without a will"
-            )
+    _check_will_flags(flags, version)
     if version == V4 and flags & 0x40 and not flags & 0x80:
         raise malformed("MQTT-3.1.2-22", "password flag without user name flag")
     keep_alive = reader.u16("keep alive")
     properties = decode_properties(reader, 1) if version == V5 else NONE
     client_id = reader.string("client identifier")
-    will = None
-    if flags & 4:
-        will_properties = decode_properties(reader, WILL) if version == V5 else NONE
-        topic = reader.binary("will topic")
-        check_topic_name(topic, "will topic")
-        if not topic:
-            raise malformed("MQTT-4.7.3-1", "will topic is empty")
-        _check_response_topic(will_properties.response_topic)
-        will = Will(
-            topic=topic,
-            payload=reader.binary("will payload"),
-            qos=will_qos,
-            retain=bool(flags & 0x20),
-            properties=will_properties,
-        )
+    will = _will(reader, flags, version) if flags & 4 else None
     username = reader.string("user name") if flags & 0x80 else None
     password = reader.binary("password") if flags & 0x40 else None
     reader.finish("CONNECT")
@@ -219,6 +195,33 @@ def _connect(reader: Reader, _version: int) -> Connect:
         username=username,
         password=password,
         will=will,
+        properties=properties,
+    )
+
+
+def _check_will_flags(flags: int, version: int) -> None:
+    qos = flags >> 3 & 3
+    if flags & 4:
+        if qos == 3:
+            raise malformed("MQTT-3.1.2-14" if version == V4 else "MQTT-3.1.2-12", "will QoS is 3")
+    elif qos:
+        raise malformed("MQTT-3.1.2-13" if version == V4 else "MQTT-3.1.2-11", "will QoS without a will")
+    elif flags & 0x20:
+        raise malformed("MQTT-3.1.2-15" if version == V4 else "MQTT-3.1.2-13", "will retain without a will")
+
+
+def _will(reader: Reader, flags: int, version: int) -> Will:
+    properties = decode_properties(reader, WILL) if version == V5 else NONE
+    topic = reader.binary("will topic")
+    check_topic_name(topic, "will topic")
+    if not topic:
+        raise malformed("MQTT-4.7.3-1", "will topic is empty")
+    _check_response_topic(properties.response_topic)
+    return Will(
+        topic=topic,
+        payload=reader.binary("will payload"),
+        qos=flags >> 3 & 3,
+        retain=bool(flags & 0x20),
         properties=properties,
     )
 

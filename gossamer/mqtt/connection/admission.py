@@ -252,36 +252,17 @@ class Admission:
     def _open(
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
     ) -> None:
-        version = packet.version
         asked = packet.properties
-        answer: dict[str, Any] = {}
         keep_alive = packet.keep_alive
-        if version == V5:
-            wanted = asked.session_expiry or 0
-            expiry = self._broker.table.bounded_expiry(wanted)
-            if expiry != wanted:
-                answer["session_expiry"] = expiry
-            if self._broker.max_keep_alive < 65535 and (
-                not keep_alive or keep_alive > self._broker.max_keep_alive
-            ):
-                keep_alive = answer["server_keep_alive"] = self._broker.max_keep_alive
-            if not packet.client_id:
-                answer["assigned_client_id"] = client_id
-            answer["receive_maximum"] = self._broker.receive_maximum
-            answer["maximum_packet_size"] = channel.max_packet
-            answer["topic_alias_maximum"] = self._broker.topic_alias_maximum or None
-            answer |= missing_properties(self._broker.capabilities)
-            if told is not NONE:
-                answer["authentication_method"] = told.authentication_method
-                answer["authentication_data"] = told.authentication_data
-            if asked.request_response_information and self._response_information is not None:
-                answer["response_information"] = self._response_information.replace("%c", client_id).replace(
-                    "%u", username or ""
-                )
+        if packet.version == V5:
+            expiry = self._broker.table.bounded_expiry(asked.session_expiry or 0)
+            properties = self._properties(channel, packet, client_id, username, told, expiry)
+            if properties.server_keep_alive is not None:
+                keep_alive = properties.server_keep_alive
         else:
             expiry = 0 if packet.clean_start else self._broker.table.max_expiry
-        properties = Properties(**answer) if answer else NONE
-        if version == V5 and not explained(Connack(properties=properties), "", asked):
+            properties = NONE
+        if packet.version == V5 and not explained(Connack(properties=properties), "", asked):
             channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
             return
         session, present = self._broker.table.open(client_id, clean=packet.clean_start, expiry=expiry)
@@ -293,7 +274,7 @@ class Admission:
         session.username = username
         session.attach(
             channel,
-            version=version,
+            version=packet.version,
             receive_maximum=min(asked.receive_maximum or 65535, self._broker.receive_maximum),
             max_packet=asked.maximum_packet_size or 0,
             alias_maximum=asked.topic_alias_maximum or 0,
@@ -312,6 +293,35 @@ class Admission:
         if takeovers is not None:
             takeovers.own(session, channel.stamp)
         self._welcome(channel, session, packet.will, connack)
+
+    def _properties(
+        self,
+        channel: Channel,
+        packet: Connect,
+        client_id: str,
+        username: str | None,
+        told: Properties,
+        expiry: int,
+    ) -> Properties:
+        """Return the properties of the CONNACK: this node's limits, and how it changed what was asked for."""
+        broker, asked = self._broker, packet.properties
+        answer = missing_properties(broker.capabilities)
+        answer["receive_maximum"] = broker.receive_maximum
+        answer["maximum_packet_size"] = channel.max_packet
+        answer["topic_alias_maximum"] = broker.topic_alias_maximum or None
+        if expiry != (asked.session_expiry or 0):
+            answer["session_expiry"] = expiry
+        if broker.max_keep_alive < 65535 and not 0 < packet.keep_alive <= broker.max_keep_alive:
+            answer["server_keep_alive"] = broker.max_keep_alive
+        if not packet.client_id:
+            answer["assigned_client_id"] = client_id
+        if told is not NONE:
+            answer["authentication_method"] = told.authentication_method
+            answer["authentication_data"] = told.authentication_data
+        if asked.request_response_information and self._response_information is not None:
+            text = self._response_information
+            answer["response_information"] = text.replace("%c", client_id).replace("%u", username or "")
+        return Properties(**answer)
 
     async def _establish(
         self, channel: Channel, session: Session, will: Will | None, connack: Connack

@@ -69,32 +69,20 @@ class Subscribing:
         added: set[str] = set()
         why = ""
         # Looked up once: a SUBSCRIBE may have a thousand filters, mostly with the same options.
-        capabilities = self._broker.capabilities
-        maximum_qos = capabilities.maximum_qos
-        maximum = self._broker.max_subscriptions
+        maximum_qos = self._broker.capabilities.maximum_qos
         subscribe = self._broker.router.subscribe
         mine = session.subscriptions
         asked: tuple[int, bool, bool] | None = None
         options: Any = None
         retained: list[tuple[str, int, tuple[int, ...]]] = []
         seq: Any = None
-        gate = session.channel.gate if session.channel is not None else None
         for item in wanted:
             topic_filter = item.filter
             known = topic_filter in mine
-            if gate is not None and not gate.may_subscribe(topic_filter):
-                self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
-                reasons.append(ReasonCode.NOT_AUTHORIZED)
-                why = "not allowed to subscribe to this filter"
-                continue
-            missing = refusal_of_subscription(capabilities, item, identifier)
-            if missing is not None:
-                reasons.append(missing)
-                why = "this node does not offer such subscriptions"
-                continue
-            if not known and len(mine) >= maximum:
-                reasons.append(ReasonCode.QUOTA_EXCEEDED)
-                why = f"a session may have {maximum} subscriptions"
+            refusal = self._refusal_of(session, item, identifier)
+            if refusal is not None:
+                reason, why = refusal
+                reasons.append(reason)
                 continue
             if item.qos > maximum_qos:
                 item = msgspec.structs.replace(item, qos=maximum_qos)
@@ -125,6 +113,22 @@ class Subscribing:
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((body_of(topic_filter), item.qos, identifiers))
         return Outcome(reasons, why, retained, seq, frozenset(added))
+
+    def _refusal_of(
+        self, session: Session, item: Subscription, identifier: int | None
+    ) -> tuple[int, str] | None:
+        """The reason code and the reason why a session may not have a subscription, None if it may."""
+        gate = session.channel.gate if session.channel is not None else None
+        if gate is not None and not gate.may_subscribe(item.filter):
+            self._broker.access.denied("subscribe", session.client_id, session.username, item.filter)
+            return ReasonCode.NOT_AUTHORIZED, "not allowed to subscribe to this filter"
+        missing = refusal_of_subscription(self._broker.capabilities, item, identifier)
+        if missing is not None:
+            return missing, "this node does not offer such subscriptions"
+        maximum = self._broker.max_subscriptions
+        if item.filter not in session.subscriptions and len(session.subscriptions) >= maximum:
+            return ReasonCode.QUOTA_EXCEEDED, f"a session may have {maximum} subscriptions"
+        return None
 
     def restore(self, session: Session) -> Any:
         """Subscribe a session to what it knows it has subscribed; what to wait for."""

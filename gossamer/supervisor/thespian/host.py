@@ -96,18 +96,33 @@ def _die_with(parent: int) -> None:
 
 
 def _change_thespian() -> None:
-    """Replace the functions of Thespian that would break supervision, as the module lists them."""
-    from thespian.system import actorManager, multiprocCommon
-    from thespian.system.transport import IPBase
+    """Replace the functions of Thespian that would break supervision."""
+    _tie_forks()
+    _bind_loopback()
+    _keep_admin()
+    _report_exits()
+    _guard_actors()
 
-    # Every fork of this process and of its children.
+
+def _tie_forks() -> None:
+    """End every process that is forked from here, and from its children, with the one that forked it."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.__setitem__(slice(None), [os.getpid()]),
         after_in_child=lambda: _die_with(parents[0]),
     )
 
+
+def _bind_loopback() -> None:
+    """Bind sockets to 127.0.0.1, not to every address."""
+    from thespian.system.transport import IPBase
+
     IPBase.IPActorAddress.bindArgs = property(lambda self: (("127.0.0.1", self.bindname[1]),))
+
+
+def _keep_admin() -> None:
+    """Start the admin as a child in this process group, not as a daemon; note that it was started here."""
+    from thespian.system import multiprocCommon
 
     start_admin = multiprocCommon.startAdmin
 
@@ -133,6 +148,11 @@ def _change_thespian() -> None:
 
     system_base._startAdmin = begin_and_note
 
+
+def _report_exits() -> None:
+    """Report the exit status of an actor once, from the process that reaps it."""
+    from thespian.system import multiprocCommon
+
     alive = multiprocCommon.MultiProcReplicator._checkChildLiveness
 
     def alive_or_reported(info: Any) -> bool:
@@ -145,6 +165,11 @@ def _change_thespian() -> None:
         return living
 
     multiprocCommon.MultiProcReplicator._checkChildLiveness = staticmethod(alive_or_reported)
+
+
+def _guard_actors() -> None:
+    """Report an actor that raises, and end it rather than run its handler again."""
+    from thespian.system import actorManager
 
     manager = actorManager.ActorManager
     create_instance = manager._createInstance
