@@ -25,7 +25,7 @@ from typing import Any
 from paho.mqtt.matcher import MQTTMatcher
 
 from gossamer.routes import FilterIndex, Router, SubscriptionOptions, filter_index, kernel_name
-from gossamer.routes.index import RouteIndex
+from gossamer.routes.index.index import RouteIndex
 
 TOPICS = 200_000
 

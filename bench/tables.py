@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gossamer.mnesia_like import Change, Disc, OwnedTable, Store, Transaction
-from gossamer.mnesia_like.disc import DiscFile
-from gossamer.mnesia_like.replication import Action, Replication, Send
-from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.replicate.replication import Action, Replication, Send
 from gossamer.mnesia_like.values import encode
 
 ROUTES = TableDef(name="routes", replication="owned")

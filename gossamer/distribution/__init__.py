@@ -1,6 +1,5 @@
 """Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
 
-from gossamer.distribution import pg, rpc
 from gossamer.distribution.distribution import Distribution, Event, Evidence
 from gossamer.distribution.errors import (
     FrameTooLargeError,
@@ -12,23 +11,19 @@ from gossamer.distribution.errors import (
     WireError,
 )
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
-from gossamer.distribution.functions import connect_node, monitor_node, node, nodes
-from gossamer.distribution.grpc_transport import GrpcTransport
 from gossamer.distribution.identify import identify
-from gossamer.distribution.inbox import Receiver
-from gossamer.distribution.names import (
-    register_name,
-    registered_names,
-    unregister_name,
-    whereis_name,
-)
-from gossamer.distribution.remote import RemoteProcesses, RouterCounts
-from gossamer.distribution.resolvers import NameConflict, register_resolver
-from gossamer.distribution.rpc import pid_of
-from gossamer.distribution.services import remote_services
-from gossamer.distribution.stream_transport import StreamTransport
-from gossamer.distribution.terms import register_message
-from gossamer.distribution.transport import LinkTransport
+from gossamer.distribution.links.inbox import Receiver
+from gossamer.distribution.remote import pg, rpc
+from gossamer.distribution.remote.functions import connect_node, monitor_node, node, nodes
+from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
+from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts
+from gossamer.distribution.remote.resolvers import NameConflict, register_resolver
+from gossamer.distribution.remote.rpc import pid_of
+from gossamer.distribution.remote.services import remote_services
+from gossamer.distribution.remote.terms import register_message
+from gossamer.distribution.transport.grpc import GrpcTransport
+from gossamer.distribution.transport.stream import StreamTransport
+from gossamer.distribution.transport.transport import LinkTransport
 from gossamer.distribution.wire import PURPOSES, Purpose
 
 __all__ = [

@@ -31,19 +31,19 @@ from functools import partial
 
 import structlog
 
-from gossamer.distribution.bulletin import Bulletin, Event, OnAck, Subscriber
-from gossamer.distribution.channels import Ending
-from gossamer.distribution.door import Door
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
 from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp
-from gossamer.distribution.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
-from gossamer.distribution.inbox import Inbox, Receiver
-from gossamer.distribution.link import Backoff, Link, retry
-from gossamer.distribution.peer import Peer
-from gossamer.distribution.stream import Refresh
-from gossamer.distribution.traffic import Receiving, Sending
-from gossamer.distribution.transport import LinkListener, LinkTransport
-from gossamer.distribution.tree import DIALER, LOOK, children
+from gossamer.distribution.links.admission import Door
+from gossamer.distribution.links.bulletin import Bulletin, Event, OnAck, Subscriber
+from gossamer.distribution.links.channels import Ending
+from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
+from gossamer.distribution.links.inbox import Inbox, Receiver
+from gossamer.distribution.links.link import Backoff, Link, retry
+from gossamer.distribution.links.peer import Peer
+from gossamer.distribution.links.stream import Refresh
+from gossamer.distribution.links.traffic import Receiving, Sending
+from gossamer.distribution.links.tree import DIALER, LOOK, children
+from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
 from gossamer.errors import UsageError
 from gossamer.network import Address

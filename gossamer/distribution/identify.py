@@ -10,8 +10,8 @@ import asyncio
 
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.errors import LinkLostError, WireError
-from gossamer.distribution.handshake import refused
-from gossamer.distribution.transport import Channel, show
+from gossamer.distribution.links.handshake import refused
+from gossamer.distribution.transport.transport import Channel, show
 from gossamer.distribution.wire import (
     ANYBODY,
     NONCE_SIZE,

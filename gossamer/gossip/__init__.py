@@ -1,8 +1,5 @@
 """The underlay: who is in the cluster, told by gossip."""
 
-from gossamer.gossip.hints import explain
-from gossamer.gossip.keyfile import KeyFile, KeyFileError
-from gossamer.gossip.keyring import Keyring, KeyringError, cluster_key
 from gossamer.gossip.limits import MetadataTooLargeError
 from gossamer.gossip.member import (
     ForcedOut,
@@ -23,9 +20,12 @@ from gossamer.gossip.member import (
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata, subscribe
 from gossamer.gossip.server import GossipServer
-from gossamer.gossip.sockets import GossipAddressError, local_host
 from gossamer.gossip.steps import JoinResult
-from gossamer.gossip.swim import Swim
+from gossamer.gossip.swim.hints import explain
+from gossamer.gossip.swim.swim import Swim
+from gossamer.gossip.transport.keyfile import KeyFile, KeyFileError
+from gossamer.gossip.transport.keyring import Keyring, KeyringError, cluster_key
+from gossamer.gossip.transport.sockets import GossipAddressError, local_host
 from gossamer.gossip.view import MembershipView
 from gossamer.gossip.wire import PacketRejected
 

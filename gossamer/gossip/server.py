@@ -18,9 +18,6 @@ import structlog
 from gossamer.clock import Clock
 from gossamer.config import GossipConfig
 from gossamer.errors import GossamerError, UsageError
-from gossamer.gossip.courier import Courier
-from gossamer.gossip.keyfile import KeyFile
-from gossamer.gossip.keyring import Keyring
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -37,7 +34,6 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata
-from gossamer.gossip.sockets import advertised
 from gossamer.gossip.steps import (
     Answer,
     Emit,
@@ -53,7 +49,11 @@ from gossamer.gossip.steps import (
     StreamFailed,
     Tick,
 )
-from gossamer.gossip.swim import Swim
+from gossamer.gossip.swim.swim import Swim
+from gossamer.gossip.transport.courier import Courier
+from gossamer.gossip.transport.keyfile import KeyFile
+from gossamer.gossip.transport.keyring import Keyring
+from gossamer.gossip.transport.sockets import advertised
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network

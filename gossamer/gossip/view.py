@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from gossamer.gossip.member import Member, PartitionHint
-from gossamer.gossip.swim import Swim
+from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import Record
 from gossamer.histogram import Histogram
 from gossamer.network import Address

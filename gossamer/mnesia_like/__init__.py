@@ -4,9 +4,10 @@ Reads are synchronous and from memory. See ``table`` for what a table offers, ``
 rows travel, ``disc`` for what survives a crash, ``link`` for what carries frames.
 """
 
-from gossamer.mnesia_like.copies import DiscProcessMissingError
-from gossamer.mnesia_like.disc import Disc
-from gossamer.mnesia_like.discqueue import DiscBehindError
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.disc import Disc
+from gossamer.mnesia_like.disc.journal import Journal
+from gossamer.mnesia_like.disc.queue import DiscBehindError
 from gossamer.mnesia_like.errors import (
     BackupExistsError,
     BadFrameError,
@@ -36,20 +37,18 @@ from gossamer.mnesia_like.events import (
     TableCreated,
     TableDeleted,
 )
-from gossamer.mnesia_like.journal import Journal
+from gossamer.mnesia_like.exchange.replica import Change
 from gossamer.mnesia_like.link import ReplicationLink, ReplicationSink
-from gossamer.mnesia_like.local_table import LocalTable
-from gossamer.mnesia_like.owned_table import OwnedTable
-from gossamer.mnesia_like.queries import ANY, IndexExistsError, NoSuchIndexError, NotOrderedError
-from gossamer.mnesia_like.replica import Change
-from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.schema_table import NotInSchemaError, SchemaWriteError
-from gossamer.mnesia_like.shared import Discarded
-from gossamer.mnesia_like.shared_table import NoMajorityError, SharedTable
+from gossamer.mnesia_like.schema.copies import DiscProcessMissingError
+from gossamer.mnesia_like.schema.table import NotInSchemaError, SchemaWriteError
+from gossamer.mnesia_like.shared.shared import Discarded
 from gossamer.mnesia_like.store import Store
-from gossamer.mnesia_like.table import HistoryLostError, Subscription, TableEvent
-from gossamer.mnesia_like.transaction import Transaction
-from gossamer.mnesia_like.transaction_errors import (
+from gossamer.mnesia_like.table.local import LocalTable
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.table.queries import ANY, IndexExistsError, NoSuchIndexError, NotOrderedError
+from gossamer.mnesia_like.table.shared import NoMajorityError, SharedTable
+from gossamer.mnesia_like.table.table import HistoryLostError, Subscription, TableEvent
+from gossamer.mnesia_like.transaction.errors import (
     NotTransactionalError,
     TransactionAbortedError,
     TransactionInDoubtError,
@@ -58,6 +57,7 @@ from gossamer.mnesia_like.transaction_errors import (
     TransactionTimeoutError,
     TransactionTooLargeError,
 )
+from gossamer.mnesia_like.transactions import Transaction
 
 __all__ = [
     "ANY",

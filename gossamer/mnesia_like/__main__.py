@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from gossamer.mnesia_like.disc import Disc
+from gossamer.mnesia_like.disc.disc import Disc
 from gossamer.mnesia_like.errors import CorruptTablesError, DiscError
 
 __all__ = ["main"]

@@ -13,11 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gossamer.mnesia_like.backup import Backup, read_backup, write_backup
+from gossamer.mnesia_like.disc.backup import Backup, read_backup, write_backup
 from gossamer.mnesia_like.errors import NoSuchTableError
-from gossamer.mnesia_like.local_table import LocalTable
-from gossamer.mnesia_like.owned_table import OwnedTable
-from gossamer.mnesia_like.shared_table import SharedTable
+from gossamer.mnesia_like.table.local import LocalTable
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.table.shared import SharedTable
 
 __all__ = ["backup", "restore", "writable"]
 

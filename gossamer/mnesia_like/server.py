@@ -17,8 +17,9 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.mnesia_like.disc import Disc, DiscFile
-from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.disc import Disc, DiscFile
+from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import (
     BackupExistsError,
     BadFrameError,
@@ -27,8 +28,7 @@ from gossamer.mnesia_like.errors import (
     TableExistsError,
 )
 from gossamer.mnesia_like.link import ReplicationLink
-from gossamer.mnesia_like.replication import Action, Replication
-from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.replicate.replication import Action, Replication
 from gossamer.supervisor import (
     Caller,
     GenServer,

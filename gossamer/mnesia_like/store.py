@@ -21,11 +21,11 @@ import structlog
 
 from gossamer.clock import Clock, HybridLogicalClock, SystemClock
 from gossamer.errors import UnavailableError
-from gossamer.mnesia_like import copying, info
-from gossamer.mnesia_like.copies import AnyTable, Copies
-from gossamer.mnesia_like.disc import Disc
-from gossamer.mnesia_like.discqueue import DiscQueue
-from gossamer.mnesia_like.epochs import Observed
+from gossamer.mnesia_like import copying
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.disc import Disc
+from gossamer.mnesia_like.disc.journal import Journal
+from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import DiscError, TablesNotLoadedError
 from gossamer.mnesia_like.events import (
     CopyAdded,
@@ -37,10 +37,8 @@ from gossamer.mnesia_like.events import (
     SystemEvents,
     SystemSubscription,
 )
-from gossamer.mnesia_like.journal import Journal
 from gossamer.mnesia_like.link import ReplicationLink
-from gossamer.mnesia_like.owned_table import OwnedTable
-from gossamer.mnesia_like.replication import (
+from gossamer.mnesia_like.replicate.replication import (
     Action,
     Confirmed,
     Installed,
@@ -50,13 +48,16 @@ from gossamer.mnesia_like.replication import (
     Send,
     Wake,
 )
-from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.schema_keeper import SchemaKeeper, SchemaServer
-from gossamer.mnesia_like.schema_orders import SchemaOrders
+from gossamer.mnesia_like.schema.copies import AnyTable, Copies
+from gossamer.mnesia_like.schema.keeper import SchemaKeeper, SchemaServer
+from gossamer.mnesia_like.schema.orders import SchemaOrders
 from gossamer.mnesia_like.server import DiscHandle, DiscServer, Doorbell, Replicator
-from gossamer.mnesia_like.shared_table import SharedTable
-from gossamer.mnesia_like.table import ReplicatedTable, Table, TableOwner, guard
-from gossamer.mnesia_like.transaction import Transaction, Transactor
+from gossamer.mnesia_like.shared.epochs import Observed
+from gossamer.mnesia_like.table import info
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.table.shared import SharedTable
+from gossamer.mnesia_like.table.table import ReplicatedTable, Table, TableOwner, guard
+from gossamer.mnesia_like.transactions import Transaction, Transactor
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
 __all__ = ["AnyTable", "Store"]

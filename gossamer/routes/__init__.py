@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
+    from gossamer.routes.audit.verify import Findings
     from gossamer.routes.delivery import Delivery, SubscriptionOptions
     from gossamer.routes.exclusive import ExclusiveTakenError
-    from gossamer.routes.filters import FilterIndex
-    from gossamer.routes.forwarder import Forwarder
+    from gossamer.routes.forwarding.forwarder import Forwarder
+    from gossamer.routes.index.filters import FilterIndex
     from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
     from gossamer.routes.owner import RouteOwner, routes_child
     from gossamer.routes.resolver import Route
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         parse_name,
         split_shared,
     )
-    from gossamer.routes.verify import Findings
 
 __all__ = [
     "KERNEL_REASON",
@@ -76,8 +76,8 @@ __getattr__, __dir__ = lazy(
     {
         "delivery": ("Delivery", "SubscriptionOptions"),
         "exclusive": ("ExclusiveTakenError",),
-        "filters": ("FilterIndex",),
-        "forwarder": ("Forwarder",),
+        "index.filters": ("FilterIndex",),
+        "forwarding.forwarder": ("Forwarder",),
         "kernel": ("KERNEL_REASON", "filter_index", "kernel_name"),
         "owner": ("RouteOwner", "routes_child"),
         "resolver": ("Route",),
@@ -99,6 +99,6 @@ __getattr__, __dir__ = lazy(
             "parse_name",
             "split_shared",
         ),
-        "verify": ("Findings",),
+        "audit.verify": ("Findings",),
     },
 )

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, cast
 
 from gossamer.errors import UsageError
-from gossamer.routes.book import TopicBook
-from gossamer.routes.filters import SHAPE_LIMIT, FilterIndex
-from gossamer.routes.trie import FilterTrie
+from gossamer.routes.index.book import TopicBook
+from gossamer.routes.index.filters import SHAPE_LIMIT, FilterIndex
+from gossamer.routes.index.trie import FilterTrie
 
 __all__ = [
     "KERNEL_REASON",

@@ -20,10 +20,10 @@ from typing import Any
 import structlog
 
 from gossamer.distribution import rpc
-from gossamer.routes.peers import PeerAudit
+from gossamer.routes.audit.peers import PeerAudit
+from gossamer.routes.audit.verify import Findings
 from gossamer.routes.ports import DataLinks, RouteTable
 from gossamer.routes.router import Router
-from gossamer.routes.verify import Findings
 from gossamer.supervisor import (
     Caller,
     ChildSpec,

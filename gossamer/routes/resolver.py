@@ -19,11 +19,11 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from gossamer.config import SharedStrategy
-from gossamer.routes.cache import RouteCache
 from gossamer.routes.delivery import Delivery, merge
-from gossamer.routes.forwarder import Forwarder
-from gossamer.routes.index import Entry, RouteIndex
-from gossamer.routes.nodes import NodeTable
+from gossamer.routes.forwarding.forwarder import Forwarder
+from gossamer.routes.forwarding.nodes import NodeTable
+from gossamer.routes.index.cache import RouteCache
+from gossamer.routes.index.index import Entry, RouteIndex
 from gossamer.routes.shared import Group, SharedIndex
 from gossamer.routes.topics import TopicLimits, parse_name
 

@@ -26,13 +26,14 @@ from typing import Any
 import structlog
 
 from gossamer.config import SharedStrategy
+from gossamer.routes.audit.peers import Ask, PeerAudit
+from gossamer.routes.audit.verify import Findings, Verifier
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
-from gossamer.routes.forwarder import Dropped, Forwarder
-from gossamer.routes.forwarding import Forwarding, Fresh
-from gossamer.routes.index import mask_of
-from gossamer.routes.nodes import NodeSlot
-from gossamer.routes.peers import Ask, PeerAudit
+from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
+from gossamer.routes.forwarding.forwarding import Forwarding, Fresh
+from gossamer.routes.forwarding.nodes import NodeSlot
+from gossamer.routes.index.index import mask_of
 from gossamer.routes.ports import DataLinks, Keeper, RouteTable
 from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Count, Group, is_shared
@@ -46,7 +47,6 @@ from gossamer.routes.topics import (
     filters_matching,
     split_shared,
 )
-from gossamer.routes.verify import Findings, Verifier
 
 __all__ = ["Router"]
 
@@ -314,7 +314,8 @@ class Router:
     # Looking in, and after.
 
     def verify(self, *, repair: bool = True) -> Findings:
-        """Hold index, cache, rows and subscriptions against each other; see :mod:`gossamer.routes.verify`."""
+        """Hold index, cache, rows and subscriptions against each other; see
+        :mod:`gossamer.routes.audit.verify`."""
         findings = Findings()
         for _ in self.verify_steps(findings, repair=repair):
             pass
@@ -341,7 +342,7 @@ class Router:
         return verifier.steps()
 
     def peer_audit(self, table: RouteTable, ask: Ask) -> PeerAudit:
-        """What compares this node's routes with its peers'; see :mod:`gossamer.routes.peers`."""
+        """What compares this node's routes with its peers'; see :mod:`gossamer.routes.audit.peers`."""
         return PeerAudit(
             self.node,
             index=self._index,

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
-from gossamer.routes.filters import FilterIndex
+from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
 from gossamer.routes.strategies import STRATEGIES, Candidates, GroupStrategy
 from gossamer.routes.topics import split_shared

@@ -4,16 +4,16 @@ Stands beside the house: it runs in a process of its own, on a laptop or a clust
 only what ``gossamer.audit.schema`` says.
 """
 
-from gossamer.spark.chosen import open_engine
-from gossamer.spark.completeness import Terms, verdicts
-from gossamer.spark.engine import Engine
+from gossamer.spark.analyses.completeness import Terms, verdicts
+from gossamer.spark.engine.chosen import open_engine
+from gossamer.spark.engine.engine import Engine
+from gossamer.spark.engine.on_duckdb import DuckEngine
+from gossamer.spark.engine.on_spark import SparkEngine
+from gossamer.spark.engine.session import open_session
 from gossamer.spark.errors import EngineMissingError, JavaMissingError, NoDataError, TooLittleMemoryError
-from gossamer.spark.files import FileProblem
-from gossamer.spark.holes import Hole
-from gossamer.spark.onduck import DuckEngine
-from gossamer.spark.onspark import SparkEngine
-from gossamer.spark.session import open_session
-from gossamer.spark.source import Recording, load
+from gossamer.spark.source.files import FileProblem
+from gossamer.spark.source.holes import Hole
+from gossamer.spark.source.source import Recording, load
 
 __all__ = [
     "DuckEngine",

@@ -20,18 +20,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gossamer.errors import GossamerError, UsageError, WrongValueError
-from gossamer.spark.chosen import AUTO, engine_for, open_engine
-from gossamer.spark.completeness import VERDICTS, Terms
+from gossamer.spark.analyses.completeness import VERDICTS, Terms
+from gossamer.spark.engine.chosen import AUTO, engine_for, open_engine
+from gossamer.spark.engine.on_spark import SparkEngine
+from gossamer.spark.engine.session import check_files, is_little, open_session
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.moments import span_of
-from gossamer.spark.onspark import SparkEngine
 from gossamer.spark.plans import page_of_plans
 from gossamer.spark.progress import Progress
-from gossamer.spark.report import missing_in_words, render, verdict_in_words
+from gossamer.spark.report.report import missing_in_words, render, verdict_in_words
 from gossamer.spark.run import Outcome, broken_promises, run_jobs
-from gossamer.spark.session import check_files, is_little, open_session
-from gossamer.spark.source import load
+from gossamer.spark.source.source import load
 from gossamer.spark.stream import Auditor, Batch, start
 
 __all__ = ["app", "main"]

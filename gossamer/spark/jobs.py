@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gossamer.spark import cluster, traffic
-from gossamer.spark.charts import Chart
-from gossamer.spark.completeness import VERDICTS, Terms, verdicts
-from gossamer.spark.engine import Engine, Row
-from gossamer.spark.source import Recording
+from gossamer.spark.analyses import cluster, traffic
+from gossamer.spark.analyses.completeness import VERDICTS, Terms, verdicts
+from gossamer.spark.engine.engine import Engine, Row
+from gossamer.spark.report.charts import Chart
+from gossamer.spark.source.source import Recording
 
 __all__ = ["JOBS", "PROMISES", "WORST", "Job", "Sheet", "Told"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from gossamer.spark.completeness import Terms
+from gossamer.spark.analyses.completeness import Terms
+from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.jobs import JOBS
-from gossamer.spark.onspark import SparkEngine
-from gossamer.spark.source import Recording
+from gossamer.spark.source.source import Recording
 
 __all__ = ["FORBIDDEN", "page_of_plans", "plans"]
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gossamer.spark.completeness import Terms
-from gossamer.spark.files import FileProblem
-from gossamer.spark.holes import Hole
+from gossamer.spark.analyses.completeness import Terms
 from gossamer.spark.jobs import JOBS, Told
 from gossamer.spark.progress import Progress
-from gossamer.spark.source import Recording
+from gossamer.spark.source.files import FileProblem
+from gossamer.spark.source.holes import Hole
+from gossamer.spark.source.source import Recording
 
 __all__ = ["Outcome", "broken_promises", "run_jobs"]
 

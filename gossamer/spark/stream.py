@@ -25,12 +25,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gossamer.spark.alarms import post_alarm
-from gossamer.spark.completeness import VERDICTS, Terms, verdicts
+from gossamer.spark.analyses.completeness import VERDICTS, Terms, verdicts
+from gossamer.spark.analyses.histories import of_sessions, standing
+from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.errors import NoDataError
-from gossamer.spark.files import FileProblem, Footer, judge_file, text_of
-from gossamer.spark.histories import of_sessions, standing
-from gossamer.spark.onspark import SparkEngine
-from gossamer.spark.source import MARGIN, read, recording_of, spoken_of
+from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of
+from gossamer.spark.source.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known, dump, parse
 
 __all__ = ["Auditor", "Batch", "start"]

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from gossamer.spark.files import FileProblem, Footer
-from gossamer.spark.holes import Hole
+from gossamer.spark.source.files import FileProblem, Footer
+from gossamer.spark.source.holes import Hole
 
 __all__ = ["Known", "dump", "parse"]
 

@@ -9,7 +9,8 @@ import pytest
 import gossamer
 from gossamer import BlockingClient, Node
 from gossamer.config import Config
-from gossamer.distribution import StreamTransport, rpc
+from gossamer.distribution import StreamTransport
+from gossamer.distribution.remote import rpc
 from gossamer.network import SystemNetwork
 from gossamer.node import NodeFailedError
 from gossamer.supervisor import CallFailed

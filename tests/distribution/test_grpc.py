@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gossamer.distribution import Distribution, GrpcTransport, NodeDown, NodeUp
-from gossamer.distribution.relay import Relay
+from gossamer.distribution.transport.relay import Relay
 from gossamer.faults import Fault, FaultTable, FaultyNetwork
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime, Supervisor
@@ -151,7 +151,7 @@ async def test_a_cut_stalls_a_link_and_neither_side_is_told():
 
 
 async def test_who_never_claims_its_relayed_connection_loses_it(monkeypatch):
-    monkeypatch.setattr("gossamer.distribution.relay.CLAIM", 0.01)
+    monkeypatch.setattr("gossamer.distribution.transport.relay.CLAIM", 0.01)
     accepted = asyncio.get_running_loop().create_future()
     ended = asyncio.Event()
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import HandshakeError, WireError
-from gossamer.distribution.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
+from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
 from gossamer.distribution.wire import (
     HANDSHAKE_LIMIT,
     VERSION,

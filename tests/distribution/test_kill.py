@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from gossamer.distribution import NodeUp, link
+from gossamer.distribution import NodeUp
+from gossamer.distribution.links import link
 
 from .test_grpc import Node
 

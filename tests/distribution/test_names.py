@@ -14,8 +14,8 @@ from gossamer.distribution import (
     unregister_name,
     whereis_name,
 )
-from gossamer.distribution.names import GLOBAL
-from gossamer.distribution.resolvers import judge
+from gossamer.distribution.remote.names import GLOBAL
+from gossamer.distribution.remote.resolvers import judge
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Supervisor, receive, self_pid
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.distribution import RemoteProcesses
-from gossamer.distribution.pg import PG, Groups, Joined, Left, Pg, join, leave, watch
+from gossamer.distribution.remote.pg import PG, Groups, Joined, Left, Pg, join, leave, watch
 from gossamer.errors import UsageError
 from gossamer.supervisor import receive, self_pid
 

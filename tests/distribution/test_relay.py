@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from gossamer.distribution.relay import Relay
+from gossamer.distribution.transport.relay import Relay
 from gossamer.network import SystemNetwork
 
 

@@ -15,7 +15,7 @@ from gossamer.distribution import (
     nodes,
     register_message,
 )
-from gossamer.distribution.terms import _by_name
+from gossamer.distribution.remote.terms import _by_name
 from gossamer.supervisor import (
     CallFailed,
     CallTimeout,

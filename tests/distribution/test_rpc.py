@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from gossamer.distribution import NotAllowedError, RemoteProcesses, pg, remote_services
-from gossamer.distribution.rpc import (
+from gossamer.distribution import NotAllowedError, RemoteProcesses, remote_services
+from gossamer.distribution.remote import pg
+from gossamer.distribution.remote.rpc import (
     RPC,
     Exited,
     Raised,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.distribution.session import Admission, admit
+from gossamer.distribution.links.session import Admission, admit
 from gossamer.distribution.wire import Hello
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import WireError
-from gossamer.distribution.stream import Lost, ReceiveStream, SendStream
+from gossamer.distribution.links.stream import Lost, ReceiveStream, SendStream
 from gossamer.distribution.wire import Ack, Batch, Skip
 
 LIMIT = 1 << 20

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import TermError
-from gossamer.distribution.terms import decode_term, encode_term, register_message
+from gossamer.distribution.remote.terms import decode_term, encode_term, register_message
 from gossamer.supervisor import Cast, Crash, Down, Exit, Pid, Ref
 
 

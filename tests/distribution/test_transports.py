@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gossamer.distribution.grpc_transport import GrpcTransport
-from gossamer.distribution.stream_transport import StreamTransport
+from gossamer.distribution.transport.grpc import GrpcTransport
+from gossamer.distribution.transport.stream import StreamTransport
 from gossamer.network import SystemNetwork
 
 LOCAL = ("127.0.0.1", 0)

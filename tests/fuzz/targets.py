@@ -13,17 +13,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from gossamer.distribution.errors import TermError, WireError
-from gossamer.distribution.stream_transport import _StreamChannel
-from gossamer.distribution.terms import decode_term, encode_term
+from gossamer.distribution.remote.terms import decode_term, encode_term
+from gossamer.distribution.transport.stream import _StreamChannel
 from gossamer.distribution.wire import decode_handshake, decode_message
 from gossamer.distribution.wire import encode as encode_link
-from gossamer.gossip.keyring import Keyring, cluster_key
-from gossamer.gossip.streams import FrameBuffer
+from gossamer.gossip.transport.keyring import Keyring, cluster_key
+from gossamer.gossip.transport.streams import FrameBuffer
 from gossamer.gossip.wire import PacketRejected
 from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip
 from gossamer.mnesia_like.errors import BadFrameError
-from gossamer.mnesia_like.wire import decode_frame
+from gossamer.mnesia_like.exchange.wire import decode_frame
 from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header

@@ -30,7 +30,7 @@ from gossamer.gossip.steps import (
     StreamRequested,
     Tick,
 )
-from gossamer.gossip.swim import Swim
+from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address
 

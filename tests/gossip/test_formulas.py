@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from gossamer.gossip.awareness import Awareness
-from gossamer.gossip.broadcast import BroadcastQueue, retransmit_limit
 from gossamer.gossip.member import MemberMetadata
-from gossamer.gossip.prober import RoundRobin
-from gossamer.gossip.suspicion import Suspicion, suspicion_bounds
-from gossamer.gossip.table import ALIVE, DOWN, Entry, MemberTable
-from gossamer.gossip.timers import Timers
+from gossamer.gossip.swim.awareness import Awareness
+from gossamer.gossip.swim.broadcast import BroadcastQueue, retransmit_limit
+from gossamer.gossip.swim.prober import RoundRobin
+from gossamer.gossip.swim.suspicion import Suspicion, suspicion_bounds
+from gossamer.gossip.swim.table import ALIVE, DOWN, Entry, MemberTable
+from gossamer.gossip.swim.timers import Timers
 from gossamer.gossip.wire import Alive
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.gossip import PartitionHint, explain
-from gossamer.gossip.hints import PartitionHints
+from gossamer.gossip.swim.hints import PartitionHints
 from tests.gossip.swarm import Host, Swarm, grow
 
 

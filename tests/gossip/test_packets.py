@@ -10,12 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.config import GossipConfig
-from gossamer.gossip.keyring import OVERHEAD, Keyring, KeyringError, Opened, ReplayGuard, cluster_key
 from gossamer.gossip.limits import MetadataTooLargeError
 from gossamer.gossip.member import MemberMetadata
 from gossamer.gossip.steps import PacketReceived, StreamReplied, StreamRequested
-from gossamer.gossip.streams import FrameBuffer, frame
-from gossamer.gossip.swim import Swim
+from gossamer.gossip.swim.swim import Swim
+from gossamer.gossip.transport.keyring import (
+    OVERHEAD,
+    Keyring,
+    KeyringError,
+    Opened,
+    ReplayGuard,
+    cluster_key,
+)
+from gossamer.gossip.transport.streams import FrameBuffer, frame
 from gossamer.gossip.wire import (
     Ack,
     Alive,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gossamer.gossip import ForcedOut, MemberLeft, MemberUp
 from gossamer.gossip.steps import ForceLeaveRequested
-from gossamer.gossip.table import REMOVED
+from gossamer.gossip.swim.table import REMOVED
 from tests.gossip.swarm import Host, Swarm
 
 

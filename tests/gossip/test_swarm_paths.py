@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.gossip.hints import explain
 from gossamer.gossip.member import (
     LinkEvidence,
     MemberDown,
@@ -13,6 +12,7 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.steps import EvidenceSeen
+from gossamer.gossip.swim.hints import explain
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
 

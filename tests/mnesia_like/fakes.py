@@ -7,9 +7,9 @@ import itertools
 import random
 from typing import Any
 
-from gossamer.mnesia_like.replica import Change
-from gossamer.mnesia_like.replication import Action, OwnedState, Replication, Send
-from gossamer.mnesia_like.schema import TableDef
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.replicate.replication import Action, OwnedState, Replication, Send
 
 DEFINITION = TableDef(name="routes", replication="owned", grace=20.0)
 

@@ -24,9 +24,8 @@ from gossamer.mnesia_like import (
     Store,
     Transaction,
 )
-from gossamer.mnesia_like.replication import Replication
-from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.transaction_wire import (
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.exchange.transaction_wire import (
     Commit,
     Died,
     End,
@@ -39,7 +38,7 @@ from gossamer.mnesia_like.transaction_wire import (
     Stage,
     Vote,
 )
-from gossamer.mnesia_like.wire import (
+from gossamer.mnesia_like.exchange.wire import (
     Ack,
     Chunk,
     Delta,
@@ -55,6 +54,7 @@ from gossamer.mnesia_like.wire import (
     decode_frame,
     encode_frames,
 )
+from gossamer.mnesia_like.replicate.replication import Replication
 from gossamer.testing import SimNetwork, seeds
 
 from .hub import Hub, host

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from gossamer.mnesia_like import Disc
-from gossamer.mnesia_like.burial import Epoch
+from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.testing import SimNetwork, seeds
 
 from .hub import Hub, host

@@ -31,8 +31,8 @@ from gossamer.mnesia_like import (
     TableDef,
 )
 from gossamer.mnesia_like.__main__ import main
-from gossamer.mnesia_like.disc import DiscFile
-from gossamer.mnesia_like.discqueue import DiscQueue
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.values import encode
 from gossamer.supervisor import StartFailed
 

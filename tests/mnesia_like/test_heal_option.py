@@ -2,8 +2,8 @@
 
 import pytest
 
+from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import BadTableError
-from gossamer.mnesia_like.schema import TableDef
 
 
 @pytest.mark.parametrize("heal", ["lww", "survivors", "counters.add"])

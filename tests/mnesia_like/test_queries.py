@@ -18,7 +18,7 @@ from gossamer.mnesia_like import (
     Store,
     TableDef,
 )
-from gossamer.mnesia_like.queries import rank
+from gossamer.mnesia_like.table.queries import rank
 
 from .hub import Hub, host
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like.exchange import Confirmed
-from gossamer.mnesia_like.feed import Feed, Sessions
-from gossamer.mnesia_like.ownlog import OwnLog
-from gossamer.mnesia_like.replica import Replica
-from gossamer.mnesia_like.replication import Replication, Send
-from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.wire import Chunk, Delta
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.exchange.exchange import Confirmed
+from gossamer.mnesia_like.exchange.feed import Feed, Sessions
+from gossamer.mnesia_like.exchange.own_log import OwnLog
+from gossamer.mnesia_like.exchange.replica import Replica
+from gossamer.mnesia_like.exchange.wire import Chunk, Delta
+from gossamer.mnesia_like.replicate.replication import Replication, Send
 
 from .fakes import DEFINITION, Lossy
 

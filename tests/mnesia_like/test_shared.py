@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gossamer.clock import HybridLogicalClock
 from gossamer.mnesia_like import BadTableError, Change, Disc, NoMajorityError, Store
-from gossamer.mnesia_like.replication import Action, Installed
-from gossamer.mnesia_like.schema import TableDef
-from gossamer.mnesia_like.shared import Shared
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.replicate.replication import Action, Installed
+from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.testing import SimNetwork, seeds
 
 from .fakes import Lossy, Machine

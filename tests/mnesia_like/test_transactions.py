@@ -21,7 +21,7 @@ from gossamer.mnesia_like import (
     TransactionOverError,
     TransactionTimeoutError,
 )
-from gossamer.mnesia_like.transaction_locks import WHOLE, LockManager, LockOwner
+from gossamer.mnesia_like.transaction.locks import WHOLE, LockManager, LockOwner
 from gossamer.testing import SimNetwork, seeds
 
 from .hub import Host, Hub, host, until

@@ -22,7 +22,7 @@ from gossamer.mnesia_like import (
     TransactionRefusedError,
     TransactionTimeoutError,
 )
-from gossamer.mnesia_like.disc import DiscFile
+from gossamer.mnesia_like.disc.disc import DiscFile
 
 from .hub import Host, Hub, host, until
 

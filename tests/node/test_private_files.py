@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.config import config_from
 from gossamer.errors import ConfigError
-from gossamer.mnesia_like.disc import DiscFile
+from gossamer.mnesia_like.disc.disc import DiscFile
 from gossamer.node import Node
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.routes import cache as cache_module
-from gossamer.routes.book import TopicBook
-from gossamer.routes.cache import FILED_LIMIT, SHAPE_LIMIT, RouteCache
+from gossamer.routes.index import cache as cache_module
+from gossamer.routes.index.book import TopicBook
+from gossamer.routes.index.cache import FILED_LIMIT, SHAPE_LIMIT, RouteCache
 from gossamer.routes.kernel import KERNEL_REASON, compiled_book
 from gossamer.routes.topics import matches
 from tests.routes.strategies import filters, names

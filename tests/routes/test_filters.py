@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.routes.filters import FilterIndex
+from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import KERNEL_REASON, compiled_index
 from gossamer.routes.topics import matches, parse_filter, parse_name
 from tests.routes.strategies import filters, names

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gossamer.distribution import Frame, Gap
 from gossamer.errors import UsageError
 from gossamer.routes import Forwarder, Router, SubscriptionOptions
-from gossamer.routes.forwarding import GROUP_MARK, KEPT_MARK
+from gossamer.routes.forwarding.forwarding import GROUP_MARK, KEPT_MARK
 from tests.routes.fakes import Client, Links, Turn
 from tests.routes.test_router import make
 

@@ -21,7 +21,7 @@ from gossamer.routes import (
     parse_name,
     split_shared,
 )
-from gossamer.routes.filters import FilterIndex
+from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import KERNEL_REASON, compiled_index
 from tests.routes.strategies import filters, names
 

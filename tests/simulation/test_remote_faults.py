@@ -9,7 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from gossamer.distribution import register_message
-from gossamer.distribution.terms import _by_name
+from gossamer.distribution.remote.terms import _by_name
 from gossamer.supervisor import (
     CallFailed,
     Down,

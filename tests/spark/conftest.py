@@ -51,7 +51,7 @@ def together(tmp_path_factory):
 def judged(request, together):
     """Verdicts on all of them; also where every topic that has two messages in a slot is salted."""
     from gossamer.spark import load, verdicts
-    from gossamer.spark.owed import SALTED_FROM
+    from gossamer.spark.analyses.owed import SALTED_FROM
     from tests.spark.together import Together
 
     salted = request.param == "salted"

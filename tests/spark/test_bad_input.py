@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from gossamer.spark.completeness import verdicts
-from gossamer.spark.files import Footer, without_duplicates
-from gossamer.spark.source import load
+from gossamer.spark.analyses.completeness import verdicts
+from gossamer.spark.source.files import Footer, without_duplicates
+from gossamer.spark.source.source import load
 from tests.spark.world import SECOND, World
 
 DAY = 86_400 * SECOND

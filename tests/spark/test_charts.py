@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from gossamer.spark.charts import Chart, draw
+from gossamer.spark.report.charts import Chart, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,6 +1,6 @@
 """A clock that is off shows in what crosses the links of its node."""
 
-from gossamer.spark.clocks import offsets_of
+from gossamer.spark.source.clocks import offsets_of
 
 A, B, C = ("a", 1), ("b", 1), ("c", 1)
 DAY, MS = 86_400_000_000, 1000

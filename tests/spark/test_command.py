@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from gossamer.audit import schema
-from gossamer.spark.chosen import engine_for
+from gossamer.spark.engine.chosen import engine_for
+from gossamer.spark.engine.on_duckdb import DuckEngine
+from gossamer.spark.engine.session import JAVA_OPTIONS, check_files, check_memory, fit, is_little
 from gossamer.spark.errors import EngineMissingError, NoDataError
 from gossamer.spark.moments import BadMomentError, moment_of, span_of
-from gossamer.spark.onduck import DuckEngine
-from gossamer.spark.session import JAVA_OPTIONS, check_files, check_memory, fit, is_little
 from tests.spark.world import SECOND, World
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -122,7 +122,7 @@ def test_who_is_asked_is_decided_by_what_there_is(recorded, monkeypatch):
     assert engine_for("auto", "s3a://bucket/audit") == "spark"
     assert engine_for("auto", recorded, writes="s3a://bucket/report") == "spark"
     assert engine_for("duckdb", recorded) == "duckdb"
-    monkeypatch.setattr("gossamer.spark.chosen._FOR_DUCKDB", 10)
+    monkeypatch.setattr("gossamer.spark.engine.chosen._FOR_DUCKDB", 10)
     assert engine_for("auto", recorded) == "spark"
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert engine_for("auto", recorded) == "duckdb"
@@ -171,7 +171,7 @@ def test_little_is_what_a_short_look_at_a_directory_of_this_machine_says(tmp_pat
     assert is_little(str(tmp_path))
     assert is_little(tmp_path.as_uri())
     assert not is_little("s3a://bucket/audit")
-    monkeypatch.setattr("gossamer.spark.session._LITTLE", 999)
+    monkeypatch.setattr("gossamer.spark.engine.session._LITTLE", 999)
     assert not is_little(str(tmp_path))
 
 

@@ -8,9 +8,9 @@ import pytest
 import gossamer.audit.schema as schema
 from gossamer.spark.jobs import JOBS, Sheet
 from gossamer.spark.plans import FORBIDDEN, plans
-from gossamer.spark.report import render, verdict_in_words
+from gossamer.spark.report.report import render, verdict_in_words
 from gossamer.spark.run import broken_promises, run_jobs
-from gossamer.spark.source import load
+from gossamer.spark.source.source import load
 from tests.spark.world import World
 
 A, B, C = "n1@host", "n2@host", "n3@host"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from gossamer.spark import progress as shown
-from gossamer.spark.chatter import means_nothing
+from gossamer.spark.engine.chatter import means_nothing
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.progress import Progress
 

@@ -9,9 +9,9 @@ import pytest
 
 import gossamer.audit.schema as schema
 from gossamer.spark.errors import NoDataError
-from gossamer.spark.files import FileProblem, Footer
-from gossamer.spark.holes import holes_between
-from gossamer.spark.source import load
+from gossamer.spark.source.files import FileProblem, Footer
+from gossamer.spark.source.holes import holes_between
+from gossamer.spark.source.source import load
 from tests.spark.world import SECOND, START, World
 
 

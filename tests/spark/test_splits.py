@@ -1,7 +1,7 @@
 """Splits are told from what nodes noted of each other, whatever their number and shape."""
 
 import gossamer.audit.schema as schema
-from gossamer.spark.splits import Change, splits_of
+from gossamer.spark.analyses.splits import Change, splits_of
 
 DOWN, UP, PARTITION, HEALED = schema.NODE_DOWN, schema.NODE_UP, schema.PARTITION, schema.HEALED
 OPENED, CLOSED = schema.OPENED, schema.CLOSED

@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from real.harness import Program, eventually
 
-from gossamer.spark.completeness import Terms, verdicts
-from gossamer.spark.files import Footer, micros_of
-from gossamer.spark.session import JAVA_OPTIONS
-from gossamer.spark.source import load
+from gossamer.spark.analyses.completeness import Terms, verdicts
+from gossamer.spark.engine.session import JAVA_OPTIONS
+from gossamer.spark.source.files import Footer, micros_of
+from gossamer.spark.source.source import load
 from gossamer.spark.stream import Auditor, start
 from gossamer.spark.watch import Known, dump, parse
 from tests.spark.world import SECOND, World

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.routes import matches
-from gossamer.spark.topics import match
+from gossamer.spark.analyses.topics import match
 
 LEVEL = st.sampled_from(["", "a", "b", "$x", "site"])
 TOPIC = st.lists(LEVEL, min_size=1, max_size=4).map("/".join).filter(bool)

@@ -1,4 +1,4 @@
-/* The topic book, compiled: the twin of gossamer/routes/book.py. Part of kernel.c.
+/* The topic book, compiled: the twin of gossamer/routes/index/book.py. Part of kernel.c.
 
    Topics are numbers: places in the caller's list. For every shape that was asked for, each topic it fits is filed
    under the key of its levels at the shape's constant places, in one table for all shapes: (key, first entry),

@@ -1,4 +1,4 @@
-/* The compiled filter index: the twin of gossamer/routes/filters.py, with the same interface and results.
+/* The compiled filter index: the twin of gossamer/routes/index/filters.py, with the same interface and results.
 
    What it is faster by: a topic's keys for all shapes come from one pass over its bytes; the slots of all of them
    are fetched from memory at once, then all the blocks, then all the values, so that a match waits for memory

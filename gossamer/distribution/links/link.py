@@ -1,0 +1,223 @@
+"""The link process: keeps the outgoing channels to one peer open for as long as it is a member.
+
+One attempt opens a channel per purpose, control first. They share their fate: when one ends, for whatever
+reason, all are aborted and a new attempt begins, so a link is up or down and never half of it. What a link
+forgets with its connections the session remembers (:mod:`~gossamer.distribution.links.peer`).
+
+A hidden node opens a second channel per purpose, on which it is sent to.
+
+After a link that held for a while the first attempt follows at once: a peer that was killed then refuses
+within milliseconds, which is the quickest evidence there is. Attempts that fail are spaced by
+:class:`Backoff`. An inbound call of the peer cuts the waiting short, since then it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import product
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec import Struct
+
+from gossamer.distribution.errors import HandshakeError, LinkLostError
+from gossamer.distribution.links.channels import Ending, Outbound
+from gossamer.distribution.links.handshake import Opened
+from gossamer.distribution.links.peer import Peer
+from gossamer.distribution.transport.transport import show
+from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
+
+if TYPE_CHECKING:
+    from gossamer.distribution.distribution import Distribution
+
+__all__ = ["RETRY", "Backoff", "Link", "retry"]
+
+log = structlog.get_logger(__name__)
+
+SETTLED = 1.0
+"""Seconds after which an open link counts as having held."""
+
+
+class Backoff:
+    """How long to wait before the next attempt: doubling, with jitter so that peers do not march in step."""
+
+    def __init__(self, rng: random.Random, *, initial: float, maximum: float) -> None:
+        self._rng = rng
+        self._initial = initial
+        self._maximum = maximum
+        self._failures = 0
+
+    def reset(self) -> None:
+        """It worked."""
+        self._failures = 0
+
+    def next(self) -> float:
+        """Seconds to wait now: between half and all of the doubled step."""
+        # The exponent is bounded as well: a peer may be away for weeks.
+        step: float = min(self._maximum, self._initial * 2 ** min(self._failures, 32))
+        self._failures += 1
+        return step * self._rng.uniform(0.5, 1.0)
+
+
+class _Opened(Struct, frozen=True):
+    outbound: Outbound
+    opened: Opened
+
+
+class _Ended(Struct, frozen=True):
+    outbound: Outbound
+    error: Ending
+
+
+RETRY = "retry"
+"""The message that cuts the waiting short."""
+
+
+class Link:
+    """The body of the process."""
+
+    def __init__(self, hub: Distribution, name: str, backoff: Backoff) -> None:
+        self._hub = hub
+        self._name = name
+        self._backoff = backoff
+        self._outbounds: list[Outbound] = []
+        self._refusal = ""
+
+    async def run(self) -> None:
+        """Open, hold, try again, until the peer is no member any more."""
+        hub, name = self._hub, self._name
+        me = self_pid()
+        holder = hub.links.get(name, me)
+        if holder != me and hub.runtime.alive(holder):
+            return
+        hub.links[name] = me
+        trap_exit()
+        try:
+            while (peer := hub.peers.get(name)) is not None:
+                held = await self._attempt(peer)
+                if hub.peers.get(name) is None:
+                    return
+                if held:
+                    self._backoff.reset()
+                else:
+                    await self._wait(self._backoff.next())
+        finally:
+            self._abort()
+            if hub.links.get(name) == me:
+                del hub.links[name]
+
+    async def _attempt(self, peer: Peer) -> bool:
+        """One life of the link; True when it held for a while."""
+        hub = self._hub
+        loop = asyncio.get_running_loop()
+        me = self_pid()
+        since: float | None = None
+
+        def on_open(outbound: Outbound, opened: Opened) -> None:
+            if hub.hidden:
+                # Nobody calls a hidden node, so this is where it learns of the other side's session.
+                peer.theirs = opened.session
+            hub.runtime.send(me, _Opened(outbound, opened))
+
+        def on_end(outbound: Outbound, error: Ending) -> None:
+            hub.runtime.send(me, _Ended(outbound, error))
+
+        error: Ending = None
+        try:
+            deadline = loop.time() + hub.handshake_timeout
+            opened = 0
+            ways = (False, True) if hub.hidden else (False,)
+            for purpose, pull in product(peer.purposes, ways):
+                outbound = Outbound(hub, peer, purpose, on_open=on_open, on_end=on_end, pull=pull)
+                self._outbounds.append(outbound)
+                async with asyncio.timeout_at(deadline):
+                    await hub.transport.connect(peer.address, outbound)
+                if outbound.over:
+                    break
+            while True:
+                message = await self._receive(None if since is not None else deadline - loop.time())
+                if hub.peers.get(peer.name) is not peer:
+                    break
+                if isinstance(message, _Ended) and message.outbound in self._outbounds:
+                    error = message.error
+                    if error is None and since is not None:
+                        # A killed process closes its sockets as politely as one that stops.
+                        detail = "closed by the other side"
+                        error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
+                    break
+                if isinstance(message, _Opened) and message.outbound in self._outbounds:
+                    if message.opened.creation > peer.creation:
+                        hub.renew(peer, message.opened.creation, "restarted")
+                        break
+                    opened += 1
+                    if opened == len(self._outbounds):
+                        since = loop.time()
+                        self._came_up(peer)
+        except TimeoutError:
+            log.debug("link_timeout", peer=peer.name, seconds=hub.handshake_timeout)
+        finally:
+            self._abort()
+        self._report(peer, error)
+        return since is not None and loop.time() - since >= SETTLED
+
+    def _came_up(self, peer: Peer) -> None:
+        peer.counts.connects += 1
+        self._refusal = ""
+        log.info("link_open", peer=peer.name, creation=peer.creation)
+        self._hub.note(peer.name, "ok")
+
+    def _report(self, peer: Peer, error: Ending) -> None:
+        hub = self._hub
+        if isinstance(error, LinkLostError):
+            if error.kind == "reset":
+                peer.counts.resets += 1
+                log.info("link_lost", peer=peer.name, error=str(error))
+            else:
+                peer.counts.refusals += 1
+            # Not reaching a host at all says nothing that the failure detector does not find out itself.
+            if error.kind != "unreachable":
+                hub.note(peer.name, error.kind)
+        elif isinstance(error, HandshakeError):
+            if error.code == "stale_session":
+                hub.renew(peer, peer.creation, "forgotten by the peer")
+            elif error.code == "unknown_node":
+                log.debug("link_early", peer=peer.name, error=str(error))
+            elif str(error) != self._refusal:
+                # Once, not at every attempt.
+                self._refusal = str(error)
+                log.error("handshake_failed", peer=peer.name, code=error.code, error=str(error))
+        elif error is not None:
+            log.error("link_broken", peer=peer.name, error=str(error))
+
+    def _abort(self) -> None:
+        outbounds, self._outbounds = self._outbounds, []
+        for outbound in outbounds:
+            outbound.abort()
+
+    async def _receive(self, timeout: float | None) -> object:
+        message = await receive(None if timeout is None else max(0.0, timeout))
+        if isinstance(message, Exit):
+            # An orderly stop: what is queued may still leave.
+            outbounds, self._outbounds = self._outbounds, []
+            for outbound in outbounds:
+                outbound.close()
+            raise ExitProcess(message.reason)
+        return message
+
+    async def _wait(self, seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            try:
+                message = await self._receive(deadline - asyncio.get_running_loop().time())
+            except TimeoutError:
+                return
+            if message == RETRY:
+                return
+
+
+def retry(hub: Distribution, name: str) -> None:
+    """Cut the waiting of a link short."""
+    pid = hub.links.get(name)
+    if pid is not None:
+        hub.runtime.send(pid, RETRY)

@@ -1,0 +1,173 @@
+"""What runs on an open channel: the frames of one stream, and against them their acknowledgements.
+
+:class:`Sending` and :class:`Receiving` stand between the channel and the stream of one peer. Who opened the
+channel does not matter to them: a node calls its peers to send; a hidden node calls for both directions.
+
+A frame is handed over only while the peer is up and somebody takes its purpose; until then the channel is
+paused, so that waiting costs the sender's retention and not this node's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from gossamer.distribution.errors import WireError
+from gossamer.distribution.links.inbox import Inbox
+from gossamer.distribution.links.peer import Peer
+from gossamer.distribution.links.stream import Refresh
+from gossamer.distribution.transport.transport import Channel
+from gossamer.distribution.wire import Ack, Batch, Message, Purpose, Skip, decode_message, encode
+
+__all__ = ["Post", "Receiving", "Sending"]
+
+_ACKS_HELD = 64
+"""Frames done after which a held-back ack goes at once."""
+
+
+class Post(Protocol):
+    """What traffic asks of the node."""
+
+    batch_size: int
+    ack_delays: dict[Purpose, float]
+    inbox: Inbox
+    refreshers: dict[Purpose, Refresh]
+
+    def now(self) -> float: ...
+
+    def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None: ...
+
+
+class Sending:
+    """Frames go out, acks come in. Raises WireError where the other side does not have what it says."""
+
+    def __init__(self, post: Post, peer: Peer, purpose: Purpose, channel: Channel, received: int) -> None:
+        self.peer = peer
+        self.purpose: Purpose = purpose
+        self._post = post
+        self._channel = channel
+        self._stream = peer.sends[purpose]
+        self._open = True
+        self._stream.resume(received)
+
+    def wake(self) -> None:
+        """Frames wait."""
+        self._channel.wake()
+
+    def abort(self) -> None:
+        """End now."""
+        self._open = False
+        self._channel.abort()
+
+    def next_message(self) -> bytes | None:
+        if not self._open:
+            return None
+        post = self._post
+        message = self._stream.next_message(post.batch_size, post.now(), post.refreshers.get(self.purpose))
+        return None if message is None else encode(message)
+
+    def message(self, data: bytes) -> None:
+        """Take an ack. Raises WireError."""
+        message = decode_message(data)
+        if not isinstance(message, Ack):
+            raise WireError(where="outgoing frames", expected="an Ack", got=type(message).__name__)
+        if self._open and self._stream.ack(message.number):
+            self._post.acknowledged(self.peer, self.purpose, self._stream.acked)
+
+    def closed(self) -> None:
+        """The channel is no more."""
+        self._open = False
+
+
+class Receiving:
+    """Frames come in, acks go out. ``fail`` ends the channel over what a peer may not send."""
+
+    def __init__(
+        self, post: Post, peer: Peer, purpose: Purpose, channel: Channel, fail: Callable[[WireError], None]
+    ) -> None:
+        self.peer = peer
+        self.purpose: Purpose = purpose
+        self._post = post
+        self._channel = channel
+        self._fail = fail
+        self._stream = peer.receives[purpose]
+        self._held: deque[Message] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._dead = False
+
+    def abort(self) -> None:
+        """End now."""
+        if not self._dead:
+            self.closed()
+            self._channel.abort()
+
+    def release(self) -> None:
+        """The peer is up, or somebody takes this purpose now: hand over what waited."""
+        while self._held and self._flows():
+            self._handle(self._held.popleft())
+        if not self._held and self._flows():
+            self._channel.resume()
+
+    def ack_due(self) -> None:
+        """Frames are done: ack at the end of this turn, or a little later, as the purpose wants."""
+        if self._dead:
+            return
+        delay = self._post.ack_delays.get(self.purpose, 0.0)
+        stream = self._stream
+        if not delay or stream.done - stream.acked >= _ACKS_HELD:
+            self._channel.wake()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._ack)
+
+    def next_message(self) -> bytes | None:
+        if self._dead:
+            return None
+        number = self._stream.take_ack()
+        return None if number is None else encode(Ack(number=number))
+
+    def message(self, data: bytes) -> None:
+        """Take frames. Raises WireError."""
+        if self._dead:
+            return
+        message = decode_message(data)
+        if self._held or not self._flows():
+            self._held.append(message)
+            self._channel.pause()
+        else:
+            self._handle(message)
+
+    def closed(self) -> None:
+        """The channel is no more."""
+        self._dead = True
+        self._held.clear()
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _handle(self, message: Message) -> None:
+        peer, purpose, stream = self.peer, self.purpose, self._stream
+        try:
+            if isinstance(message, Batch):
+                for number, payload in stream.batch(message):
+                    self._post.inbox.take(peer, purpose, number, payload)
+                    if self._dead:
+                        # Whoever took the frame ended the session, or itself.
+                        return
+            elif isinstance(message, Skip):
+                lost = stream.skip(message.next)
+                if lost:
+                    self._post.inbox.missed(peer, purpose, lost.first, lost.last)
+                    self.ack_due()
+            else:
+                raise WireError(where="incoming frames", expected="frames", got=type(message).__name__)
+        except WireError as error:
+            self._fail(error)
+
+    def _flows(self) -> bool:
+        return not self._dead and self._post.inbox.takes(self.peer, self.purpose)
+
+    def _ack(self) -> None:
+        self._timer = None
+        self._channel.wake()

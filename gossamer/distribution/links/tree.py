@@ -1,0 +1,90 @@
+"""The processes of the distribution, in the order in which they start; each depends on those before it.
+
+::
+
+    distribution            rest_for_one
+    ├── transport           closes the connections last, once everything may have been written
+    ├── links               one link process per peer, each restarted on its own
+    ├── dialer              gives every peer that has none its link
+    └── listener            takes the calls of peers; the accepted channels are ports linked to it; none
+                            where this node is hidden
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gossamer.distribution.links.listener import Listener
+from gossamer.distribution.transport.transport import LinkTransport
+from gossamer.supervisor import (
+    ChildSpec,
+    DynamicSupervisor,
+    GenServer,
+    Pid,
+    Reason,
+    spawn_link,
+    trap_exit,
+)
+
+if TYPE_CHECKING:
+    from gossamer.distribution.distribution import Distribution
+
+__all__ = ["DIALER", "LOOK", "children"]
+
+DIALER = "distribution_dialer"
+LINKS = "distribution_links"
+LOOK = "look"
+"""The message that tells the dialer of a new peer."""
+
+
+class _Transport(GenServer):
+    """Owns the transport until everybody who uses it has stopped."""
+
+    async def init(self, transport: LinkTransport) -> None:
+        trap_exit()
+        self._transport = transport
+
+    async def terminate(self, reason: Reason) -> None:
+        await self._transport.close()
+
+
+class _Dialer(GenServer):
+    """Starts links. It keeps nothing: which are missing can be seen."""
+
+    async def init(self, hub: Distribution) -> None:
+        self._hub = hub
+        await self._look()
+
+    async def handle_info(self, message: Any) -> None:
+        if message == LOOK:
+            await self._look()
+
+    async def _look(self) -> None:
+        hub = self._hub
+        for name, peer in list(hub.peers.items()):
+            pid = hub.links.get(name)
+            # Hidden nodes call by themselves.
+            if peer.hidden:
+                continue
+            if pid is None or not hub.runtime.alive(pid):
+                start = partial(_start_link, hub, name)
+                spec = ChildSpec(id=name, start=start, restart="transient", shutdown=1.0)
+                await DynamicSupervisor.start_child(LINKS, spec)
+
+
+async def _start_link(hub: Distribution, name: str) -> Pid:
+    return spawn_link(hub.new_link(name).run, label=f"link to {name}")
+
+
+def children(hub: Distribution) -> list[ChildSpec]:
+    """For a supervisor of strategy ``rest_for_one``."""
+    links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
+    specs = [
+        ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),
+        ChildSpec("links", links, type="supervisor"),
+        ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER, label="dialer")),
+    ]
+    if not hub.hidden:
+        specs.append(ChildSpec("listener", partial(Listener.start_link, hub, label="listener")))
+    return specs

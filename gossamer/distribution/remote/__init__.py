@@ -1,0 +1,1 @@
+"""Beyond the node: processes, calls, global names and groups of other nodes."""

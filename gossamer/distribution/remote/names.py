@@ -1,0 +1,340 @@
+"""Global names: one process for a name over all nodes, read from this node's memory (OTP's ``global``).
+
+Every node decides about the names of its own processes and tells the others, as in ``pg``. To keep two nodes
+from giving one name at the same time, a registration asks the *arbiter* first, the node with the smallest
+name among those that are up: it lets one through and remembers it.
+
+During a split each side has an arbiter, so a name may be given twice. When the sides see each other again,
+all nodes choose alike: the older registration by a logical clock, then the smaller pid. The node of the
+younger asks the node of the older whether it still holds the name, because what it was told may be on its way
+to be taken back; told yes, it decides as the younger registration asked for
+(:mod:`~gossamer.distribution.remote.resolvers`), and tells the other node where the verdict is against the
+older. Of three holders each of the younger two is weighed against the oldest.
+
+Rules: 1. ``whereis_name`` reads; it may be behind by a message.  2. A process that ends, or whose node goes
+down, has no names.  3. No agreement is waited for beyond the arbiter: names stay available on both sides of a
+split, and that is why there are conflicts to resolve.  4. The view outlives the server, as with ``pg``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from gossamer.distribution.distribution import Distribution
+from gossamer.distribution.events import NodeDown, NodeUp
+from gossamer.distribution.remote.holdings import Holding, Names
+from gossamer.distribution.remote.remote import RemoteProcesses
+from gossamer.distribution.remote.resolvers import NameConflict, Verdict, check_resolve, judge
+from gossamer.distribution.remote.terms import register_message
+from gossamer.errors import UsageError
+from gossamer.supervisor import (
+    Caller,
+    CallFailed,
+    Down,
+    GenServer,
+    NoReply,
+    Pid,
+    Ref,
+    Reply,
+    Runtime,
+    call,
+    cast,
+    monitor,
+    reply,
+    self_pid,
+    send,
+    spawn,
+)
+
+__all__ = [
+    "GLOBAL",
+    "GlobalNames",
+    "register_name",
+    "registered_names",
+    "unregister_name",
+    "whereis_name",
+]
+
+log = structlog.get_logger(__name__)
+
+GLOBAL = "global"
+"""The registered name of the server on every node."""
+
+ASK = 2.0
+"""Seconds an arbiter has to answer; after that the name is given without it."""
+
+
+class _Register(Struct, frozen=True):
+    name: str
+    pid: Pid
+    resolve: str
+
+
+class _Unregister(Struct, frozen=True):
+    name: str
+
+
+class _Claim(Struct, frozen=True):
+    """To the arbiter: may this process have the name?"""
+
+    name: str
+    holding: Holding
+
+
+class _Granted(Struct, frozen=True):
+    """From the process that asked the arbiter."""
+
+    token: int
+    granted: bool
+
+
+class _All(Struct, frozen=True):
+    """All names of a node; ``answer`` asks for the receiver's."""
+
+    node: str
+    names: dict[str, Holding]
+    answer: bool
+
+
+class _Change(Struct, frozen=True):
+    """A node's process got a name, or lost it (None)."""
+
+    node: str
+    name: str
+    holding: Holding | None
+
+
+class _Conflict(Struct, frozen=True):
+    """From the loser's node: do you still hold the name?"""
+
+    node: str
+    name: str
+    winner: Pid
+
+
+class _Held(Struct, frozen=True):
+    """From the winner's node: I do."""
+
+    name: str
+    winner: Pid
+
+
+class _Lost(Struct, frozen=True):
+    """To the node of a holder that the verdict is against."""
+
+    name: str
+    loser: Pid
+    keeps: Pid | None
+    kill: bool
+
+
+for _type in (
+    _Register,
+    _Unregister,
+    _Claim,
+    _All,
+    _Change,
+    _Conflict,
+    _Held,
+    _Lost,
+):
+    register_message(_type, f"global.{_type.__name__.strip('_')}")
+
+
+class GlobalNames(GenServer):
+    """The server of one node; start it under the name :data:`GLOBAL`."""
+
+    async def init(self, distribution: Distribution, names: Names) -> None:
+        self._distribution = distribution
+        self._names = names
+        self._node = distribution.runtime.node
+        self._watched: dict[Ref, tuple[str, Pid]] = {}
+        self._asking: dict[int, tuple[_Claim, Caller]] = {}
+        self._tokens = 0
+        for node in names.nodes() - {self._node, *distribution.nodes()}:
+            self._replace(node, {})
+        for name, holding in names.of_node(self._node).items():
+            self._watched[monitor(holding.pid)] = (name, holding.pid)
+        distribution.subscribe(self.process.pid)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        match request:
+            case _Register(name, pid, resolve):
+                return self._register(name, pid, resolve, caller)
+            case _Unregister(name):
+                if self._names.get(name, self._node) is None:
+                    return Reply(False)
+                self._change(name, None)
+                return Reply(True)
+            case _Claim(name, holding):
+                return Reply(self._claim(name, holding))
+        return Reply(UsageError(f"global got {type(request).__name__}; use register_name()"))
+
+    async def handle_cast(self, request: Any) -> None:
+        match request:
+            case _All(node, names, answer):
+                self._replace(node, names)
+                if answer:
+                    cast((GLOBAL, node), _All(self._node, self._names.of_node(self._node), answer=False))
+            case _Change(node, name, holding) if holding is None or holding.pid.node == node:
+                self._names.put(name, node, holding)
+                self._look(name)
+            case _Conflict(node, name, winner):
+                mine = self._names.get(name, self._node)
+                if mine is not None and mine.pid == winner:
+                    cast((GLOBAL, node), _Held(name, winner))
+            case _Held(name, winner):
+                self._resolve(name, winner)
+            case _Lost(name, loser, keeps, kill):
+                self._lose(name, loser, Verdict(keeps, kill))
+
+    async def handle_info(self, message: Any) -> None:
+        match message:
+            case NodeUp(node, _):
+                cast((GLOBAL, node), _All(self._node, self._names.of_node(self._node), answer=True))
+            case NodeDown(node, _, _):
+                self._replace(node, {})
+            case Down(ref, _, _):
+                name, pid = self._watched.pop(ref, ("", None))
+                mine = self._names.get(name, self._node)
+                if mine is not None and mine.pid == pid:
+                    self._change(name, None)
+            case _Granted(token, granted):
+                claim, caller = self._asking.pop(token)
+                reply(caller, granted and self._take(claim))
+
+    def _register(self, name: str, pid: Pid, resolve: str, caller: Caller) -> Reply | NoReply:
+        if pid.node != self._node or not self._distribution.runtime.alive(pid):
+            return Reply(
+                UsageError(f"register_name() got {pid}; expected a live process of node {self._node}")
+            )
+        if self._names.winner(name) is not None or any(c.name == name for c, _ in self._asking.values()):
+            return Reply(False)
+        claim = _Claim(name, Holding(pid, self._names.clock + 1, resolve))
+        arbiter = min([self._node, *self._distribution.nodes()])
+        if arbiter == self._node:
+            return Reply(self._take(claim))
+        self._tokens += 1
+        self._asking[self._tokens] = (claim, caller)
+        # Not here: a server that waits for another can wait for one that waits for it.
+        spawn(_ask_arbiter, self.process.pid, self._tokens, arbiter, claim, label=f"claim {name}")
+        return NoReply()
+
+    def _claim(self, name: str, holding: Holding) -> bool:
+        """As the arbiter. A claim that is let through is known here at once; the claimer tells the rest."""
+        known = self._names.winner(name)
+        if known is None and not any(c.name == name for c, _ in self._asking.values()):
+            self._names.put(name, holding.pid.node, holding)
+            return True
+        return known is not None and known.pid == holding.pid
+
+    def _take(self, claim: _Claim) -> bool:
+        name, holding = claim.name, claim.holding
+        winner = self._names.winner(name)
+        if winner is not None and winner.pid != holding.pid:
+            return False
+        self._watched[monitor(holding.pid)] = (name, holding.pid)
+        self._change(name, holding)
+        return True
+
+    def _change(self, name: str, holding: Holding | None) -> None:
+        """A process of this node has the name, or has it no more."""
+        self._names.put(name, self._node, holding)
+        for node in self._distribution.nodes():
+            cast((GLOBAL, node), _Change(self._node, name, holding))
+
+    def _replace(self, node: str, names: dict[str, Holding]) -> None:
+        """``names`` is all that is true of ``node`` now."""
+        for name in [name for name in self._names.of_node(node) if name not in names]:
+            self._names.put(name, node, None)
+        for name, holding in names.items():
+            if holding.pid.node == node:
+                self._names.put(name, node, holding)
+                self._look(name)
+
+    def _look(self, name: str) -> None:
+        """Does a process of this node lose the name?"""
+        mine, winner = self._names.get(name, self._node), self._names.winner(name)
+        if mine is not None and winner is not None and winner.pid != mine.pid:
+            cast((GLOBAL, winner.pid.node), _Conflict(self._node, name, winner.pid))
+
+    def _resolve(self, name: str, winner: Pid) -> None:
+        """The winner by age holds the name, and so does a process of this node."""
+        mine, known = self._names.get(name, self._node), self._names.winner(name)
+        if mine is None or known is None or known.pid != winner or mine.pid == winner:
+            return
+        verdict = judge(mine.resolve, name, winner, mine.pid)
+        log.warning(
+            "name_conflict",
+            name=name,
+            older=str(winner),
+            younger=str(mine.pid),
+            resolve=mine.resolve,
+            keeps=str(verdict.keeps),
+        )
+        if verdict.keeps != winner:
+            cast((GLOBAL, winner.node), _Lost(name, winner, verdict.keeps, verdict.kill))
+        if verdict.keeps != mine.pid:
+            self._lose(name, mine.pid, verdict)
+
+    def _lose(self, name: str, loser: Pid, verdict: Verdict) -> None:
+        """A process of this node has the name no more."""
+        mine = self._names.get(name, self._node)
+        if mine is None or mine.pid != loser:
+            return
+        self._change(name, None)
+        if verdict.kill:
+            self.process.runtime.exit(loser, "kill")
+        else:
+            send(loser, NameConflict(name, verdict.keeps))
+
+
+async def _ask_arbiter(server: Pid, token: int, arbiter: str, claim: _Claim) -> None:
+    try:
+        granted = await call((GLOBAL, arbiter), claim, ASK) is True
+    except CallFailed:
+        # It is lost, or overwhelmed. A conflict would be resolved; a name that cannot be had would not.
+        granted = True
+    send(server, _Granted(token, granted))
+
+
+async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit") -> bool:
+    """Give ``name`` to a process of this node, the running one by default; False when it is taken.
+
+    ``resolve`` says what happens when another process got it during a split: ``exit``, ``random_exit``,
+    ``notify``, ``random_notify``, ``notify_all``, or the name of a function from :func:`register_resolver`.
+
+    Raises:
+        UsageError: it is not a live process of this node, or ``resolve`` is nothing known.
+    """
+    check_resolve(resolve)
+    answer = await call(GLOBAL, _Register(name, pid or self_pid(), resolve))
+    if isinstance(answer, Exception):
+        raise answer
+    return bool(answer)
+
+
+async def unregister_name(name: str) -> bool:
+    """Free a name that a process of this node holds; False when none does."""
+    return bool(await call(GLOBAL, _Unregister(name)))
+
+
+def whereis_name(name: str) -> Pid | None:
+    """Who has the name, on any node."""
+    holding = _names().winner(name)
+    return None if holding is None else holding.pid
+
+
+def registered_names() -> list[str]:
+    """All global names."""
+    return _names().names()
+
+
+def _names() -> Names:
+    runtime = Runtime.current()
+    if isinstance(runtime.remote, RemoteProcesses) and isinstance(runtime.remote.names, Names):
+        return runtime.remote.names
+    raise UsageError(f"node {runtime.node} has no global names; expected remote_services() to run on it")

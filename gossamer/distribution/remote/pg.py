@@ -1,0 +1,237 @@
+"""Process groups: named sets of processes over all nodes, read from this node's memory (OTP's ``pg``).
+
+Every node decides who of its own processes is in a group and tells the others; nobody can add another node's
+process, so views cannot conflict, and each converges once signals arrive. There is no agreement: two nodes
+may see different members for as long as a message takes.
+
+Rules: 1. Only local processes join and leave here; ends are seen by monitor.  2. When a node comes up, both
+sides send all their members (``Members``), which replaces what was known of that node; after that, changes.
+The control stream keeps them in order.  3. A node that goes down takes its members with it.  4. The view
+(:class:`Groups`) outlives the server, which on a restart watches its members again and tells all nodes anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from gossamer.distribution.distribution import Distribution
+from gossamer.distribution.events import NodeDown, NodeUp
+from gossamer.distribution.remote.terms import register_message
+from gossamer.errors import UsageError
+from gossamer.supervisor import Caller, Destination, Down, GenServer, Pid, Ref, Reply, call, monitor
+
+__all__ = ["PG", "Groups", "Joined", "Left", "Pg", "join", "leave", "watch"]
+
+PG = "pg"
+"""The registered name of the server on every node."""
+
+
+class Joined(Struct, frozen=True):
+    """Told to watchers: these processes are members of ``group`` from now on."""
+
+    group: str
+    pids: tuple[Pid, ...]
+
+
+class Left(Struct, frozen=True):
+    """Told to watchers: these are members no more."""
+
+    group: str
+    pids: tuple[Pid, ...]
+
+
+class _Members(Struct, frozen=True):
+    """All members of a node; ``answer`` asks for the receiver's."""
+
+    node: str
+    groups: dict[str, list[Pid]]
+    answer: bool
+
+
+class _Change(Struct, frozen=True):
+    node: str
+    group: str
+    pid: Pid
+    joined: bool
+
+
+for _type in (_Members, _Change):
+    register_message(_type, f"pg.{_type.__name__.strip('_')}")
+
+
+class _Ask(Struct, frozen=True):
+    """A request of a local process."""
+
+    what: str
+    group: str
+    pid: Pid
+
+
+class Groups:
+    """The groups as this node sees them; read it directly, from anywhere on the loop."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, dict[Pid, None]]] = {}
+
+    def names(self) -> list[str]:
+        """The groups that have members."""
+        return list(self._members)
+
+    def members(self, group: str) -> list[Pid]:
+        """All members, node by node."""
+        return [pid for pids in self._members.get(group, {}).values() for pid in pids]
+
+    def members_on(self, group: str, node: str) -> list[Pid]:
+        """The members that run on ``node``."""
+        return list(self._members.get(group, {}).get(node, ()))
+
+    def of_node(self, node: str) -> dict[str, list[Pid]]:
+        """The groups that ``node`` has members in, with those."""
+        return {group: list(nodes[node]) for group, nodes in self._members.items() if node in nodes}
+
+    def add(self, node: str, group: str, pid: Pid) -> bool:
+        """False when it was a member already."""
+        pids = self._members.setdefault(group, {}).setdefault(node, {})
+        if pid in pids:
+            return False
+        pids[pid] = None
+        return True
+
+    def remove(self, node: str, group: str, pid: Pid) -> bool:
+        """False when it was none."""
+        nodes = self._members.get(group, {})
+        pids = nodes.get(node, {})
+        if pid not in pids:
+            return False
+        del pids[pid]
+        if not pids:
+            del nodes[node]
+        if not nodes:
+            del self._members[group]
+        return True
+
+
+class Pg(GenServer):
+    """The server of one node; start it under the name :data:`PG`."""
+
+    async def init(self, distribution: Distribution, groups: Groups) -> None:
+        self._distribution = distribution
+        self._groups = groups
+        self._node = distribution.runtime.node
+        self._watched: dict[Ref, Pid] = {}
+        self._refs: dict[Pid, Ref] = {}
+        self._watchers: dict[Pid, None] = {}
+        up = set(distribution.nodes())
+        for node in {pid.node for name in groups.names() for pid in groups.members(name)} - up - {self._node}:
+            self._replace(node, {})
+        for pids in groups.of_node(self._node).values():
+            for pid in pids:
+                self._watch(pid)
+        # Tells of the nodes that are up already as well.
+        distribution.subscribe(self.process.pid)
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply:
+        if not isinstance(request, _Ask):
+            return Reply(UsageError(f"pg got {type(request).__name__}; use join() and leave()"))
+        if request.what == "watch":
+            self._watchers[request.pid] = None
+            self._watch(request.pid)
+        elif request.what == "join":
+            if not self._distribution.runtime.alive(request.pid):
+                return Reply(
+                    UsageError(f"join() got {request.pid}; expected a live process of node {self._node}")
+                )
+            self._change(request.group, request.pid, joined=True)
+        else:
+            self._change(request.group, request.pid, joined=False)
+        return Reply(None)
+
+    async def handle_cast(self, request: Any) -> None:
+        # From another node, about its own processes only.
+        if isinstance(request, _Members):
+            self._replace(request.node, request.groups)
+            if request.answer:
+                self._tell(request.node, _Members(self._node, self._groups.of_node(self._node), answer=False))
+        elif isinstance(request, _Change) and request.pid.node == request.node:
+            self._note(request.node, request.group, request.pid, request.joined)
+
+    async def handle_info(self, message: Any) -> None:
+        if isinstance(message, NodeUp):
+            self._tell(message.name, _Members(self._node, self._groups.of_node(self._node), answer=True))
+        elif isinstance(message, NodeDown):
+            self._replace(message.name, {})
+        elif isinstance(message, Down):
+            pid = self._watched.pop(message.ref, None)
+            if pid is not None:
+                self._refs.pop(pid, None)
+                self._watchers.pop(pid, None)
+                for group in [g for g, pids in self._groups.of_node(self._node).items() if pid in pids]:
+                    self._change(group, pid, joined=False)
+
+    def _change(self, group: str, pid: Pid, *, joined: bool) -> None:
+        """A local process joins or leaves."""
+        if joined:
+            self._watch(pid)
+        if self._note(self._node, group, pid, joined):
+            for node in self._distribution.nodes():
+                self._tell(node, _Change(self._node, group, pid, joined))
+
+    def _note(self, node: str, group: str, pid: Pid, joined: bool) -> bool:
+        changed = self._groups.add(node, group, pid) if joined else self._groups.remove(node, group, pid)
+        if changed:
+            self._announce((Joined if joined else Left)(group, (pid,)))
+        return changed
+
+    def _replace(self, node: str, groups: dict[str, list[Pid]]) -> None:
+        """``groups`` is all that is true of ``node`` now."""
+        known = self._groups.of_node(node)
+        for group in {**known, **groups}:
+            before, after = known.get(group, []), [p for p in groups.get(group, []) if p.node == node]
+            for pid in before:
+                if pid not in after:
+                    self._note(node, group, pid, joined=False)
+            for pid in after:
+                self._note(node, group, pid, joined=True)
+
+    def _announce(self, event: Joined | Left) -> None:
+        for watcher in self._watchers:
+            self.process.runtime.send(watcher, event)
+
+    def _tell(self, node: str, message: _Members | _Change) -> None:
+        self.process.runtime.cast((PG, node), message)
+
+    def _watch(self, pid: Pid) -> None:
+        if pid not in self._refs:
+            ref = monitor(pid)
+            self._refs[pid] = ref
+            self._watched[ref] = pid
+
+
+async def join(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = PG) -> None:
+    """Make local processes members of ``group``.
+
+    Raises:
+        UsageError: one of them is not a live process of this node.
+    """
+    for pid in [pids] if isinstance(pids, Pid) else pids:
+        await _request(server, _Ask("join", group, pid))
+
+
+async def leave(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = PG) -> None:
+    """Take local processes out of ``group``."""
+    for pid in [pids] if isinstance(pids, Pid) else pids:
+        await _request(server, _Ask("leave", group, pid))
+
+
+async def watch(pid: Pid, *, server: Destination = PG) -> None:
+    """Send ``pid`` every ``Joined`` and ``Left`` from now on, until it ends."""
+    await _request(server, _Ask("watch", "", pid))
+
+
+async def _request(server: Destination, request: _Ask) -> None:
+    answer = await call(server, request)
+    if isinstance(answer, Exception):
+        raise answer

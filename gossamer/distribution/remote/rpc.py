@@ -1,0 +1,240 @@
+"""Remote procedure calls: run a function that another node offers by name, and learn exactly how it went.
+
+Four ends, told apart by type: :class:`Returned`, :class:`Raised` (an exception, as text), :class:`Exited`
+(the process that ran it ended with a reason), :class:`Unreachable` (no connection, no time left, no server).
+
+Rules: 1. A node runs only what it offers by name; a peer's bytes never choose code.  2. Every call runs in a
+process of its own, so that one that hangs, crashes or is killed harms no other.  3. A call whose caller gave
+up goes on; whoever needs it stopped sends the process an exit signal.
+
+The functions of the module are for processes; each needs the server (:class:`Rpc`) on the other node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+from msgspec import Struct, structs
+
+from gossamer.distribution.errors import NotAllowedError
+from gossamer.distribution.remote.terms import register_message
+from gossamer.errors import GossamerError
+from gossamer.supervisor import (
+    Caller,
+    CallFailed,
+    Crash,
+    Down,
+    ExitProcess,
+    GenServer,
+    MailboxFull,
+    NoReply,
+    Pid,
+    Reason,
+    Ref,
+    Reply,
+    Runtime,
+    monitor,
+    reply,
+    spawn,
+)
+
+__all__ = [
+    "RPC",
+    "Exited",
+    "Raised",
+    "Result",
+    "Returned",
+    "Rpc",
+    "Unreachable",
+    "call",
+    "multicall",
+    "pid_of",
+    "spawn_on",
+]
+
+log = structlog.get_logger(__name__)
+
+RPC = "rpc"
+"""The registered name of the server on every node."""
+
+
+class Returned(Struct, frozen=True):
+    """The function returned ``value``."""
+
+    value: object
+
+
+class Raised(Struct, frozen=True):
+    """The function raised; ``error`` is the exception's class, ``traceback`` its text."""
+
+    error: str
+    message: str
+    traceback: str
+
+
+class Exited(Struct, frozen=True):
+    """The process that ran the function ended with ``reason``."""
+
+    reason: Reason
+
+
+class Unreachable(Struct, frozen=True):
+    """There is no answer: ``noconnection``, ``timeout``, ``noproc`` and the like. It may have run."""
+
+    reason: Reason
+
+
+Result = Returned | Raised | Exited | Unreachable
+
+
+class _Run(Struct, frozen=True):
+    function: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+class _Spawn(Struct, frozen=True):
+    function: str
+    args: tuple[Any, ...]
+
+
+class _Whereis(Struct, frozen=True):
+    name: str
+
+
+for _type in (Returned, Raised, Exited, Unreachable, _Run, _Spawn, _Whereis):
+    register_message(_type, f"rpc.{_type.__name__.strip('_')}")
+
+
+class Rpc(GenServer):
+    """The server of one node; start it under the name :data:`RPC`."""
+
+    async def init(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        """``functions``, plain and async ones, may be called from other nodes by these names.
+
+        The mapping is read at every call: add to it to offer more; it outlives a restart of the server.
+        """
+        self._functions = functions if functions is not None else {}
+        self._running: dict[Ref, Caller] = {}
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+        if isinstance(request, _Whereis):
+            return Reply(Returned(self.process.runtime.whereis(request.name)))
+        if not isinstance(request, _Run | _Spawn):
+            return Reply(_raised(NotAllowedError(function=repr(request)[:80], node=self._node)))
+        function = self._functions.get(request.function)
+        if function is None:
+            return Reply(_raised(NotAllowedError(function=request.function, node=self._node)))
+        label = f"rpc {request.function}"
+        if isinstance(request, _Spawn):
+            return Reply(Returned(spawn(_run_quietly, function, request.args, label=label)))
+        pid = spawn(_run, function, request, caller, label=label)
+        self._running[monitor(pid)] = caller
+        return NoReply()
+
+    async def handle_info(self, message: Any) -> None:
+        if isinstance(message, Down):
+            # After a normal end the answer is out already, and this one is dropped.
+            caller = self._running.pop(message.ref, None)
+            if caller is not None:
+                reply(caller, Exited(message.reason))
+
+    @property
+    def _node(self) -> str:
+        return self.process.runtime.node
+
+
+async def _run(function: Callable[..., Any], request: _Run, caller: Caller) -> None:
+    try:
+        value = function(*request.args, **request.options)
+        if inspect.isawaitable(value):
+            value = await value
+    except ExitProcess as order:
+        reply(caller, Exited(order.reason))
+    except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
+        raised = _raised(error)
+        if not isinstance(error, GossamerError):
+            # Nobody said that it might; a caller that only tries again would hide it for ever.
+            log.error("call_failed", function=request.function, **structs.asdict(raised))
+        reply(caller, raised)
+    else:
+        reply(caller, Returned(value))
+
+
+async def _run_quietly(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    value = function(*args)
+    if inspect.isawaitable(value):
+        await value
+
+
+def _raised(error: BaseException) -> Raised:
+    crash = Crash.of(error)
+    return Raised(error=crash.error, message=crash.message, traceback=crash.traceback)
+
+
+async def call(
+    node: str, function: str, /, *args: Any, timeout: float | None = 5.0, **options: Any
+) -> Result:
+    """Run ``function(*args, **options)`` on ``node``; every end is a result, no end is an exception.
+
+    Raises:
+        TermError: an argument that may not travel.
+    """
+    return await _ask(Runtime.current(), node, _Run(function, args, options), timeout)
+
+
+async def multicall(
+    nodes: Iterable[str], function: str, /, *args: Any, timeout: float | None = 5.0, **options: Any
+) -> dict[str, Result]:
+    """As :func:`call` on many nodes at once; one result each, in the order of ``nodes``."""
+    runtime, names = Runtime.current(), list(nodes)
+    request = _Run(function, args, options)
+    results = await asyncio.gather(*(_ask(runtime, name, request, timeout) for name in names))
+    return dict(zip(names, results, strict=True))
+
+
+async def spawn_on(node: str, function: str, /, *args: Any, timeout: float | None = 5.0) -> Pid:
+    """Start a process on ``node`` that runs a function offered there; it is not linked.
+
+    Raises:
+        NotAllowedError: the node does not offer it.
+        CallFailed: the node is not connected, or did not answer.
+    """
+    result = await _ask(Runtime.current(), node, _Spawn(function, args), timeout)
+    if isinstance(result, Returned) and isinstance(result.value, Pid):
+        return result.value
+    if isinstance(result, Unreachable):
+        raise CallFailed((RPC, node), result.reason)
+    raise NotAllowedError(function=function, node=node)
+
+
+async def pid_of(name: str, node: str, *, timeout: float | None = 5.0) -> Pid | None:
+    """Who is registered under ``name`` on ``node``; None where nobody is. A link needs it.
+
+    Raises:
+        CallFailed: the node is not connected, or did not answer.
+    """
+    result = await _ask(Runtime.current(), node, _Whereis(name), timeout)
+    if isinstance(result, Returned) and (result.value is None or isinstance(result.value, Pid)):
+        return result.value
+    raise CallFailed((RPC, node), result.reason if isinstance(result, Unreachable) else repr(result)[:80])
+
+
+async def _ask(
+    runtime: Runtime, node: str, request: _Run | _Spawn | _Whereis, timeout: float | None
+) -> Result:
+    try:
+        result = await runtime.call((RPC, node), request, timeout)
+    except CallFailed as failure:
+        return Unreachable(failure.reason)
+    except MailboxFull:
+        return Unreachable("mailbox_full")
+    return (
+        result
+        if isinstance(result, Returned | Raised | Exited)
+        else Unreachable(("unexpected", repr(result)[:80]))
+    )

@@ -1,0 +1,282 @@
+"""Channels over gRPC: one bidirectional stream of raw bytes each, on HTTP/2, through grpc.aio.
+
+One generic method, ``/gossamer.Distribution/Channel``, with no serializer: the messages are msgpack already
+(:mod:`~gossamer.distribution.wire`), and a protobuf envelope around opaque bytes would only copy them.
+
+A gRPC message costs about 60 µs of Python however long it is, so the writer pulls everything that gathered
+while the message before was being written.
+
+Every channel has a connection of its own (a local subchannel pool), which also keeps gRPC's own reconnect
+back-off out of the way: the link above decides when to try again. Keepalive pings find a peer whose host is
+gone without a reset. Ports are taken exclusively, so that a second node on the same port is an error and not
+a coin toss. Credentials for both directions make it TLS or mTLS; ``binding`` then is what both ends use to
+tie the handshake to the channel, for example the hash of the called node's certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.transport.relay import Relay
+from gossamer.distribution.transport.transport import Handler, LinkListener, show
+from gossamer.distribution.wire import HANDSHAKE_LIMIT
+from gossamer.network import Address, Network
+
+__all__ = ["GrpcTransport"]
+
+_SERVICE = "gossamer.Distribution"
+_METHOD = "Channel"
+_LINGER = 1.0
+
+
+def _options(max_message: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", max_message),
+        ("grpc.max_send_message_length", max_message),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+_CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+_SERVER_OPTIONS = [("grpc.so_reuseport", 0)]
+
+
+class _GrpcChannel:
+    """A stream, from either end: a reader and a writer around one handler."""
+
+    def __init__(self, handler: Handler, address: str, binding: bytes) -> None:
+        self.limit = HANDSHAKE_LIMIT
+        self._handler = handler
+        self._address = address
+        self._binding = binding
+        self._work = asyncio.Event()
+        self._reading = asyncio.Event()
+        self._reading.set()
+        self._aborted = asyncio.Event()
+        self._closing = False
+        self._heard = False
+        self._failure: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def binding(self) -> bytes:
+        return self._binding
+
+    def wake(self) -> None:
+        self._work.set()
+
+    def pause(self) -> None:
+        self._reading.clear()
+
+    def resume(self) -> None:
+        self._reading.set()
+
+    def close(self) -> None:
+        self._closing = True
+        self._work.set()
+
+    def abort(self) -> None:
+        self._aborted.set()
+
+    @property
+    def closing(self) -> bool:
+        """This side ended it in order."""
+        return self._closing and not self._failure and not self._aborted.is_set()
+
+    async def run(
+        self, read: Callable[[], Awaitable[Any]], write: Callable[[bytes], Awaitable[None]], eof: object
+    ) -> None:
+        """Carry messages until either side ends it; tells the handler how it ended."""
+        tasks = {
+            asyncio.ensure_future(self._read(read, eof)),
+            asyncio.ensure_future(self._write(write)),
+            asyncio.ensure_future(self._aborted.wait()),
+        }
+        try:
+            self._handler.opened(self)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                if error := task.exception():
+                    self._failure = self._failure or _detail(error)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def ended(self) -> None:
+        """Tell the handler, once the call is over."""
+        error = None
+        if self._failure:
+            # gRPC gives a failed connect and a lost one the same code; the text tells them apart.
+            refused = "refused" in self._failure.lower()
+            kind = "reset" if self._heard else "refused" if refused else "unreachable"
+            error = LinkLostError(address=self._address, kind=kind, detail=self._failure)
+        self._handler.closed(error)
+
+    async def _read(self, read: Callable[[], Awaitable[Any]], eof: object) -> None:
+        while True:
+            await self._reading.wait()
+            data = await read()
+            if data is eof:
+                return
+            self._heard = True
+            if len(data) > self.limit:
+                self._failure = f"a message of {len(data)} bytes, expected at most {self.limit}"
+                return
+            self._handler.message(data)
+
+    async def _write(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while (message := self._handler.next_message()) is not None:
+                await write(message)
+            if self._closing:
+                return
+
+
+def _detail(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return str(error.details() or error.code().name)
+    return str(error) or type(error).__name__
+
+
+class _GrpcListener:
+    def __init__(self) -> None:
+        self.live: set[_GrpcChannel] = set()
+        self.closing = False
+
+    async def start(self, server: grpc.aio.Server, address: Address) -> None:
+        self._server = server
+        self._address = address
+        await server.start()
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    async def close(self) -> None:
+        self.closing = True
+        for channel in list(self.live):
+            channel.abort()
+        # The aborted calls end in the next turns; stopping at once would make gRPC complain about each.
+        await self._server.stop(_LINGER)
+
+
+class GrpcTransport:
+    """Channels over gRPC, plain or secured by ``credentials``.
+
+    gRPC opens its own sockets. With a ``network``, connections go through that instead, by a local relay: for
+    drills, whose faults act on the network.
+    """
+
+    def __init__(
+        self,
+        *,
+        server_credentials: grpc.ServerCredentials | None = None,
+        channel_credentials: grpc.ChannelCredentials | None = None,
+        binding: bytes = b"",
+        max_message: int = 32 * 1024 * 1024,
+        network: Network | None = None,
+    ) -> None:
+        self._server_credentials = server_credentials
+        self._channel_credentials = channel_credentials
+        self._binding = binding
+        self._options = _options(max_message)
+        self._relay = None if network is None else Relay(network)
+        # Strong references: the loop holds tasks weakly.
+        self._calls: set[asyncio.Task[None]] = set()
+        self._dialled: set[_GrpcChannel] = set()
+
+    async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
+        listener = _GrpcListener()
+
+        async def serve(_: AsyncIterator[bytes], context: Any) -> None:
+            if listener.closing:
+                return
+            channel = _GrpcChannel(accept(), context.peer(), self._binding)
+            listener.live.add(channel)
+            try:
+                await channel.run(context.read, context.write, grpc.aio.EOF)
+            finally:
+                listener.live.discard(channel)
+                channel.ended()
+
+        server = grpc.aio.server(options=self._options + _SERVER_OPTIONS)
+        method = grpc.stream_stream_rpc_method_handler(serve)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
+        shown = show(address)
+        try:
+            if self._server_credentials:
+                port = server.add_secure_port(shown, self._server_credentials)
+            else:
+                port = server.add_insecure_port(shown)
+        except RuntimeError as error:
+            await server.stop(None)
+            raise OSError(errno.EADDRINUSE, f"cannot listen on {shown}: {error}") from error
+        await listener.start(server, (address[0], port))
+        return listener
+
+    async def connect(self, address: Address, handler: Handler) -> None:
+        shown = target = show(address)
+        host = address[0]
+        if self._relay is not None:
+            try:
+                target = await self._relay.open(address)
+            except OSError as error:
+                kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
+                handler.closed(LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error)))
+                return
+        channel = _GrpcChannel(handler, shown, self._binding)
+        task = asyncio.ensure_future(self._dial(target, host, channel))
+        self._calls.add(task)
+        self._dialled.add(channel)
+        task.add_done_callback(self._calls.discard)
+
+    async def close(self) -> None:
+        for channel in list(self._dialled):
+            if not channel.closing:
+                channel.abort()
+        if self._calls:
+            await asyncio.wait(set(self._calls))
+
+    async def _dial(self, target: str, host: str, channel: _GrpcChannel) -> None:
+        options: list[tuple[str, Any]] = [*self._options, *_CLIENT_OPTIONS]
+        if self._relay is not None and self._channel_credentials:
+            # The certificate is that of the node behind the relay.
+            options.append(("grpc.ssl_target_name_override", host))
+        connection = (
+            grpc.aio.secure_channel(target, self._channel_credentials, options=options)
+            if self._channel_credentials
+            else grpc.aio.insecure_channel(target, options=options)
+        )
+        try:
+            async with connection:
+                call = connection.stream_stream(f"/{_SERVICE}/{_METHOD}")()
+                await channel.run(call.read, call.write, grpc.aio.EOF)
+                if channel.closing:
+                    # Cancelling could overtake the last message: let the other side end the call.
+                    with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError):
+                        async with asyncio.timeout(_LINGER):
+                            await call.done_writing()
+                            await call.code()
+                call.cancel()
+        finally:
+            self._dialled.discard(channel)
+            channel.ended()

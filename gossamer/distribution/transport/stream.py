@@ -1,0 +1,213 @@
+"""Channels over plain stream connections: each message behind its length, four bytes, big-endian.
+
+What the simulator runs on, and real as well, where HTTP/2 is not wanted. With ``tls`` contexts the
+connections are encrypted; the channel binding is then the hash of the called node's certificate
+(``tls-server-end-point``, RFC 5929), which both ends know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.transport.transport import Handler, LinkListener, show
+from gossamer.distribution.wire import HANDSHAKE_LIMIT
+from gossamer.network import Address, Listener, Network
+
+__all__ = ["StreamTransport"]
+
+_WRITE_SIZE = 256 * 1024
+_HEADER = 4
+
+
+class _StreamChannel(asyncio.Protocol):
+    """A connection; both the protocol below and the channel above."""
+
+    def __init__(
+        self, handler: Handler, peers: set[_StreamChannel], address: str, certificate: bytes | None
+    ) -> None:
+        self.limit = HANDSHAKE_LIMIT
+        self._handler = handler
+        self._peers = peers
+        self._address = address
+        # The server's own certificate; a client (None) asks the connection for it.
+        self._certificate = certificate
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._paused = False
+        self._full = False
+        self._closing = False
+        self._flush_due = False
+        self._failure: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def binding(self) -> bytes:
+        certificate = self._certificate
+        if certificate is None and self._transport:
+            tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+            certificate = tls.getpeercert(binary_form=True) if tls else None
+        return hashlib.sha256(certificate).digest() if certificate else b""
+
+    @property
+    def closing(self) -> bool:
+        """It closes once everything is written."""
+        return self._closing
+
+    # The channel, for the handler above.
+
+    def wake(self) -> None:
+        if not self._flush_due and self._transport:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def pause(self) -> None:
+        if not self._paused and self._transport:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._paused and self._transport:
+            self._paused = False
+            self._transport.resume_reading()
+            if self._buffer:
+                self._loop.call_soon(self._parse)
+
+    def close(self) -> None:
+        self._closing = True
+        self.wake()
+
+    def abort(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+    # The protocol, for the connection below.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._peers.add(self)
+        if not self._address:
+            peer = transport.get_extra_info("peername")
+            self._address = show((peer[0], peer[1])) if peer else "unknown"
+        self._handler.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._parse()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self.wake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._peers.discard(self)
+        detail = self._failure or (str(exc) or type(exc).__name__ if exc else "")
+        if not detail and self._buffer:
+            detail = "closed in the middle of a message"
+        error = LinkLostError(address=self._address, kind="reset", detail=detail) if detail else None
+        self._handler.closed(error)
+
+    def _parse(self) -> None:
+        buffer = self._buffer
+        start = 0
+        while not self._paused and self._transport and len(buffer) - start >= _HEADER:
+            size = int.from_bytes(buffer[start : start + _HEADER], "big")
+            if size > self.limit:
+                self._failure = f"a message of {size} bytes, expected at most {self.limit}"
+                self.abort()
+                return
+            end = start + _HEADER + size
+            if len(buffer) < end:
+                break
+            message = bytes(memoryview(buffer)[start + _HEADER : end])
+            start = end
+            self._handler.message(message)
+        if start:
+            del buffer[:start]
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        transport = self._transport
+        while transport and not self._full and not transport.is_closing():
+            parts: list[bytes] = []
+            size = 0
+            while size < _WRITE_SIZE and (message := self._handler.next_message()) is not None:
+                parts += (len(message).to_bytes(_HEADER, "big"), message)
+                size += len(message)
+            if parts:
+                transport.write(b"".join(parts))
+            if size < _WRITE_SIZE:
+                if self._closing:
+                    transport.close()
+                return
+
+
+class _StreamListener:
+    def __init__(self, listener: Listener, peers: set[_StreamChannel]) -> None:
+        self._listener = listener
+        self._peers = peers
+
+    @property
+    def address(self) -> Address:
+        return self._listener.address
+
+    async def close(self) -> None:
+        self._listener.close()
+        for channel in list(self._peers):
+            channel.abort()
+
+
+class StreamTransport:
+    """Channels over ``network``. ``certificate`` is the DER form of the one that ``server_tls`` presents."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        certificate: bytes = b"",
+    ) -> None:
+        self._network = network
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._certificate = certificate
+        self._open: set[_StreamChannel] = set()
+
+    async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
+        accepted: set[_StreamChannel] = set()
+        certificate = self._certificate
+        listener = await self._network.listen(
+            lambda: _StreamChannel(accept(), accepted, "", certificate), address, tls=self._server_tls
+        )
+        return _StreamListener(listener, accepted)
+
+    async def connect(self, address: Address, handler: Handler) -> None:
+        shown = show(address)
+        try:
+            await self._network.connect(
+                lambda: _StreamChannel(handler, self._open, shown, None), address, tls=self._client_tls
+            )
+        except OSError as error:
+            kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
+            handler.closed(LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error)))
+
+    async def close(self) -> None:
+        for channel in list(self._open):
+            if not channel.closing:
+                channel.abort()

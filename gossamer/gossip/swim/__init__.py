@@ -1,0 +1,1 @@
+"""The SWIM protocol as a pure machine: probes, suspicion, verdicts, dissemination, synchronisation."""

@@ -1,0 +1,112 @@
+"""Collects the actions of one step, and fills every packet up with what waits to spread.
+
+Rule: whoever is suspected, down or gone is told so in each packet sent to it, so that it can refute at once
+(Lifeguard's buddy system), or learn that it was removed.
+"""
+
+from __future__ import annotations
+
+from gossamer.gossip.member import MemberEvent
+from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
+from gossamer.gossip.swim.broadcast import BroadcastQueue
+from gossamer.gossip.swim.table import ALIVE, LEFT, REMOVED, SUSPECT, Entry, MemberTable
+from gossamer.gossip.transport.keyring import OVERHEAD
+from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
+from gossamer.network import Address
+
+__all__ = ["Outbox"]
+
+_ARRAY_HEAD = 3
+
+
+class Outbox:
+    """The actions of the step that runs."""
+
+    def __init__(self, table: MemberTable, queue: BroadcastQueue, *, mtu: int) -> None:
+        self._table = table
+        self._queue = queue
+        self._room = mtu - OVERHEAD - _ARRAY_HEAD
+        self._actions: list[Action] = []
+        self.repeats: int | None = None
+        """While rows of an exchange are taken in: how often news of others is repeated; None: in full."""
+
+    def drain(self) -> list[Action]:
+        """What the step decided, in order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def accusation(self, entry: Entry) -> Message | None:
+        """What a member that is not simply alive has to be told."""
+        if entry.state == ALIVE:
+            return None
+        me = self._table.me.name
+        if entry.state == SUSPECT:
+            return Suspect(entry.name, entry.id, entry.incarnation, me)
+        gone, removed = entry.state >= LEFT, entry.state == REMOVED
+        return Dead(entry.name, entry.id, entry.incarnation, me, gone, removed)
+
+    def packet(
+        self, address: Address, *messages: Message, entry: Entry | None = None, again: bool = False
+    ) -> None:
+        """Send messages, what ``entry`` has to be told, and as much gossip as fits.
+
+        ``again``: this repeats a packet that was not answered. Like one to a member that is suspected, it
+        probably reaches nobody, and must not use up the transmits of news: in a split each side has much to
+        tell, and would say most of it to the other.
+        """
+        parts = [encode(message) for message in messages]
+        if entry is not None and entry.state != ALIVE:
+            accusation = self.accusation(entry)
+            if accusation is not None:
+                parts.append(encode(accusation))
+        if len(self._queue):
+            room = self._room - sum(map(len, parts))
+            counted = not again and (entry is None or entry.state != SUSPECT)
+            parts += self._queue.take(room, limit=self._table.retransmits, counted=counted)
+        if parts:
+            self._actions.append(SendPacket(address, compound(parts)))
+
+    def gossip(self, entry: Entry, *, packets: int) -> None:
+        """Tell a member what waits to spread, in as many packets as that fills."""
+        told: set[str] = set()
+        for _ in range(packets):
+            parts = []
+            accusation = None if told else self.accusation(entry)
+            if accusation is not None:
+                parts.append(encode(accusation))
+            room = self._room - sum(map(len, parts))
+            news = self._queue.take(
+                room, limit=self._table.retransmits, told=told, counted=entry.state != SUSPECT
+            )
+            if not news:
+                return
+            self._actions.append(SendPacket(entry.address, compound(parts + news)))
+
+    def broadcast(self, name: str, message: Message) -> None:
+        """Spread a statement about ``name``."""
+        if self.repeats is None or name == self._table.me.name:
+            self._queue.put(name, encode(message))
+        elif self.repeats:
+            sent = max(0, self._table.retransmits - self.repeats)
+            self._queue.put(name, encode(message), sent=sent)
+        else:
+            self._queue.discard(name)
+
+    def gossiping(self) -> bool:
+        """Does anything wait to spread?"""
+        return len(self._queue) > 0
+
+    def forget(self, name: str) -> None:
+        self._queue.discard(name)
+
+    def emit(self, event: MemberEvent) -> None:
+        self._actions.append(Emit(event))
+
+    def stream(self, token: Token, address: Address, message: Message, timeout: float) -> None:
+        self._actions.append(OpenStream(token, address, compound([encode(message)]), timeout))
+
+    def reply(self, token: Token, message: Message) -> None:
+        self._actions.append(ReplyStream(token, compound([encode(message)])))
+
+    def answer(self, token: Token, result: object) -> None:
+        self._actions.append(Answer(token, result))

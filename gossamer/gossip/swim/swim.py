@@ -1,0 +1,391 @@
+"""The gossip state machine of one node: SWIM (Das, Gupta, Motivala, 2002) with Lifeguard's three extensions.
+
+``step(input, now)`` takes one input and returns the actions to do, in order. No clock, no I/O, no tasks; the
+only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
+
+The parts: ``table`` stores, ``verdicts`` decides what statements do, ``prober`` asks who is there, ``syncer``
+exchanges tables, ``spreader`` runs rounds of gossip, ``rivals`` settles who keeps a name, ``hints`` watches
+for partitions, ``outbox`` fills packets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+
+from gossamer.config import GossipConfig
+from gossamer.gossip.limits import LAG_THRESHOLD, MAX_MEMBERS, check_metadata
+from gossamer.gossip.member import (
+    ForcedOut,
+    LoopLag,
+    Member,
+    MemberLeft,
+    MemberMetadata,
+    NameConflict,
+    Status,
+)
+from gossamer.gossip.steps import (
+    Action,
+    EvidenceSeen,
+    ForceLeaveRequested,
+    Input,
+    JoinRequested,
+    LeaveRequested,
+    MetadataChanged,
+    PacketReceived,
+    StreamFailed,
+    StreamReplied,
+    StreamRequested,
+    Tick,
+    Token,
+)
+from gossamer.gossip.swim.awareness import Awareness
+from gossamer.gossip.swim.broadcast import BroadcastQueue
+from gossamer.gossip.swim.hints import PartitionHints
+from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.prober import Prober
+from gossamer.gossip.swim.rivals import Rivals
+from gossamer.gossip.swim.spreader import Spreader
+from gossamer.gossip.swim.syncer import Syncer
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry, MemberTable
+from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.swim.verdicts import Verdicts
+from gossamer.gossip.wire import (
+    Ack,
+    Alive,
+    Compare,
+    Dead,
+    Marks,
+    Nack,
+    PacketRejected,
+    Ping,
+    PingRequest,
+    Record,
+    Refuse,
+    Stranger,
+    Suspect,
+    Sync,
+    decode,
+)
+from gossamer.network import Address
+
+__all__ = ["Swim"]
+
+
+class Swim:
+    """One node's membership. ``id`` is 16 hexadecimal digits, new for every life."""
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the field's word
+        name: str,
+        address: Address,
+        incarnation: int,
+        metadata: MemberMetadata,
+        settings: GossipConfig,
+        rng: random.Random,
+        now: float,
+    ) -> None:
+        check_metadata(metadata)
+        self._settings = settings
+        self._rng = rng
+        me = Alive(name, id, address[0], address[1], incarnation, metadata)
+        self.table = MemberTable(me, retransmit_mult=settings.retransmit_mult)
+        self.awareness = Awareness(maximum=settings.awareness_max)
+        self._timers = Timers()
+        self._outbox = Outbox(self.table, BroadcastQueue(limit=MAX_MEMBERS + 1), mtu=settings.mtu)
+        self._hints = PartitionHints(self._outbox.emit)
+        self._verdicts = Verdicts(
+            self.table, self._outbox, self._timers, self.awareness, self._hints, settings
+        )
+        self._prober = Prober(
+            self.table,
+            self._outbox,
+            self._timers,
+            self.awareness,
+            self._hints,
+            self._verdicts,
+            settings,
+            rng,
+        )
+        self._syncer = Syncer(
+            self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
+        )
+        self._spreader = Spreader(self.table, self._outbox, self._timers, settings, rng)
+        self._rivals = Rivals(self.table, self._outbox, self._timers, self._verdicts, rng)
+        self._rivals.give_way = self._give_way
+        self._verdicts.doubt = self._prober.doubt
+        self._verdicts.hearsay = self._prober.hearsay
+        self._verdicts.appeared = self._appeared
+        self._verdicts.returned = self._returned
+        self._verdicts.rival = self._rivals.meet
+        self._verdicts.forced_out = self._forced_out
+        self._prober.sync = self._syncer.exchange
+        self._stalled_at = -1e9
+        self._leaving: Token | None = None
+        self._aloof = False
+        self._prober.start(now)
+        self._syncer.start(now)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next :class:`Tick` is due."""
+        return self._timers.deadline
+
+    @property
+    def aloof(self) -> bool:
+        """True after a leave, until this node's own side joins again."""
+        return self._aloof
+
+    @property
+    def local(self) -> Member:
+        """This node."""
+        me = self.table.me
+        return Member(
+            me.id, me.name, me.host, me.port, Status.ONLINE, me.incarnation, me.metadata, self._aloof
+        )
+
+    def members(self) -> list[Member]:
+        """Everybody known, this node first; those that left included until their tombstone goes."""
+        return [self.local, *(entry.member() for entry in self.table)]
+
+    def step(self, event: Input, now: float) -> list[Action]:
+        """Take in one input.
+
+        Raises:
+            PacketRejected: the input carries bytes that are no packet. It changed nothing; ``drain`` has
+                what a malformed answer ended.
+        """
+        lag = self._timers.lag(now)
+        if lag > LAG_THRESHOLD:
+            self._stalled(lag, now)
+            self._timers.run(now)
+        self._HANDLERS[type(event)](self, event, now)
+        self._spreader.wake(now)
+        return self._outbox.drain()
+
+    def timed(self, tell: Callable[[float], None]) -> None:
+        """Tell how long members take to answer probes."""
+        self._prober.timed = tell
+
+    def restore(self, records: list[Record], now: float) -> None:
+        """Take over what a predecessor in the same process knew, without events, and say that we are here."""
+        for record in records:
+            state = ALIVE if record.state == SUSPECT else record.state
+            entry = Entry(record.alive, state, now - record.age)
+            self.table.put(entry, now)
+            if state == ALIVE:
+                self._prober.appeared(entry)
+        if records:
+            self._verdicts.restate_self(self.table.me)
+            self._spreader.at_once(now)
+
+    def drain(self) -> list[Action]:
+        """Actions of a step that raised."""
+        return self._outbox.drain()
+
+    # ---- time -------------------------------------------------------------------------------------------
+
+    def _tick(self, _event: Tick, now: float) -> None:
+        self._timers.run(now)
+
+    def _stalled(self, lag: float, now: float) -> None:
+        self._stalled_at = now
+        self.awareness.apply(1)
+        self._prober.extend(lag)
+        self._verdicts.extend_suspicions(lag)
+
+    # ---- packets ----------------------------------------------------------------------------------------
+
+    def _packet(self, event: PacketReceived, now: float) -> None:
+        messages = decode(event.body)
+        if self._aloof:
+            return
+        sender = self.table.by_id(event.sender)
+        for message in messages:
+            if isinstance(message, Ping):
+                self._prober.pinged(message, event.source, sender)
+                if sender is None and self._leaving is None:
+                    self._syncer.exchange(event.source, now)
+            elif isinstance(message, Ack):
+                if not self._prober.acknowledged(message.sequence, event.sender, now):
+                    self._rivals.acknowledged(message.sequence, event.sender, now)
+            elif isinstance(message, Alive):
+                self._verdicts.alive(message, now)
+            elif isinstance(message, Suspect):
+                self._verdicts.suspect(message, now)
+            elif isinstance(message, Dead):
+                self._verdicts.dead(message, now)
+            elif isinstance(message, Nack):
+                self._prober.nacked(message.sequence)
+            elif isinstance(message, PingRequest):
+                self._prober.requested(message, event.source, now)
+            elif isinstance(message, Stranger):
+                self._prober.estranged(message.sequence, event.source, now)
+
+    # ---- streams ----------------------------------------------------------------------------------------
+
+    def _stream_requested(self, event: StreamRequested, now: float) -> None:
+        messages = decode(event.body)
+        if len(messages) != 1:
+            raise PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
+        message = messages[0]
+        if isinstance(message, Ping):
+            mine = message.target == self.table.me.id and not self._aloof
+            self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
+        elif isinstance(message, (Compare, Sync)):
+            if self._aloof or self._leaving is not None:
+                self._outbox.reply(event.token, Refuse("left"))
+            elif isinstance(message, Compare):
+                self._syncer.compared(event.token, message, now)
+            else:
+                self._syncer.requested(event.token, message, self._name_of(event.sender, message), now)
+        else:
+            raise PacketRejected("malformed", f"a {type(message).__name__} asks for nothing on a stream")
+
+    def _stream_replied(self, event: StreamReplied, now: float) -> None:
+        kind, number = _token(event.token)
+        try:
+            messages = decode(event.body)
+        except PacketRejected:
+            self._stream_failed(StreamFailed(event.token, "malformed"), now)
+            raise
+        message = messages[0] if len(messages) == 1 else None
+        if kind == "sync":
+            answer = message if isinstance(message, (Marks, Refuse, Sync)) and not self._aloof else None
+            by = self._name_of(event.sender, answer)
+            self._syncer.replied(number, answer, by, now)
+        elif isinstance(message, Ack):
+            self._prober.stream_answered(number, event.sender, now)
+
+    def _stream_failed(self, event: StreamFailed, now: float) -> None:
+        kind, number = _token(event.token)
+        if kind == "sync":
+            self._syncer.failed(number, event.reason)
+        else:
+            self._prober.stream_failed(number, event.reason, now)
+
+    def _name_of(self, sender: str, message: object) -> str:
+        entry = self.table.by_id(sender)
+        if entry is not None:
+            return entry.name
+        if isinstance(message, Sync) and message.records:
+            return message.records[0].alive.name
+        return sender
+
+    # ---- requests ---------------------------------------------------------------------------------------
+
+    def _join(self, event: JoinRequested, now: float) -> None:
+        if self._aloof:
+            self._aloof = self._verdicts.leaving = False
+            self._hints.begin(now)
+            self._verdicts.restate_self(self.table.me)
+        self._syncer.join(event.token, event.addresses, now)
+
+    def _leave(self, event: LeaveRequested, now: float) -> None:
+        if not self.table.live:
+            self._withdraw(now, returning=event.returning)
+            self._outbox.answer(event.token, None)
+            return
+        me = self.table.me
+        self._hints.withdraw()
+        self._verdicts.leaving = True
+        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
+        if self._leaving is None:
+            self._leaving = event.token
+            self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=event.returning))
+            self._spreader.at_once(now)
+        else:
+            self._outbox.answer(event.token, None)
+
+    def _left(self, now: float, *, returning: bool) -> None:
+        token, self._leaving = self._leaving, None
+        self._withdraw(now, returning=returning)
+        self._outbox.answer(token, None)
+
+    def _withdraw(self, now: float, *, returning: bool) -> None:
+        """Be alone: forget the others, who are told nothing more, and stay alone until asked to join.
+
+        They are gone for this node too, with all that it keeps for them, unless it is ``returning`` to them.
+        """
+        self._aloof = True
+        self._hints.withdraw()
+        for entry in list(self.table):
+            if entry.state < LEFT and not returning:
+                self._outbox.emit(MemberLeft(entry.member()))
+            self.table.remove(entry.name, now)
+            self._outbox.forget(entry.name)
+        self._prober.reset()
+        self._outbox.forget(self.table.me.name)
+        self.table.me = msgspec.structs.replace(self.table.me, incarnation=self.table.me.incarnation + 1)
+
+    def _force_leave(self, event: ForceLeaveRequested, now: float) -> None:
+        entry = self.table.get(event.name)
+        if entry is None or entry.state == LEFT or not (event.final or entry.state == DOWN):
+            self._outbox.answer(event.token, False)
+            return
+        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not event.final)
+        self._verdicts.dead(said, now)
+        self._outbox.packet(entry.address, entry=entry)
+        self._outbox.answer(event.token, True)
+
+    def _evidence(self, event: EvidenceSeen, now: float) -> None:
+        evidence = event.evidence
+        if not isinstance(evidence, LoopLag):
+            self._prober.evidence(evidence, now)
+        elif evidence.seconds > LAG_THRESHOLD and now - self._stalled_at > evidence.seconds:
+            # Between two of our own timers, or it would have been noticed already.
+            self._stalled(evidence.seconds, now)
+
+    def _metadata(self, event: MetadataChanged, _now: float) -> None:
+        check_metadata(event.metadata)
+        me = msgspec.structs.replace(
+            self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
+        )
+        self._verdicts.restate_self(me)
+
+    # ---- from the parts ---------------------------------------------------------------------------------
+
+    def _appeared(self, entry: Entry, _now: float) -> None:
+        self._prober.appeared(entry)
+
+    def _returned(self, entry: Entry, now: float) -> None:
+        self._syncer.exchange(entry.address, now)
+
+    def _forced_out(self, by: str, now: float) -> None:
+        if self._leaving is None:
+            self._withdraw(now, returning=False)
+            self._outbox.emit(ForcedOut(by))
+
+    def _give_way(self, holder: Member, now: float) -> None:
+        self._withdraw(now, returning=False)
+        self._outbox.emit(NameConflict(self.table.me.name, holder))
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], None]]] = {}
+
+
+Swim._HANDLERS = {
+    Tick: Swim._tick,
+    PacketReceived: Swim._packet,
+    StreamRequested: Swim._stream_requested,
+    StreamReplied: Swim._stream_replied,
+    StreamFailed: Swim._stream_failed,
+    JoinRequested: Swim._join,
+    LeaveRequested: Swim._leave,
+    ForceLeaveRequested: Swim._force_leave,
+    EvidenceSeen: Swim._evidence,
+    MetadataChanged: Swim._metadata,
+}
+
+
+def _token(token: Token) -> tuple[str, int]:
+    match token:
+        case (str(kind), int(number)):
+            return kind, number
+        case _:
+            return "", -1

@@ -1,0 +1,275 @@
+"""Exchanging tables: joining through seeds, and the anti-entropy that repairs what gossip lost.
+
+Rules: 1. A join is an exchange with each seed; it succeeds with the first that answers and reports the
+others.
+2. After a join exchanges follow quickly, then ever more slowly until ``sync_interval``: thirty nodes that
+start at once know each other after the first two.  3. The interval grows with the logarithm of a cluster
+above 32.
+4. Contact with an unknown member, or the return of a dead one, calls for an exchange with it; few run at
+once.
+5. A node that left takes no part until its own side asks to join.
+6. Tables are compared before rows are sent: eight bytes when they are alike, eight bytes a row when not, and
+then only the rows that one side lacks. A joiner sends itself and gets the table; a seed that many join at
+once gives all but the first few of each second a sample, and they ask those whom they find in it.
+7. News from an exchange is being spread already: it is repeated rarely, and not at all by a node that knew
+nobody before.
+
+Whole tables both ways, as memberlist does it, were measured first: a thousand that join at once decoded ten
+million rows, of which one million were news.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Literal
+
+from gossamer.config import GossipConfig
+from gossamer.gossip.limits import STREAM_TIMEOUT
+from gossamer.gossip.steps import JoinResult, Token
+from gossamer.gossip.swim.hints import PartitionHints
+from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.table import ALIVE, SUSPECT, MemberTable
+from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.swim.verdicts import Verdicts
+from gossamer.gossip.wire import Compare, Marks, Record, Refuse, Sync
+from gossamer.network import Address
+
+__all__ = ["Syncer"]
+
+_EARLY = (0.3, 1.0, 3.0, 8.0)
+"""Seconds from a join to the exchanges that follow it."""
+_PARALLEL = 4
+_SMALL = 128
+"""Tables up to this size are given whole to anybody."""
+_WHOLE_A_SECOND = 8
+"""How many joiners get a larger table whole in one second."""
+_SAMPLE = 64
+_REPEATS = 2
+_MARK = 8
+
+Step = Literal["join", "compare", "rows"]
+
+
+class _Join:
+    __slots__ = ("failed", "joined", "token", "waiting")
+
+    def __init__(self, token: Token, waiting: int) -> None:
+        self.token = token
+        self.waiting = waiting
+        self.joined: list[Address] = []
+        self.failed: dict[Address, str] = {}
+
+
+class _Exchange:
+    __slots__ = ("address", "join", "step")
+
+    def __init__(self, address: Address, step: Step, join: _Join | None) -> None:
+        self.address = address
+        self.step = step
+        self.join = join
+
+
+class Syncer:
+    """Runs the exchanges of this node."""
+
+    def __init__(
+        self,
+        table: MemberTable,
+        outbox: Outbox,
+        timers: Timers,
+        hints: PartitionHints,
+        verdicts: Verdicts,
+        settings: GossipConfig,
+        rng: random.Random,
+    ) -> None:
+        self._table = table
+        self._outbox = outbox
+        self._timers = timers
+        self._hints = hints
+        self._verdicts = verdicts
+        self._settings = settings
+        self._rng = rng
+        self._number = 0
+        self._running: dict[int, _Exchange] = {}
+        self._addresses: dict[Address, int] = {}
+        self._given_since = -1e9
+        self._given = 0
+
+    def start(self, now: float) -> None:
+        """Begin the periodic exchanges."""
+        self._timers.at(now + self._rng.uniform(0.5, 1.0) * self._interval(), self._periodic)
+
+    def join(self, token: Token, addresses: tuple[Address, ...], now: float) -> None:
+        """Exchange with every seed that is not this node."""
+        me = (self._table.me.host, self._table.me.port)
+        seeds = [address for address in dict.fromkeys(addresses) if address != me]
+        if not seeds:
+            self._outbox.answer(token, JoinResult())
+            return
+        join = _Join(token, len(seeds))
+        for address in seeds:
+            self._ask(_Exchange(address, "join", join), Sync("join", [self._me()]))
+        for seconds in _EARLY:
+            self._timers.at(now + seconds * self._rng.uniform(0.7, 1.3), self._with_anybody)
+
+    def exchange(self, address: Address, _now: float) -> None:
+        """Compare tables with one address soon, unless that is under way."""
+        if address not in self._addresses and len(self._addresses) < _PARALLEL:
+            self._ask(_Exchange(address, "compare", None), Compare(self._table.me, self._table.digest()))
+
+    # ---- asked ------------------------------------------------------------------------------------------
+
+    def compared(self, token: Token, asked: Compare, now: float) -> None:
+        """A peer asks whether our tables are alike."""
+        self._verdicts.alive(asked.me, now)
+        alike = asked.digest == self._table.digest()
+        self._outbox.reply(token, Marks(self._table.me, b"" if alike else _packed(self._table.marks())))
+
+    def requested(self, token: Token, sync: Sync, by: str, now: float) -> None:
+        """A peer sent rows: take them in and answer with those it wants."""
+        reason = self._refusal(sync, now)
+        if reason:
+            self._outbox.reply(token, Refuse(reason))
+            return
+        if sync.kind == "join":
+            self._merge(sync, by, now)
+            self._outbox.reply(token, Sync("reply", self._rows_for_joiner(now)))
+            return
+        # What the peer lacks was marked before its rows change ours.
+        marks = self._table.marks()
+        wanted = [marks[mark] for mark in _unpacked(sync.wants) if mark in marks]
+        self._merge(sync, by, now, repeats=_REPEATS)
+        rows = [self._me(), *(self._table.row(name, now) for name in wanted if self._table.get(name))]
+        self._outbox.reply(token, Sync("reply", rows))
+
+    # ---- answered ---------------------------------------------------------------------------------------
+
+    def replied(self, number: int, answer: Marks | Sync | Refuse | None, by: str, now: float) -> None:
+        """A seed's table, the marks of a peer's, the rows asked for, or why there are none."""
+        exchange = self._running.get(number)
+        step = "" if exchange is None else exchange.step
+        address, join = self._end(number)
+        if step == "compare" and isinstance(answer, Marks):
+            self._differences(address, answer, now)
+        elif step in ("join", "rows") and isinstance(answer, Sync):
+            alone = len(self._table) == 0
+            self._merge(answer, by, now, repeats=0 if alone else _REPEATS, told=step == "rows")
+            if join is not None:
+                join.joined.append(address)
+                if not alone:
+                    # The seed knows only this node yet, not those whom it brings along.
+                    self.exchange(address, now)
+        elif join is not None:
+            join.failed[address] = answer.reason if isinstance(answer, Refuse) else "no gossamer answer"
+        self._settle(join)
+
+    def failed(self, number: int, reason: str) -> None:
+        """The stream of an exchange failed."""
+        address, join = self._end(number)
+        if join is not None:
+            join.failed[address] = reason
+        self._settle(join)
+
+    def _differences(self, address: Address, answer: Marks, now: float) -> None:
+        """Give the rows that the peer lacks, ask for those that we lack."""
+        self._verdicts.alive(answer.me, now)
+        if not answer.marks:
+            return
+        ours = self._table.marks()
+        theirs = dict.fromkeys(_unpacked(answer.marks))
+        wants = [mark for mark in theirs if mark not in ours]
+        gives = [name for mark, name in ours.items() if mark not in theirs and name != self._table.me.name]
+        if not wants and not gives:
+            return
+        rows = [self._me(), *(self._table.row(name, now) for name in gives)]
+        self._ask(_Exchange(address, "rows", None), Sync("sync", rows, _packed(wants)))
+
+    # ---- the parts --------------------------------------------------------------------------------------
+
+    def _ask(self, exchange: _Exchange, question: Compare | Sync) -> None:
+        self._number += 1
+        self._running[self._number] = exchange
+        self._addresses[exchange.address] = self._number
+        self._outbox.stream(("sync", self._number), exchange.address, question, STREAM_TIMEOUT)
+
+    def _end(self, number: int) -> tuple[Address, _Join | None]:
+        exchange = self._running.pop(number, None)
+        if exchange is None:
+            return ("", 0), None
+        if self._addresses.get(exchange.address) == number:
+            del self._addresses[exchange.address]
+        if exchange.join is not None:
+            exchange.join.waiting -= 1
+        return exchange.address, exchange.join
+
+    def _settle(self, join: _Join | None) -> None:
+        if join is not None and join.waiting == 0:
+            self._outbox.answer(join.token, JoinResult(tuple(join.joined), join.failed))
+
+    def _me(self) -> Record:
+        return Record(self._table.me, ALIVE, 0.0)
+
+    def _rows_for_joiner(self, now: float) -> list[Record]:
+        if len(self._table) <= _SMALL:
+            return self._table.records(now)
+        if now - self._given_since >= 1.0:
+            self._given_since, self._given = now, 0
+        self._given += 1
+        if self._given <= _WHOLE_A_SECOND:
+            return self._table.records(now)
+        return [self._me(), *(entry.record(now) for entry in self._table.sample(self._rng, _SAMPLE))]
+
+    def _refusal(self, sync: Sync, now: float) -> str:
+        if sync.kind != "join" or not sync.records:
+            return ""
+        joiner, me = sync.records[0].alive, self._table.me
+        here = (joiner.host, joiner.port)
+        if joiner.name == me.name:
+            return "" if joiner.id == me.id else "name-taken"
+        entry = self._table.get(joiner.name)
+        if entry is None or entry.state > SUSPECT or entry.id == joiner.id or entry.address == here:
+            return ""
+        # The holder may be the joiner's own former life at another address: look, so that the next try
+        # succeeds.
+        self._verdicts.doubt(entry, now)
+        return "name-taken"
+
+    def _merge(
+        self, sync: Sync, by: str, now: float, *, repeats: int | None = None, told: bool = True
+    ) -> None:
+        settled_for = now - self._table.changed_at
+        self._outbox.repeats = repeats
+        try:
+            news = {
+                record.alive.name: record.age
+                for record in sync.records
+                if self._verdicts.merge(record, by, now)
+            }
+        finally:
+            self._outbox.repeats = None
+        if sync.kind != "join" and told:
+            self._hints.surprised(news, settled_for=settled_for, now=now)
+
+    def _periodic(self, now: float) -> None:
+        self._timers.at(now + self._interval() * self._rng.uniform(0.9, 1.1), self._periodic)
+        self._with_anybody(now)
+
+    def _with_anybody(self, now: float) -> None:
+        for entry in self._table.sample(self._rng, 1):
+            self.exchange(entry.address, now)
+
+    def _interval(self) -> float:
+        size = self._table.size
+        scale = 1 if size <= 32 else math.ceil(math.log2(size) - 5) + 1
+        return self._settings.sync_interval * scale
+
+
+def _packed(marks: Sequence[int] | dict[int, str]) -> bytes:
+    return b"".join(mark.to_bytes(_MARK, "big") for mark in marks)
+
+
+def _unpacked(marks: bytes) -> list[int]:
+    """A rest that is no whole mark is nobody's."""
+    return [int.from_bytes(marks[at : at + _MARK], "big") for at in range(0, len(marks) - _MARK + 1, _MARK)]

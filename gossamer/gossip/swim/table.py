@@ -1,0 +1,253 @@
+"""The membership table: one entry a name, and the indexes that make choosing members cheap.
+
+It stores and finds; what may follow what is decided in ``verdicts``. Live and down names stand in lists with
+their positions, so that adding, dropping and drawing at random cost the same at 3 members and at 3000, and so
+that the order reaching behaviour depends on the events only, never on string hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from gossamer.gossip.member import Member, Status
+from gossamer.gossip.swim.broadcast import retransmit_limit
+from gossamer.gossip.swim.suspicion import Suspicion
+from gossamer.gossip.wire import Alive, Record
+from gossamer.network import Address
+
+__all__ = ["ALIVE", "DOWN", "LEFT", "REMOVED", "STOPPED", "SUSPECT", "Entry", "MemberTable"]
+
+ALIVE: Final = 0
+SUSPECT: Final = 1
+DOWN: Final = 2
+LEFT: Final = 3
+REMOVED: Final = 4
+"""Gone because it was down for too long: like LEFT, but one that lives says so and is a member again."""
+STOPPED: Final = "stopped"
+"""The reason of one that is down by its own word."""
+
+_STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status.OFFLINE)
+
+
+class Entry:
+    """What is known of one member: its own last statement, and our verdict on it."""
+
+    __slots__ = ("alive", "heard", "mark", "reason", "returned", "since", "state", "suspicion")
+
+    def __init__(self, alive: Alive, state: int, since: float) -> None:
+        self.alive = alive
+        self.state = state
+        self.since = since
+        self.heard = since
+        """When its last statement came."""
+        self.suspicion: Suspicion | None = None
+        self.reason = ""
+        """Why it is down."""
+        self.returned = -1e9
+        """When it last came back from the dead."""
+        self.mark = 0
+        """Kept by the table."""
+
+    @property
+    def name(self) -> str:
+        return self.alive.name
+
+    @property
+    def id(self) -> str:
+        return self.alive.id
+
+    @property
+    def incarnation(self) -> int:
+        return self.alive.incarnation
+
+    @property
+    def address(self) -> Address:
+        return (self.alive.host, self.alive.port)
+
+    def member(self) -> Member:
+        """The value that others see."""
+        alive = self.alive
+        return Member(
+            alive.id,
+            alive.name,
+            alive.host,
+            alive.port,
+            _STATUS[self.state],
+            alive.incarnation,
+            alive.metadata,
+            self.state >= LEFT,
+            self.state == REMOVED,
+            self.state == DOWN and self.reason == STOPPED,
+        )
+
+    def record(self, now: float) -> Record:
+        """The row that peers are sent; its age is that of the state, or of the statement if that is newer."""
+        return Record(self.alive, self.state, max(0.0, now - max(self.since, self.heard)))
+
+
+def mark_of(alive: Alive, state: int) -> int:
+    """Eight bytes that stand for a row when tables are compared. A suspicion is not part of it: it passes."""
+    text = f"{alive.id} {alive.incarnation} {0 if state <= SUSPECT else state}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+class _Names:
+    """A list of names to draw from, with constant-time removal."""
+
+    __slots__ = ("_at", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._at: dict[str, int] = {}
+
+    def add(self, name: str) -> None:
+        if name not in self._at:
+            self._at[name] = len(self.names)
+            self.names.append(name)
+
+    def drop(self, name: str) -> None:
+        at = self._at.pop(name, None)
+        if at is None:
+            return
+        last = self.names.pop()
+        if last != name:
+            self.names[at] = last
+            self._at[last] = at
+
+
+class MemberTable:
+    """Every member but this node itself, which is ``me``."""
+
+    def __init__(self, me: Alive, *, retransmit_mult: int) -> None:
+        self.me = me
+        self.version = 0
+        """Rises with every change."""
+        self.changed_at = 0.0
+        self._mult = retransmit_mult
+        self._entries: dict[str, Entry] = {}
+        self._by_id: dict[str, str] = {}
+        self._by_address: dict[Address, str] = {}
+        self._live = _Names()
+        self._down = _Names()
+        self._digest = 0
+        self.retransmits = retransmit_limit(1, mult=retransmit_mult)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    @property
+    def live(self) -> list[str]:
+        """Names that are alive or suspected. Do not change it."""
+        return self._live.names
+
+    @property
+    def down(self) -> list[str]:
+        """Names that are down and may come back. Do not change it."""
+        return self._down.names
+
+    @property
+    def size(self) -> int:
+        """Members of the cluster, this node included."""
+        return len(self._live.names) + 1
+
+    def get(self, name: str) -> Entry | None:
+        return self._entries.get(name)
+
+    def by_id(self, member_id: str) -> Entry | None:
+        name = self._by_id.get(member_id)
+        return None if name is None else self._entries.get(name)
+
+    def by_address(self, address: Address) -> Entry | None:
+        """The live member that was last seen at an address."""
+        name = self._by_address.get(address)
+        return None if name is None else self._entries.get(name)
+
+    def put(self, entry: Entry, now: float) -> None:
+        """Add an entry, or file it anew after its statement or state changed."""
+        name = entry.name
+        old = self._entries.get(name)
+        if old is not None and old is not entry:
+            self.remove(name, now)
+        self._entries[name] = entry
+        self._by_id[entry.id] = name
+        mark = mark_of(entry.alive, entry.state)
+        self._digest ^= entry.mark ^ mark
+        entry.mark = mark
+        if entry.state <= SUSPECT:
+            self._live.add(name)
+            self._down.drop(name)
+            self._by_address[entry.address] = name
+        else:
+            self._live.drop(name)
+            if entry.state == DOWN:
+                self._down.add(name)
+            else:
+                self._down.drop(name)
+            if self._by_address.get(entry.address) == name:
+                del self._by_address[entry.address]
+        self._changed(now)
+
+    def restate(self, entry: Entry, alive: Alive, now: float) -> None:
+        """Take in a newer statement of the same life; ``put`` follows."""
+        entry.heard = now
+        if self._by_address.get(entry.address) == entry.name:
+            del self._by_address[entry.address]
+        entry.alive = alive
+
+    def remove(self, name: str, now: float) -> None:
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return
+        if self._by_id.get(entry.id) == name:
+            del self._by_id[entry.id]
+        if self._by_address.get(entry.address) == name:
+            del self._by_address[entry.address]
+        self._live.drop(name)
+        self._down.drop(name)
+        self._digest ^= entry.mark
+        entry.mark = 0
+        self._changed(now)
+
+    def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[Entry]:
+        """Up to ``count`` distinct live members, drawn at random, never ``exclude``."""
+        names = self._live.names
+        if len(names) <= count + 1:
+            chosen = [name for name in names if name != exclude][:count]
+        else:
+            chosen = []
+            for _ in range(4 * count + 8):
+                name = names[rng.randrange(len(names))]
+                if name != exclude and name not in chosen:
+                    chosen.append(name)
+                    if len(chosen) == count:
+                        break
+        return [self._entries[name] for name in chosen]
+
+    def records(self, now: float) -> list[Record]:
+        """The whole table with this node first."""
+        return [Record(self.me, ALIVE, 0.0), *(entry.record(now) for entry in self._entries.values())]
+
+    def row(self, name: str, now: float) -> Record:
+        """One row, this node's included."""
+        return Record(self.me, ALIVE, 0.0) if name == self.me.name else self._entries[name].record(now)
+
+    def digest(self) -> bytes:
+        """Equal for tables that say the same, whatever the order and whoever holds them."""
+        return (self._digest ^ mark_of(self.me, ALIVE)).to_bytes(8, "big")
+
+    def marks(self) -> dict[int, str]:
+        """The mark of every row, this node's included, and whose it is."""
+        marks = {entry.mark: name for name, entry in self._entries.items()}
+        marks[mark_of(self.me, ALIVE)] = self.me.name
+        return marks
+
+    def _changed(self, now: float) -> None:
+        self.version += 1
+        self.changed_at = now
+        self.retransmits = retransmit_limit(len(self._live.names) + 1, mult=self._mult)

@@ -1,0 +1,424 @@
+"""Verdicts: what a statement about a member does to what is known of it.
+
+Rules:
+
+1. Within one life (one id), the higher incarnation wins; at equal incarnations left beats down beats suspect
+   beats alive. Only the life itself raises its incarnation, and it does so to refute.
+2. A new life at the same address replaces the old one, whatever its name: one address holds one process.
+   Incarnations start at the wall clock in milliseconds, so a restart is newer without asking; where a clock
+   went back, the new life hears of the old one's number and outbids it.
+3. A new life of a live name at *another* address is not believed. The holder is probed: if it is dead its
+   name becomes free, if not there are two nodes with one name and the younger has to go.
+4. A death is hearsay when it is told in an exchange of tables, or said by one that we held dead ourselves
+   until a moment ago: a member that we hold alive is then probed, not accused. After a split heals, each side
+   would otherwise accuse every member of the other, and bury its own on the word of the other.
+5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
+it is of members that are down, and one that lives comes back by saying so.
+6. A node that is leaving refutes nothing and states nothing new: what it hears is its own goodbye, repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from gossamer.config import GossipConfig
+from gossamer.gossip.limits import MAX_MEMBERS
+from gossamer.gossip.member import (
+    MAX_NUMBER,
+    MemberAlive,
+    MemberDown,
+    MemberLeft,
+    MemberSuspect,
+    MemberUp,
+    MemberUpdated,
+)
+from gossamer.gossip.swim.awareness import Awareness
+from gossamer.gossip.swim.hints import PartitionHints
+from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.suspicion import Suspicion, suspicion_bounds
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, REMOVED, STOPPED, SUSPECT, Entry, MemberTable
+from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.wire import Alive, Dead, Record, Suspect
+
+__all__ = ["Verdicts"]
+
+_RETURN_MEMORY = 60.0
+
+
+class Verdicts:
+    """The only writer of the membership table."""
+
+    def __init__(
+        self,
+        table: MemberTable,
+        outbox: Outbox,
+        timers: Timers,
+        awareness: Awareness,
+        hints: PartitionHints,
+        settings: GossipConfig,
+    ) -> None:
+        self._table = table
+        self._outbox = outbox
+        self._timers = timers
+        self._awareness = awareness
+        self._hints = hints
+        self._settings = settings
+        self._suspects: set[str] = set()
+        self._witnesses = 0
+        self.leaving = False
+        """Set by the owner: this node has said goodbye."""
+        self.doubt: Callable[[Entry, float], None] = _nothing
+        """Set by the owner: probe this member soon."""
+        self.hearsay: Callable[[Entry, float], None] = _nothing
+        """Set by the owner: another member suspects this one."""
+        self.appeared: Callable[[Entry, float], None] = _nothing
+        """Set by the owner: a member is new."""
+        self.returned: Callable[[Entry, float], None] = _nothing
+        """Set by the owner: a member came back from the dead."""
+        self.rival: Callable[[Alive, float], None] = _nothing
+        """Set by the owner: another life claims this node's name at another address."""
+        self.forced_out: Callable[[str, float], None] = _nothing
+        """Set by the owner: this node has been removed by ``by``."""
+
+    # ---- statements -------------------------------------------------------------------------------------
+
+    def alive(self, said: Alive, now: float) -> bool:
+        """A member's statement about itself. True when it changed something."""
+        if said.name == self._table.me.name:
+            return self._claimed(said, ALIVE, said.name, now)
+        entry = self._table.get(said.name)
+        if entry is not None and entry.id == said.id:
+            return self._restated(entry, said, now)
+        if entry is not None:
+            if said.incarnation <= entry.incarnation:
+                return False
+            if entry.state <= SUSPECT and entry.address != (said.host, said.port):
+                self.doubt(entry, now)
+                return False
+        elif len(self._table) >= MAX_MEMBERS:
+            return False
+        if not self._evict_zombie(said, now):
+            return False
+        if entry is not None and entry.state <= SUSPECT:
+            entry.state = DOWN
+            self._suspects.discard(entry.name)
+            self._outbox.emit(MemberDown(entry.member(), "replaced"))
+        fresh = Entry(said, ALIVE, now)
+        self._table.put(fresh, now)
+        self._outbox.broadcast(said.name, said)
+        self._outbox.emit(MemberUp(fresh.member()))
+        self._hints.sized(self._table.size, now)
+        self.appeared(fresh, now)
+        return True
+
+    def suspect(self, said: Suspect, now: float) -> bool:
+        """Somebody got no answer from a member."""
+        if said.name == self._table.me.name:
+            return self._accused(said, now)
+        entry = self._table.get(said.name)
+        if entry is None or entry.id != said.id or said.incarnation < entry.incarnation:
+            return False
+        if entry.state == SUSPECT and entry.suspicion is not None:
+            if not entry.suspicion.confirm(said.by, hard=said.hard):
+                return False
+            self._outbox.broadcast(said.name, said)
+            self._watch(entry)
+            return True
+        if entry.state != ALIVE:
+            return False
+        if self._was_apart(said.by, now):
+            self.doubt(entry, now)
+            return False
+        self._begin_suspicion(entry, said, now)
+        return True
+
+    def dead(self, said: Dead, now: float, *, reason: str = "reported") -> bool:
+        """Somebody declares a member down, or gone for good."""
+        if said.name == self._table.me.name:
+            return self._accused(said, now)
+        entry = self._table.get(said.name)
+        if entry is None or entry.id != said.id or said.incarnation < entry.incarnation:
+            return False
+        if entry.state == LEFT or (entry.state == DOWN and not said.left):
+            return False
+        own = said.by == said.name
+        if own:
+            # It knows best.
+            reason = STOPPED
+        if said.removed:
+            if entry.state != DOWN:
+                # Whoever removed it did not see it; we do, or shall find out.
+                self.doubt(entry, now)
+                return False
+        elif entry.state == REMOVED and not said.left:
+            return False
+        elif entry.state <= SUSPECT and not said.left and not own and self._was_apart(said.by, now):
+            self.doubt(entry, now)
+            return False
+        if said.incarnation > entry.incarnation:
+            # A statement of that incarnation that comes later must not raise the dead.
+            newest = msgspec.structs.replace(entry.alive, incarnation=said.incarnation)
+            self._table.restate(entry, newest, now)
+        self._bury(entry, REMOVED if said.removed else LEFT if said.left else DOWN, reason, now)
+        self._outbox.broadcast(said.name, said)
+        return True
+
+    def merge(self, record: Record, by: str, now: float) -> bool:
+        """One row of a peer's table."""
+        said = record.alive
+        if said.name == self._table.me.name:
+            return self._claimed(said, record.state, by, now)
+        if record.state == ALIVE:
+            return self.alive(said, now)
+        if record.state == SUSPECT:
+            changed = self.alive(said, now)
+            return self.suspect(Suspect(said.name, said.id, said.incarnation, by), now) or changed
+        entry = self._table.get(said.name)
+        if entry is None:
+            return self._remember(record, now)
+        if entry.id != said.id or said.incarnation < entry.incarnation:
+            return False
+        if record.state >= LEFT:
+            removed = record.state == REMOVED
+            return self.dead(Dead(said.name, said.id, said.incarnation, by, True, removed), now)
+        if entry.state <= SUSPECT:
+            self.doubt(entry, now)
+        return False
+
+    def replaced(self, entry: Entry, now: float) -> None:
+        """Another process answers at the member's address."""
+        if entry.state <= SUSPECT:
+            said = Dead(entry.name, entry.id, entry.incarnation, self._table.me.name)
+            self.dead(said, now, reason="replaced")
+
+    def extend_suspicions(self, seconds: float) -> None:
+        """This process stalled: what it did not read in time is no evidence."""
+        for name in self._table.live:
+            entry = self._table.get(name)
+            if entry is not None and entry.suspicion is not None:
+                entry.suspicion.extend(seconds)
+                self._watch(entry)
+
+    def outbid(self, incarnation: int) -> None:
+        """Make this node's own statement newer than ``incarnation`` and spread it."""
+        me = self._table.me
+        # A lie about the largest number there is must not make our own statement undecodable.
+        newer = min(incarnation + 1, MAX_NUMBER)
+        self.restate_self(Alive(me.name, me.id, me.host, me.port, newer, me.metadata))
+
+    def restate_self(self, said: Alive) -> None:
+        """Spread a new statement about this node."""
+        if self.leaving:
+            return
+        self._table.me = said
+        self._outbox.broadcast(said.name, said)
+
+    # ---- about others -----------------------------------------------------------------------------------
+
+    def _restated(self, entry: Entry, said: Alive, now: float) -> bool:
+        if said.incarnation <= entry.incarnation:
+            return False
+        before, state = entry.alive, entry.state
+        moved = (before.host, before.port) != (said.host, said.port)
+        if moved and not self._evict_zombie(said, now):
+            return False
+        self._table.restate(entry, said, now)
+        entry.suspicion = None
+        if state != ALIVE:
+            entry.state, entry.since = ALIVE, now
+        self._table.put(entry, now)
+        self._suspects.discard(entry.name)
+        self._count_witnesses()
+        self._outbox.broadcast(said.name, said)
+        if state >= DOWN:
+            entry.returned = now
+            self._outbox.emit(MemberUp(entry.member()))
+            self._hints.sized(self._table.size, now)
+            self.appeared(entry, now)
+            self.returned(entry, now)
+        elif state == SUSPECT:
+            self._outbox.emit(MemberAlive(entry.member()))
+        if state <= SUSPECT and (moved or before.metadata != said.metadata):
+            self._outbox.emit(MemberUpdated(entry.member()))
+        return True
+
+    def _evict_zombie(self, said: Alive, now: float) -> bool:
+        """Make room at an address; False when the one there is the newer."""
+        holder = self._table.by_address((said.host, said.port))
+        if holder is None or holder.id == said.id or holder.name == said.name:
+            return True
+        if said.incarnation < holder.incarnation:
+            return False
+        self.replaced(holder, now)
+        return True
+
+    def _begin_suspicion(self, entry: Entry, said: Suspect, now: float) -> None:
+        settings = self._settings
+        size = self._table.size
+        minimum, maximum = suspicion_bounds(
+            size,
+            interval=settings.probe_interval,
+            mult=settings.suspicion_mult,
+            max_mult=settings.suspicion_max_mult,
+            floor=settings.suspicion_floor,
+        )
+        # Neither the accused nor the accuser can confirm.
+        needed = min(settings.suspicion_confirmations, max(0, size - 2))
+        entry.suspicion = Suspicion(
+            said.by,
+            now=now,
+            minimum=minimum,
+            maximum=maximum,
+            needed=needed,
+            few=needed < settings.suspicion_confirmations,
+            refused=settings.suspicion_refused,
+            hard=said.hard,
+        )
+        entry.suspicion.witnesses = self._witnesses
+        entry.state, entry.since = SUSPECT, now
+        self._table.put(entry, now)
+        self._suspects.add(entry.name)
+        self._count_witnesses()
+        self._outbox.emit(MemberSuspect(entry.member()))
+        self._hints.suspected(entry.name, size=size, score=self._awareness.score, now=now)
+        self._outbox.broadcast(said.name, said)
+        self._outbox.packet(entry.address, entry=entry)
+        self._watch(entry)
+        if said.by != self._table.me.name:
+            self.hearsay(entry, now)
+
+    def _count_witnesses(self) -> None:
+        """The suspected cannot confirm that others are dead; those that are left may be too few."""
+        witnesses = self._table.size - 1 - len(self._suspects)
+        before, self._witnesses = self._witnesses, witnesses
+        needed = self._settings.suspicion_confirmations
+        if min(before, witnesses) >= needed:
+            # As nearly always: enough of them, before and now.
+            return
+        for name in self._suspects:
+            entry = self._table.get(name)
+            if entry is not None and entry.suspicion is not None:
+                entry.suspicion.witnesses = witnesses
+                self._watch(entry)
+
+    def _watch(self, entry: Entry) -> None:
+        if entry.suspicion is not None:
+            deadline = entry.suspicion.deadline()
+            life = (entry.name, entry.id, entry.incarnation)
+            self._timers.at(deadline - self._settings.probe_interval, partial(self._last_look, *life))
+            self._timers.at(deadline, partial(self._judge, *life))
+
+    def _last_look(self, name: str, member_id: str, incarnation: int, now: float) -> None:
+        """No verdict on hearsay alone: a refutation that missed us rides on the answer to this probe."""
+        entry = self._table.get(name)
+        if entry is None or (entry.id, entry.incarnation) != (member_id, incarnation):
+            return
+        suspicion = entry.suspicion
+        if suspicion is not None and suspicion.deadline() - now <= self._settings.probe_interval + 1e-6:
+            self.doubt(entry, now)
+
+    def _judge(self, name: str, member_id: str, incarnation: int, now: float) -> None:
+        entry = self._table.get(name)
+        if entry is None or (entry.id, entry.incarnation) != (member_id, incarnation):
+            return
+        suspicion = entry.suspicion
+        if suspicion is None or suspicion.deadline() > now:
+            return
+        said = Dead(name, member_id, incarnation, self._table.me.name)
+        self.dead(said, now, reason="refused" if suspicion.hard else "unreachable")
+
+    def _bury(self, entry: Entry, state: int, reason: str, now: float) -> None:
+        was = entry.state
+        entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
+        self._table.put(entry, now)
+        self._suspects.discard(entry.name)
+        self._count_witnesses()
+        if state >= LEFT or reason == STOPPED:
+            self._hints.left(now, live=was <= SUSPECT)
+        if state >= LEFT:
+            self._outbox.emit(MemberLeft(entry.member()))
+        elif was <= SUSPECT:
+            self._outbox.emit(MemberDown(entry.member(), reason))
+        self._hints.sized(self._table.size, now)
+        self._reap_later(entry)
+
+    def _remember(self, record: Record, now: float) -> bool:
+        """A down or gone member that we never met: keep it, so that it is tried and not resurrected."""
+        # Written so that an age which is no number is refused as well.
+        if not record.age < self._retention(record.state) or len(self._table) >= MAX_MEMBERS:
+            return False
+        entry = Entry(record.alive, record.state, now - record.age)
+        entry.reason = "reported"
+        self._table.put(entry, now)
+        self._reap_later(entry)
+        return True
+
+    def _retention(self, state: int) -> float:
+        return self._settings.left_retention if state >= LEFT else self._settings.down_retention
+
+    def _reap_later(self, entry: Entry) -> None:
+        when = entry.since + self._retention(entry.state)
+        self._timers.at(when, partial(self._reap, entry.name, entry.id, entry.since))
+
+    def _reap(self, name: str, member_id: str, since: float, now: float) -> None:
+        entry = self._table.get(name)
+        if entry is not None and entry.id == member_id and entry.since == since and entry.state >= DOWN:
+            self._table.remove(name, now)
+            self._outbox.forget(name)
+
+    # ---- about this node --------------------------------------------------------------------------------
+
+    def _claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
+        """A statement under this node's own name."""
+        me = self._table.me
+        if said.id == me.id:
+            if self.leaving:
+                return False
+            if state == LEFT and said.incarnation >= me.incarnation:
+                self.forced_out(by, now)
+                return True
+            if said.incarnation > me.incarnation or (state != ALIVE and said.incarnation == me.incarnation):
+                if state == DOWN:
+                    self._note_accuser(by, now)
+                self.outbid(said.incarnation)
+                return True
+            return False
+        if state <= SUSPECT and (said.host, said.port) != (me.host, me.port):
+            self.rival(said, now)
+            return False
+        if said.incarnation >= me.incarnation:
+            self.outbid(said.incarnation)
+            return True
+        return False
+
+    def _accused(self, said: Suspect | Dead, now: float) -> bool:
+        me = self._table.me
+        if said.id != me.id or said.by == me.name or self.leaving:
+            return False
+        if said.incarnation < me.incarnation:
+            # Refuted before, but this accuser has not heard: say it again.
+            self._outbox.broadcast(me.name, me)
+            return False
+        if isinstance(said, Dead) and said.left and not said.removed:
+            self.forced_out(said.by, now)
+            return True
+        self._awareness.apply(1)
+        if isinstance(said, Dead):
+            self._note_accuser(said.by, now)
+        self.outbid(said.incarnation)
+        return True
+
+    def _note_accuser(self, by: str, now: float) -> None:
+        self._hints.accused(by, mutual=self._was_apart(by, now), now=now)
+
+    def _was_apart(self, name: str, now: float) -> bool:
+        """Did we hold this member dead, now or a moment ago?"""
+        entry = self._table.get(name)
+        return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
+
+
+def _nothing(_what: object, _now: float) -> None:
+    """Until the owner is wired."""

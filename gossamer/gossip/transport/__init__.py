@@ -1,0 +1,1 @@
+"""Datagrams and streams between members, sealed with the cluster's keys."""

@@ -1,0 +1,1 @@
+"""What survives a node: the database file, its queue of writes, journals, and backups."""

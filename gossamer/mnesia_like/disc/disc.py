@@ -1,0 +1,370 @@
+"""A disc copy of tables: one SQLite file, written by one thread, checked when it is opened.
+
+Layout: ``_tables`` names each table with its number of rows and the sum of their CRC-32; ``t_<name>`` holds
+``k``, ``v`` (msgpack) and ``c``, the CRC-32 of both. Rows and sums change in one transaction, so a file that
+opens and adds up is exactly some state that was committed; any other is refused and left as it is.
+
+Rules: 1. Everything here blocks and runs in the writer's thread.  2. ``commit`` is all or nothing, and on
+disc (WAL, ``synchronous=FULL``) when it returns.  3. The file is locked for as long as it is open: two nodes
+that were given one directory find out at the start.
+
+Rejected: checksums by triggers, which cost a second update a row; here the sums of a batch change by two
+set-based queries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+from zlib import crc32
+
+from sqlite_utils import Database
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.errors import (
+    BackupExistsError,
+    CorruptTablesError,
+    DiscError,
+    DiscFullError,
+    DiscLockedError,
+    DiscReadOnlyError,
+    TableExistsError,
+)
+from gossamer.mnesia_like.values import Key, Value, decode
+
+__all__ = ["Batch", "Disc", "DiscFile"]
+
+Batch = Mapping[str, Mapping[bytes, bytes | None]]
+"""Of each table the encoded keys, each with its encoded value, or None where the row was deleted."""
+
+_FORMAT = "1"
+_LOAD = 2000
+
+_ADVICE = {
+    "full": "free some space; nothing acknowledged is lost, and writing goes on by itself",
+    "read_only": "make the file and its directory writable for this user",
+    "locked": "stop the other process, or give each node a data directory of its own",
+    "corrupt": (
+        "restore it from a backup, or have `python -m gossamer.mnesia_like set-aside` rename it (or start "
+        "with on_corrupt='rebuild'): the tables then load from the peers"
+    ),
+    "format": (
+        "start the release that wrote it, or restore the data directory as it was before the upgrade; "
+        "set aside, it takes this node's sessions with it"
+    ),
+    "backup": "choose a place with space that this user may write",
+    "other": "look at the machine's log for errors of the disc",
+}
+
+
+class Disc:
+    """Where disc copies are kept, and what to do with a file that is damaged."""
+
+    __slots__ = ("on_corrupt", "path")
+
+    def __init__(self, path: str | Path, *, on_corrupt: Literal["refuse", "rebuild"] = "refuse") -> None:
+        self.path = Path(path)
+        self.on_corrupt = on_corrupt
+
+    def open(self) -> DiscFile:
+        """Open or make the file.
+
+        Raises:
+            DiscError: it cannot be used; which leaf says why.
+        """
+        try:
+            return DiscFile(self.path)
+        except CorruptTablesError as error:
+            if self.on_corrupt == "refuse":
+                raise
+            aside = self.move_aside()
+            file = DiscFile(self.path)
+            file.rebuilt = f"{error.problem}; moved to {aside}"
+            return file
+
+    def move_aside(self) -> Path:
+        """Rename the file and its log, so that they can be looked at later; where it now is."""
+        for number in itertools.count(1):
+            aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
+            if not aside.exists():
+                break
+        self.path.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            companion = self.path.with_name(self.path.name + suffix)
+            if companion.exists():
+                companion.rename(aside.with_name(aside.name + suffix))
+        return aside
+
+
+class DiscFile:
+    """The open file. ``rebuilt`` says what was found wrong with its predecessor, if anything."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rebuilt: str | None = None
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Messages and token digests stand in it, whatever the umask; what SQLite puts beside it follows.
+            # Where this fails, SQLite says what is wrong. One that is there is not opened here: closing it
+            # would end the locks of whoever else has it in this process.
+            with contextlib.suppress(OSError):
+                if path.exists():
+                    path.chmod(path.stat().st_mode & 0o600)
+                else:
+                    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
+        except (OSError, sqlite3.Error) as error:
+            self._fail(error)
+        try:
+            self._db = Database(self._conn)
+            self._prepare()
+        except (DiscError, sqlite3.Error) as error:
+            self._conn.close()
+            if isinstance(error, sqlite3.Error):
+                self._fail(error)
+            raise
+
+    def create(self, definition: TableDef) -> None:
+        """Have room for a table; nothing happens where it is there.
+
+        Raises:
+            TableExistsError: rows of another shape stand under its name; nothing changed.
+            DiscError: nothing changed.
+        """
+        name = definition.name
+        try:
+            catalogue = self._db.table("_tables")
+            before = self.catalogue().get(name)
+            if before is None:
+                # A crash between the two leaves an empty table that nobody names: made again, it is the same.
+                self._db.table(f"t_{name}").create(
+                    {"k": bytes, "v": bytes, "c": int}, pk="k", if_not_exists=True
+                )
+                catalogue.insert(
+                    {"name": name, "shape": _stamp(definition.shape, definition.id), "rows": 0, "total": 0}
+                )
+            elif before[0] != definition.shape:
+                raise TableExistsError(name, existing=f"{before[0]} on disc", asked=str(definition))
+            elif before[1] != definition.id:
+                self._conn.execute(
+                    "UPDATE _tables SET shape = ? WHERE name = ?",
+                    (_stamp(definition.shape, definition.id), name),
+                )
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def catalogue(self) -> dict[str, tuple[str, str]]:
+        """Of each table that the file holds the shape of its rows, and the id it was made under, if any."""
+        found = self._conn.execute("SELECT name, shape FROM _tables ORDER BY name").fetchall()
+        return {name: (stamp.partition("#")[0], stamp.partition("#")[2]) for name, stamp in found}
+
+    def drop(self, table: str) -> None:
+        """Forget a table and its rows.
+
+        Raises:
+            DiscError: nothing changed.
+        """
+        try:
+            self._conn.execute("BEGIN IMMEDIATE")
+            try:
+                self._conn.execute(f"DROP TABLE IF EXISTS [t_{table}]")
+                self._conn.execute("DELETE FROM _tables WHERE name = ?", (table,))
+                self._conn.execute("COMMIT")
+            except sqlite3.Error:
+                self._conn.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def load(self, table: str) -> dict[Key, Value]:
+        """All rows, checked.
+
+        Raises:
+            CorruptTablesError: they do not add up.
+        """
+        rows: dict[Key, Value] = {}
+        try:
+            for pairs in self._checked(table):
+                rows.update(decode(b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(pairs)))
+        except sqlite3.Error as error:
+            self._fail(error)
+        return rows
+
+    def commit(self, batch: Batch) -> None:
+        """Put a batch on disc, all of it or nothing.
+
+        Raises:
+            DiscError: nothing changed.
+        """
+        conn = self._conn
+        try:
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                for table, rows in batch.items():
+                    self._apply(table, rows)
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has."""
+        found = self._conn.execute("SELECT rows FROM _tables WHERE name = ?", (table,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def limit_pages(self, pages: int) -> None:
+        """Let the file grow no further than so many pages; 0: no limit."""
+        self._conn.execute(f"PRAGMA max_page_count = {pages or 0xFFFFFFFE:d}")
+
+    def pages(self) -> int:
+        """How large the file is."""
+        return int(self._conn.execute("PRAGMA page_count").fetchone()[0])
+
+    def copy_to(self, path: Path) -> int:
+        """Write what is committed to another file, which is there whole or not at all; its size in bytes.
+
+        Raises:
+            BackupExistsError: something stands under that name; it is as it was.
+            DiscError: it cannot be written.
+        """
+        try:
+            if path.exists():
+                raise BackupExistsError(str(path))
+            temporary = path.with_name(f".{path.name}.new")
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            try:
+                # By pages: a third of the time of VACUUM INTO, and commits wait for it.
+                with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+                    # Nobody reads it before it is renamed: one fsync at the end does.
+                    copy.execute("PRAGMA journal_mode = OFF")
+                    copy.execute("PRAGMA synchronous = OFF")
+                    self._conn.backup(copy)
+                with temporary.open("rb") as written:
+                    os.fsync(written.fileno())
+                size = temporary.stat().st_size
+                temporary.rename(path)
+                _sync_directory(path.parent)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except (OSError, sqlite3.Error) as error:
+            raise DiscError(str(path), problem=str(error), advice=_ADVICE["backup"]) from error
+        return size
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it."""
+        self._conn.close()
+
+    # -- inside
+
+    def _prepare(self) -> None:
+        conn = self._conn
+        conn.execute("PRAGMA locking_mode = EXCLUSIVE")
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute("PRAGMA synchronous = FULL")
+        conn.execute("PRAGMA temp_store = MEMORY")
+        # Takes the lock now rather than at the first write.
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("COMMIT")
+        found = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            self._corrupt(str(found))
+        if "_tables" not in self._db.table_names():
+            form = self._db.table("_format")
+            form.create({"version": str}, if_not_exists=True)
+            if not form.count:
+                form.insert({"version": _FORMAT})
+            self._db.table("_tables").create(
+                {"name": str, "shape": str, "rows": int, "total": int}, pk="name"
+            )
+        version = conn.execute("SELECT version FROM _format").fetchone()
+        if version is None:
+            self._corrupt("no format stands in it")
+        if version[0] != _FORMAT:
+            # Sound, for all that can be known: another release reads it.
+            problem = f"format {version[0]}, expected {_FORMAT}"
+            raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["format"])
+        for (table,) in conn.execute("SELECT name FROM _tables ORDER BY name").fetchall():
+            for _ in self._checked(table):
+                pass
+        conn.execute("CREATE TEMP TABLE batch (k BLOB PRIMARY KEY, v BLOB, c INTEGER) WITHOUT ROWID")
+
+    def _checked(self, table: str) -> Iterator[list[bytes]]:
+        """The rows, encoded, some at a time; raises where one or all of them are not what was committed."""
+        rows = total = 0
+        cursor = self._conn.execute(f"SELECT k, v, c FROM [t_{table}]")  # noqa: S608 - names are checked
+        while batch := cursor.fetchmany(_LOAD):
+            pairs = [key + value for key, value, _ in batch]
+            sums = list(map(crc32, pairs))
+            if sums != [c for _, _, c in batch]:
+                self._corrupt(f"a row of table {table!r} fails its checksum")
+            rows += len(pairs)
+            total += sum(sums)
+            yield pairs
+        expected = self._conn.execute("SELECT rows, total FROM _tables WHERE name = ?", (table,)).fetchone()
+        if (rows, total) != expected:
+            self._corrupt(f"table {table!r} holds {rows} rows of sum {total}, expected {expected}")
+
+    def _apply(self, table: str, rows: Mapping[bytes, bytes | None]) -> None:
+        conn = self._conn
+        conn.execute("DELETE FROM batch")
+        conn.executemany(
+            "INSERT INTO batch VALUES (?, ?, ?)",
+            [
+                (key, value, 0) if value is None else (key, value, crc32(value, crc32(key)))
+                for key, value in rows.items()
+            ],
+        )
+        name = f"[t_{table}]"
+        old_rows, old_total = conn.execute(
+            f"SELECT count(*), ifnull(sum(t.c), 0) FROM batch JOIN {name} t USING (k)"  # noqa: S608
+        ).fetchone()
+        new_rows, new_total = conn.execute(
+            "SELECT count(*), ifnull(sum(c), 0) FROM batch WHERE v IS NOT NULL"
+        ).fetchone()
+        conn.execute(f"INSERT OR REPLACE INTO {name} SELECT k, v, c FROM batch WHERE v IS NOT NULL")  # noqa: S608
+        conn.execute(f"DELETE FROM {name} WHERE k IN (SELECT k FROM batch WHERE v IS NULL)")  # noqa: S608
+        conn.execute(
+            "UPDATE _tables SET rows = rows + ?, total = total + ? WHERE name = ?",
+            (new_rows - old_rows, new_total - old_total, table),
+        )
+
+    def _corrupt(self, problem: str) -> NoReturn:
+        raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["corrupt"])
+
+    def _fail(self, error: Exception) -> NoReturn:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        kinds: dict[int, tuple[type[DiscError], str]] = {
+            sqlite3.SQLITE_FULL: (DiscFullError, "full"),
+            sqlite3.SQLITE_READONLY: (DiscReadOnlyError, "read_only"),
+            sqlite3.SQLITE_CANTOPEN: (DiscReadOnlyError, "read_only"),
+            sqlite3.SQLITE_BUSY: (DiscLockedError, "locked"),
+            sqlite3.SQLITE_CORRUPT: (CorruptTablesError, "corrupt"),
+            sqlite3.SQLITE_NOTADB: (CorruptTablesError, "corrupt"),
+        }
+        kind: tuple[type[DiscError], Any] = kinds.get(code, (DiscError, "other"))
+        if isinstance(error, PermissionError):
+            kind = (DiscReadOnlyError, "read_only")
+        raise kind[0](str(self.path), problem=str(error), advice=_ADVICE[kind[1]]) from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _stamp(shape: str, made_as: str) -> str:
+    return f"{shape}#{made_as}" if made_as else shape

@@ -1,0 +1,125 @@
+"""What waits to go to disc, and who waits for it: the meeting place of tables and the disc process.
+
+Writes of one commit gather while the one before is on its way (group commit); of one key the last one counts.
+The queue belongs to the store, not to the process, so that nothing is lost when the process is restarted: a
+batch leaves it only when it is on disc.
+
+Rules: 1. Tickets number the batches; a write travels under ``ticket``.  2. While the last commit failed, and
+while too many rows wait, ``check`` refuses further writes; those that wait are tried again.  3. No I/O here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gossamer.errors import UnavailableError
+from gossamer.histogram import Histogram
+from gossamer.mnesia_like.disc.disc import Batch
+from gossamer.mnesia_like.errors import DiscError
+
+__all__ = ["DiscBehindError", "DiscQueue"]
+
+
+class DiscBehindError(UnavailableError):
+    """More rows wait for the disc than the bound allows."""
+
+    def __init__(self, waiting: int, bound: int) -> None:
+        self.waiting = waiting
+        self.bound = bound
+        super().__init__(
+            f"{waiting} rows wait to be written to disc, expected at most {bound}; write slower, or await "
+            "durable() now and then"
+        )
+
+
+class DiscQueue:
+    """Group-commit queue between tables and the disc process; ``bound`` in rows."""
+
+    def __init__(self, *, bound: int = 500_000) -> None:
+        self.failed: DiscError | None = None
+        self.committed = 0
+        self.waiting = 0
+        self.latency = Histogram()
+        """Seconds that commits took."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called after every commit."""
+        self.bound = bound
+        self._sealed = 0
+        self._open: dict[str, dict[bytes, bytes | None]] = {}
+        self._flight: dict[str, dict[bytes, bytes | None]] = {}
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+
+    @property
+    def ticket(self) -> int:
+        """The batch that holds the newest write."""
+        return self._sealed + 1 if self._open else self._sealed
+
+    def check(self) -> None:
+        """Raises DiscError or DiscBehindError where no more may be written now."""
+        if self.failed is not None:
+            raise self.failed
+        if self.waiting >= self.bound:
+            raise DiscBehindError(self.waiting, self.bound)
+
+    def put(self, table: str, key: bytes, value: bytes | None) -> None:
+        """A row to write, or (None) to delete."""
+        rows = self._open.get(table)
+        if rows is None:
+            rows = self._open[table] = {}
+        if key not in rows:
+            self.waiting += 1
+        rows[key] = value
+
+    def take(self) -> Batch | None:
+        """The next batch to commit; None: nothing waits. Then comes ``succeed`` or ``fail``."""
+        if self._flight:
+            # The last one did not succeed: it goes with what came since.
+            for table, rows in self._open.items():
+                self._flight.setdefault(table, {}).update(rows)
+        else:
+            self._flight = self._open
+        if self._open:
+            self._sealed += 1
+        self._open = {}
+        return self._flight or None
+
+    def succeed(self) -> None:
+        """What was taken is on disc."""
+        self.failed = None
+        self._flight = {}
+        self.committed = self._sealed
+        self.waiting = sum(map(len, self._open.values()))
+        for ticket in [t for t in self._waiters if t <= self.committed]:
+            future = self._waiters.pop(ticket)
+            if not future.done():
+                future.set_result(None)
+        for listener in self.listeners:
+            listener()
+
+    def fail(self, error: DiscError) -> None:
+        """What was taken is not on disc; it will be taken again."""
+        self.failed = error
+        waiters, self._waiters = self._waiters, {}
+        for future in waiters.values():
+            if not future.done():
+                future.set_exception(error)
+                # Whoever waited may have given up.
+                future.exception()
+
+    async def durable(self, ticket: int, timeout: float | None) -> None:
+        """Wait until batch ``ticket`` is on disc.
+
+        Raises:
+            DiscError: it could not be written; it is still tried.
+            TimeoutError: not in time.
+        """
+        if ticket <= self.committed:
+            return
+        if self.failed is not None:
+            raise self.failed
+        future = self._waiters.get(ticket)
+        if future is None:
+            future = self._waiters[ticket] = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(future)

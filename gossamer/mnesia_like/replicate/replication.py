@@ -1,0 +1,392 @@
+"""Replication of owned tables: all tables and all peers of one node, as one state machine.
+
+Events go in by the methods (a peer is up or down, a frame came, time passed, a turn of the loop ended); each
+returns actions: frames to send, changes that took effect, deltas that peers confirmed, things worth a log
+line. The shell carries them out in order.
+
+How rows travel: on ``peer_up`` each side names its tables and asks to *follow* the other's, saying how far
+it got. The owner answers with its newest number and feeds deltas, or a snapshot first. The follower confirms
+what took effect, once an event, not once a delta. Lost frames show as gaps, or as a Head that the owner
+repeats while a peer stays behind; either way the follower asks again. Once a while the owner marks a place,
+both sides take a digest there, and a follower that differs takes all rows again.
+
+Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
+events give the same frames.  2. A peer can only speak of its own rows, under its own creation.  3. Nothing a
+peer does makes an exception leave this module, but :class:`BadFrameError` for what cannot be decoded at all.
+"""
+
+from __future__ import annotations
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.errors import BadFrameError
+from gossamer.mnesia_like.exchange.exchange import (
+    Action,
+    Confirmed,
+    Exchange,
+    Installed,
+    OwnedState,
+    Peer,
+    Report,
+    Rostered,
+    Send,
+    Wake,
+)
+from gossamer.mnesia_like.exchange.feed import Feed, Sessions
+from gossamer.mnesia_like.exchange.own_log import OwnLog
+from gossamer.mnesia_like.exchange.replica import Replica
+from gossamer.mnesia_like.exchange.transaction_wire import Pipe
+from gossamer.mnesia_like.exchange.wire import (
+    Ack,
+    Chunk,
+    Delta,
+    Digest,
+    Follow,
+    Head,
+    Lapsed,
+    Mark,
+    Members,
+    Refused,
+    Roster,
+    Seen,
+    TableMessage,
+    decode_frame,
+)
+from gossamer.mnesia_like.replicate.standing import Standing
+from gossamer.mnesia_like.replicate.upkeep import Upkeep
+from gossamer.mnesia_like.shared.epochs import Epochs, Observed
+from gossamer.mnesia_like.transaction.core import Transactions
+from gossamer.mnesia_like.values import encode
+
+__all__ = [
+    "Action",
+    "Confirmed",
+    "Installed",
+    "OwnedState",
+    "Replication",
+    "Report",
+    "Rostered",
+    "Send",
+    "Wake",
+]
+
+
+class Replication(Standing):
+    """State machine that replicates owned and shared tables between this node and its peers.
+
+    ``window`` in bytes a peer and table; ``retry`` and ``digest_interval`` in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        window: int = 2 * 1024 * 1024,
+        retry: float = 1.0,
+        digest_interval: float = 60.0,
+        slice_rows: int = 2000,
+        log_bytes: int = 8 * 1024 * 1024,
+        pinned_log_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.node = node
+        self.creation = creation
+        super().__init__(Exchange(creation))
+        self.counts = self._x.counts
+        self.transactions = Transactions(self._x, node=node, reach=self.reach, retry=retry)
+        self._epochs = Epochs(self._x, self.transactions.shared, self._follow)
+        self._upkeep = Upkeep(self._x, retry=retry, digest_interval=digest_interval, slice_rows=slice_rows)
+        self._window = window
+        self._retry = retry
+        self._log_bytes = log_bytes
+        self._pinned_log_bytes = pinned_log_bytes
+        self._sessions = Sessions()
+
+    # -- events
+
+    def create(self, definition: TableDef, now: float) -> tuple[OwnedState, list[Action]]:
+        """Begin to have ``definition``; peers that have it too are followed."""
+        log = OwnLog(
+            definition,
+            node=self.node,
+            log_bytes=self._log_bytes,
+            pinned_log_bytes=self._pinned_log_bytes,
+        )
+        state = OwnedState(definition, log)
+        state.marked_at = now
+        self.tables[definition.name] = state
+        for name, peer in self._x.peers.items():
+            peer.roster_due = True
+            self._follow(name, peer, state, now)
+        return state, self._x.done(now)
+
+    def drop(self, table: str, now: float) -> list[Action]:
+        """No longer have ``table``; peers hear of it and let our rows go."""
+        self.tables.pop(table, None)
+        self.transactions.drop(table)
+        self._epochs.forget(table)
+        for peer in self._x.peers.values():
+            peer.acks.pop(table, None)
+            peer.roster_due = True
+        return self._x.done(now)
+
+    def redefine(self, definition: TableDef, now: float) -> list[Action]:
+        """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
+        state = self.tables[definition.name]
+        state.definition = state.log.definition = definition
+        for replica in state.replicas.values():
+            replica.definition = definition
+        for name, peer in self._x.peers.items():
+            self._follow(name, peer, state, now)
+        return self._x.done(now)
+
+    def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
+        """``name`` can be reached; again, where it was up already and frames may have been lost between."""
+        self._x.renewing.discard(name)
+        peer = self._x.peers.get(name)
+        if peer is None or peer.creation != creation:
+            peer = self._x.peers[name] = Peer(creation)
+            self.transactions.peer_down(name, now)
+            for state in self.tables.values():
+                if state.feeds.pop(name, None) is not None:
+                    self._x.repin(state)
+        peer.roster_due = True
+        for state in self.tables.values():
+            self._follow(name, peer, state, now)
+            feed = state.feeds.get(name)
+            if feed is not None:
+                feed.again()
+                self._x.pump_one(state, name, feed)
+        self.transactions.peer_up(name, now)
+        return self._x.done(now)
+
+    def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
+        """``name`` cannot be reached; ``left``: and it will not come back.
+
+        ``renewing``: it is up again in a moment, and clients of it may publish meanwhile, so whoever waits
+        for it goes on waiting until :meth:`peer_up`, or this without ``renewing``.
+        """
+        self._x.peers.pop(name, None)
+        if renewing:
+            self._x.renewing.add(name)
+        else:
+            self._x.renewing.discard(name)
+        for state in self.tables.values():
+            if state.feeds.pop(name, None) is not None:
+                self._x.repin(state)
+            replica = state.replicas.get(name)
+            if replica is not None and (replica.up or left):
+                replica.peer_down(now, left=left)
+            # Whoever waited for this peer need not any more.
+            self._x.actions.append(Confirmed(state.definition.name))
+        self.transactions.peer_down(name, now)
+        return self._x.done(now)
+
+    def receive(self, name: str, payload: bytes, now: float) -> list[Action]:
+        """A frame came.
+
+        Raises:
+            BadFrameError: it cannot be decoded; nothing changed.
+        """
+        peer = self._x.peers.get(name)
+        if peer is None:
+            self.counts["stray"] += 1
+            return []
+        try:
+            theirs, mine, messages = decode_frame(name, payload)
+        except BadFrameError:
+            self.counts["bad_frames"] += 1
+            raise
+        if theirs != peer.creation or mine != self.creation:
+            self.counts["fenced"] += 1
+            return []
+        for message in messages:
+            if isinstance(message, Pipe):
+                self.transactions.receive(name, message, now)
+            else:
+                self._handle(name, peer, message, now)
+        self.transactions.settle()
+        return self._x.done(now)
+
+    def flush(self, now: float) -> list[Action]:
+        """A turn of the loop ended: what was written in it goes out."""
+        for state in self.tables.values():
+            if state.log.seal():
+                self._x.pump(state)
+                if not self._x.peers:
+                    # Nobody will acknowledge it. A peer that has not told its tables yet may.
+                    self._x.actions.append(Confirmed(state.definition.name))
+        return self._x.done(now)
+
+    def tick(self, now: float) -> list[Action]:
+        """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
+        self._upkeep.tick(now)
+        self._epochs.tick(now)
+        self.transactions.tick(now)
+        return self._x.done(now)
+
+    def observe(self, table: str) -> Observed:
+        """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
+        return self._epochs.observe(table)
+
+    def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
+        """What was observed is safe: peers may count on it."""
+        self._epochs.testify(table, observed)
+        return self._x.done(now)
+
+    def work(self, now: float) -> list[Action]:
+        """Do one slice of background work; see :attr:`busy`."""
+        self._upkeep.work()
+        return self._x.done(now)
+
+    # -- what may be read
+
+    @property
+    def busy(self) -> bool:
+        """Whether :meth:`work` has something to do."""
+        return self._upkeep.busy
+
+    # -- messages
+
+    def _handle(self, name: str, peer: Peer, message: TableMessage, now: float) -> None:
+        # Who begins anew has forgotten what we said.
+        if isinstance(message, Follow):
+            peer.roster_due = True
+        if isinstance(message, Roster):
+            self._on_roster(name, peer, message, now)
+            return
+        state = self.tables.get(message.table)
+        if state is None:
+            # Another's table that we do not have; only a wish to follow needs an answer.
+            if isinstance(message, Follow):
+                peer.outbox.append(encode(Refused(message.table, "")))
+            else:
+                self.counts["stray"] += 1
+            return
+        if isinstance(message, Follow):
+            self._on_follow(name, peer, state, message, now)
+            return
+        if isinstance(message, Seen):
+            self._epochs.on_seen(name, message)
+            self._x.actions.append(Confirmed(message.table))
+            return
+        if isinstance(message, Members):
+            self._epochs.on_members(name, peer, state, message, now)
+            return
+        if isinstance(message, Ack):
+            self._on_ack(name, state, message, now)
+            return
+        replica = state.replicas.get(name)
+        if replica is None or replica.held_back or not replica.up:
+            self.counts["stray"] += 1
+            return
+        self._on_rows(name, peer, replica, message, now)
+
+    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage, now: float) -> None:
+        table = replica.definition.name
+        match message:
+            case Delta():
+                changes = replica.on_delta(message)
+                self._x.actions += changes
+                self.counts["applied"] += sum(len(c.written) for c in changes)
+                peer.acks[table] = peer.acks.get(table, False) or replica.gap
+            case Chunk(index=index):
+                self._x.actions += replica.on_chunk(message)
+                # A part that came out of its turn leaves us where we were.
+                peer.acks[table] = peer.acks.get(table, False) or (replica.loading and index > replica.index)
+            case Head(number=number):
+                replica.on_head(number)
+                if not replica.refused:
+                    peer.acks[table] = peer.acks.get(table, False) or replica.missing
+            case Refused(pact=pact):
+                replica.on_refused(pact)
+                if pact:
+                    here = self.tables[table].pact
+                    self._x.report("table_refused", table=table, peer=name, here=here, there=pact)
+            case Lapsed():
+                # Once: every Ack on its way is answered so.
+                if replica.answered:
+                    replica.answered = False
+                    replica.asked = now
+                    self._x.ask(peer, replica)
+            case Mark(number=number):
+                replica.begin_sweep(number)
+            case Digest():
+                replica.on_digest(message)
+                self._upkeep.compare(table, name, replica)
+
+    def _on_roster(self, name: str, peer: Peer, message: Roster, now: float) -> None:
+        known = peer.tables or frozenset()
+        peer.tables = frozenset(message.tables)
+        if peer.tables != known:
+            self._x.actions.append(
+                Rostered(name, tuple(sorted(peer.tables - known)), tuple(sorted(known - peer.tables)))
+            )
+        for table in message.tables:
+            state = self.tables.get(table)
+            if state is not None and table not in known:
+                replica = state.replicas.get(name)
+                # It said before that it had no such table.
+                if replica is not None and replica.answered and replica.refused is not None:
+                    self._follow(name, peer, state, now)
+        for table, state in self.tables.items():
+            if table in known and table not in peer.tables:
+                state.feeds.pop(name, None)
+                self._x.repin(state)
+                self._epochs.dropped(name, table)
+                if name in state.replicas:
+                    state.replicas[name].dropped()
+            self._x.actions.append(Confirmed(table))
+
+    def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow, now: float) -> None:
+        table = state.definition.name
+        if message.pact != state.pact:
+            peer.outbox.append(encode(Refused(table, state.pact)))
+            self._epochs.tell(peer, table)
+            if state.feeds.pop(name, None) is not None:
+                # It had our rows under a definition that it has given up.
+                self._x.repin(state)
+                self._x.actions.append(Confirmed(table))
+            return
+        if peer.tables is not None and table not in peer.tables:
+            # Whoever gets our answer may count on our knowing that it has the table.
+            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})), now)
+        replica = state.replicas.get(name)
+        if replica is not None and replica.refused and replica.up:
+            # One of us has changed its definition to the other's.
+            self._follow(name, peer, state, now)
+        if state.log.seal():
+            # The newest number, as it is told, includes what was written in this turn.
+            self._x.pump(state)
+        feed = state.feeds.get(name)
+        if feed is None:
+            feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window, now=now)
+        # The log from its beginning would show rows of a shared table that others have deleted since.
+        anew = message.snapshot or (not message.position and state.definition.replication == "shared")
+        feed.follow(message.position, snapshot=anew and bool(state.log.last), now=now)
+        self._epochs.followed(name, peer, table)
+        peer.outbox.append(encode(Head(table, state.log.last)))
+        self._x.pump_one(state, name, feed)
+        self._x.actions.append(Confirmed(table))
+
+    def _on_ack(self, name: str, state: OwnedState, message: Ack, now: float) -> None:
+        feed = state.feeds.get(name)
+        if feed is None:
+            self._x.peers[name].outbox.append(encode(Lapsed(state.definition.name)))
+            return
+        before = feed.acked
+        if message.resend:
+            self.counts["resends"] += 1
+        feed.ack(message.position, message.session, message.index, resend=message.resend, now=now)
+        self._x.pump_one(state, name, feed)
+        if feed.acked > before:
+            self._x.actions.append(Confirmed(state.definition.name))
+
+    # -- inside
+
+    def _follow(self, name: str, peer: Peer, state: OwnedState, now: float) -> None:
+        replica = state.replicas.get(name)
+        if replica is None:
+            replica = state.replicas[name] = Replica(state.definition, name, retry=self._retry)
+        if replica.peer_up(peer.creation):
+            replica.asked = now
+            self._x.ask(peer, replica)

@@ -1,0 +1,1 @@
+"""Which tables there are, with their copies: the schema's own table, its keeper, and changes to it."""

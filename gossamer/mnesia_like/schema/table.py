@@ -1,0 +1,187 @@
+"""The schema: which tables the cluster has, and which nodes are to have copies of them, as a table itself.
+
+It is a ``shared`` table with a copy on every node, so it is there, and can be changed, on both sides of a
+split, and merges afterwards as any other. What it says is what shall be; ``schema_keeper`` makes it so.
+
+::
+
+    "t"                    -> {"id": ..., "options": {...}, "everywhere": storage or None}
+    ("t", "copy", node)    -> storage, or None: it shall have none
+    ("t", "masters", node) -> [nodes]
+    ("t", "gone", id)      -> True: made under that id, and deleted
+
+Each copy is a row of its own, so that what two sides of a split decided of different nodes is both kept. A
+table's ``id`` names one creation of it: a node that slept while ``t`` was deleted and made again finds its
+own id among those that are gone, and begins anew rather than bring old rows back. Where the ids differ and
+are not gone, ``t`` was made twice: copies of like definition take the winner's id and merge, others are
+refused.
+
+Rules: 1. Tables that each node's program makes for itself (``create_table`` without ``nodes``) do not stand
+here: nobody else decides of them.  2. Only the store writes; whoever else tries is told how to.
+
+Rejected: changes of the schema as transactions over all nodes, as in Mnesia: with one node down no table can
+be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gossamer.errors import UsageError
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.table.shared import SharedTable
+from gossamer.mnesia_like.values import Key, Value
+
+__all__ = ["SCHEMA", "Entry", "NotInSchemaError", "SchemaTable", "SchemaWriteError", "schema_definition"]
+
+SCHEMA = "schema"
+_HORIZON = 30 * 86_400.0
+_REMEMBERED = 32
+
+
+class SchemaWriteError(UsageError):
+    """Somebody wrote to the schema as if it were a table of theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "table 'schema' is written by create_table, delete_table, add_table_copy, del_table_copy and "
+            "set_master_nodes; use these"
+        )
+
+
+class NotInSchemaError(UsageError):
+    """Something was asked of a table for all nodes that only the schema's tables can do."""
+
+    def __init__(self, table: str, known: Iterable[str]) -> None:
+        self.table = table
+        self.known = tuple(known)
+        super().__init__(
+            f"table {table!r} is not in the schema, which has: {', '.join(self.known) or 'none'}; a table "
+            "that each node makes for itself goes by del_table_copy there, and comes into the schema by "
+            "create_table with nodes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One table of the schema."""
+
+    name: str
+    id: str
+    options: dict[str, Any]
+    everywhere: str | None
+
+    def definition(self, storage: Any) -> TableDef:
+        """As a copy of that storage has it."""
+        return TableDef(name=self.name, storage=storage, id=self.id, **self.options)
+
+
+def schema_definition(*, disc: bool) -> TableDef:
+    """The schema's own definition."""
+    storage: Literal["disc_copies", "ram_copies"] = "disc_copies" if disc else "ram_copies"
+    return TableDef(name=SCHEMA, replication="shared", storage=storage, tombstone_horizon=_HORIZON)
+
+
+class SchemaTable(SharedTable):
+    """Shared table that describes all others; only the store may write it."""
+
+    _open = False
+
+    def check(self) -> None:
+        """Raises SchemaWriteError but for the store itself, and what any table raises."""
+        if not self._open:
+            raise SchemaWriteError
+        super().check()
+
+    # -- what it says
+
+    def names(self) -> list[str]:
+        """All its tables."""
+        return [key for key in self.rows() if type(key) is str]
+
+    def entry(self, name: str) -> Entry | None:
+        """What it says of a table."""
+        row = self.read(name)
+        if type(row) is not dict:
+            return None
+        return Entry(name, row["id"], _options(row["options"]), row["everywhere"])
+
+    def storage_of(self, name: str, node: str) -> str | None:
+        """Where ``node`` is to keep its copy; None: it is to have none."""
+        key = (name, "copy", node)
+        if key in self:
+            storage: str | None = self.read(key)
+            return storage
+        entry = self.entry(name)
+        return None if entry is None else entry.everywhere
+
+    def copies(self, name: str) -> dict[str, str]:
+        """Nodes that are named as holders of a copy, with its storage."""
+        return {
+            key[2]: storage
+            for key, storage in self.rows().items()
+            if type(key) is tuple and key[:2] == (name, "copy") and storage is not None
+        }
+
+    def masters(self, name: str, node: str) -> tuple[str, ...]:
+        """Of which nodes ``node`` is to load the table when it starts; none: it is not told."""
+        return tuple(self.read((name, "masters", node), ()))
+
+    # -- what the store decides
+
+    def put(self, key: Key, value: Value) -> None:
+        """Set a row.
+
+        Raises:
+            DiscError, UnavailableError: nothing changed.
+        """
+        self._open = True
+        try:
+            if self.read(key, ...) != value:
+                self.write(key, value)
+        finally:
+            self._open = False
+
+    def enter(self, entry: Entry) -> None:
+        """Have a table; what was said of copies of an earlier one of its name is void."""
+        self._remove(entry.name, "copy")
+        row = {"id": entry.id, "options": entry.options, "everywhere": entry.everywhere}
+        self.put(entry.name, row)
+
+    def strike(self, name: str) -> None:
+        """Have a table no more; its id is remembered, should it be made again."""
+        entry = self.entry(name)
+        if entry is not None:
+            self.put((name, "gone", entry.id), True)
+        self._remove(name, "copy")
+        self._remove(name, "masters")
+        self._remove(name)
+        # Ids begin with the time they were made at.
+        old = sorted(self.gone(name))[:-_REMEMBERED]
+        self._remove(name, "gone", old)
+
+    def gone(self, name: str) -> set[str]:
+        """Ids under which a table existed and was deleted."""
+        return {key[2] for key in self.rows() if type(key) is tuple and key[:2] == (name, "gone")}
+
+    def _remove(self, name: str, kind: str = "", which: Iterable[str] | None = None) -> None:
+        if not kind:
+            keys: list[Key] = [name]
+        elif which is not None:
+            keys = [(name, kind, last) for last in which]
+        else:
+            keys = [key for key in self.rows() if type(key) is tuple and key[:2] == (name, kind)]
+        self._open = True
+        try:
+            for key in keys:
+                self.delete(key)
+        finally:
+            self._open = False
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that this release knows."""
+    known = TableDef(name="t").options()
+    return {option: value for option, value in options.items() if option in known}

@@ -1,0 +1,402 @@
+"""Shared tables: every node may write every row; the latest version wins, everywhere alike.
+
+A shared table lives on top of an owned one. Each row carries a version (hybrid logical clock, then the node
+that wrote it, which breaks ties); a deletion is a version too, a tombstone. Some node *holds* the row: it
+stands in that node's owned rows and travels as they do, with their logs, snapshots and digests. Whoever
+writes a row holds it; whoever sees a newer version of what it holds lets go. What everyone reads is the
+merge: of each key the latest version seen.
+
+When a holder is gone its rows are not: the merge keeps them, and a survivor takes them over under their old
+version, so that joiners get them too. Two survivors that do so at once agree afterwards who keeps them.
+
+Rules: 1. Pure: ``now`` (interval time) and ``wall`` are passed in.  2. A version is never reused for another
+value.  3. A write is later than whatever it replaces here, however wrong the clocks are; timestamps too far
+ahead do not drag our clock along, and are counted.  4. A tombstone goes when all members have seen
+it, or the horizon has passed (see ``burial``).
+
+Rejected: one replicated log for all writers, which needs an election before anyone may write, and stops on
+the smaller side of a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gossamer.clock import ClockSkewError, HybridLogicalClock
+from gossamer.mnesia_like.exchange.exchange import OwnedState
+from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.shared.masters import Masters
+from gossamer.mnesia_like.shared.tombstones import Burial, Epoch, vector_of
+from gossamer.mnesia_like.shared.versions import (
+    NEVER,
+    Discarded,
+    Version,
+    first,
+    held,
+    loser,
+    lost,
+    value_of,
+    version_of,
+)
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+
+__all__ = ["Discarded", "Shared", "Version"]
+
+
+_MISSING: Any = object()
+
+
+class Shared:
+    """The merge of one table, and what this node holds of it."""
+
+    def __init__(
+        self,
+        state: OwnedState,
+        *,
+        node: str,
+        clock: HybridLogicalClock | None = None,
+        horizon: float = 86_400.0,
+        creation: int = 0,
+        adopt_after: float = 2.0,
+    ) -> None:
+        self.node = node
+        self.rows: dict[Key, Value] = {}
+        self.versions: dict[Key, Version] = {}
+        self.changes = 0
+        # What lost in a merge; None where nobody wants to know.
+        self.discarded: list[Discarded] | None = None
+        # What readers have to be told after a tick.
+        self.revived: list[Change] = []
+        self.seen: dict[str, int] = {}
+        """The highest timestamp that came from each holder."""
+        self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0}
+        self.counts |= {"started_over": 0, "superseded": 0}
+        self._state = state
+        self._log = state.log
+        self._definition = state.definition
+        self._clock = clock or HybridLogicalClock()
+        self.burial = Burial(node, state, horizon, creation)
+        # No version is issued below those that were forgotten: not everybody may have forgotten them yet.
+        self._floor = 0
+        self._adopt_after = adopt_after
+        # Keys whose latest version nobody is known to hold, and since when.
+        self._orphans: dict[Key, float] = {}
+        self._masters = Masters()
+
+    # -- writing
+
+    def write(self, key: Key, value: Value, wall: float) -> tuple[int, Value]:
+        """Set a row; the number it travels under, and the value as it now stands.
+
+        Raises:
+            BadKeyError, BadValueError: nothing changed.
+        """
+        definition = self._definition
+        encode_key(definition.name, key, definition.max_key_bytes)
+        value = canonical(definition.name, value)
+        encode_value(definition.name, value, definition.max_value_bytes)
+        self._put(key, self._next_version(key, wall), value)
+        return self._log.position, value
+
+    def delete(self, key: Key, wall: float) -> int | None:
+        """Leave a tombstone; the number it travels under, None where there was no row.
+
+        Raises:
+            BadKeyError: nothing changed.
+        """
+        definition = self._definition
+        encode_key(definition.name, key, definition.max_key_bytes)
+        if key not in self.rows:
+            return None
+        self._put(key, self._next_version(key, wall), _MISSING)
+        return self._log.position
+
+    def retire(self, key: Key) -> int | None:
+        """As :meth:`delete`, in the place of the version that stands here: any later one wins over it."""
+        if key not in self.rows:
+            return None
+        self._put(key, (self.versions[key][0] + 1, self.node), _MISSING)
+        return self._log.position
+
+    def tick_clock(self, wall: float) -> int:
+        """A timestamp later than all that were seen."""
+        return self._clock.tick(wall)
+
+    def install(
+        self, author: str, version: Version, changes: Mapping[Key, list[Value]], now: float
+    ) -> Change | None:
+        """What a transaction of ``author`` wrote (``[]``: deleted); what that changes for readers.
+
+        Where ``author`` is another node its own rows will say the same; until then nobody holds them.
+        """
+        written: dict[Key, Value] = {}
+        deleted: list[Key] = []
+        for key, new in changes.items():
+            if self.versions.get(key, NEVER) >= version:
+                continue
+            was = key in self.rows
+            if author == self.node:
+                self._put(key, version, new[0] if new else _MISSING)
+            else:
+                self._take(key, version, new)
+                self._orphans[key] = now
+            if new:
+                written[key] = new[0]
+            elif was:
+                deleted.append(key)
+        if not written and not deleted:
+            return None
+        return Change(self._definition.name, author, written, deleted)
+
+    # -- what peers do
+
+    def merge(self, change: Change, now: float, wall: float | None) -> Change | None:
+        """Rows that a peer holds changed; what that changes for readers, if anything."""
+        written: dict[Key, Value] = {}
+        deleted: list[Key] = []
+        versions = self.versions
+        latest = 0
+        highest = self.seen.get(change.owner, 0)
+        for key, row in change.written.items():
+            version = version_of(row)
+            if version is None:
+                self.counts["malformed"] += 1
+                continue
+            if version[0] > highest:
+                highest = version[0]
+            mine = versions.get(key)
+            if self._masters.settle(key):
+                mine = None
+            if len(row) == 4:
+                vector = vector_of(row)
+                if vector is None or mine is None:
+                    self.counts["malformed"] += vector is None
+                    continue
+                self.burial.condemn(key, change.owner, vector)
+            if self.discarded is not None and version != mine:
+                name, here = self._definition.name, [self.rows[key]] if key in self.rows else []
+                self.discarded.append(loser(name, key, mine, here, change.owner, version, row))
+            if mine is None or version > mine:
+                latest = max(latest, version[0])
+                was = key in self.rows
+                self._orphans.pop(key, None)
+                self._take(key, version, value_of(row))
+                if len(row) == 3:
+                    written[key] = row[2]
+                elif was:
+                    deleted.append(key)
+            elif version == mine:
+                self._orphans.pop(key, None)
+                if change.owner < self.node:
+                    # Both of us took it over; one is enough.
+                    self._let_go(key)
+        self.seen[change.owner] = highest
+        if latest and wall is not None:
+            try:
+                self._clock.observe(latest, wall)
+            except ClockSkewError:
+                self.counts["skewed"] += 1
+        self._find_orphans(change.deleted, now)
+        if not written and not deleted:
+            return None
+        return Change(change.table, change.owner, written, deleted)
+
+    def adopt_from(self, peer: str) -> None:
+        """``peer`` has lost what it held: take it over, if that falls to this node."""
+        replica = self._state.replicas.get(peer)
+        if replica is None or not first(self._state, self.node, besides=peer):
+            return
+        for key, row in replica.rows.items():
+            version = version_of(row)
+            if (
+                version is not None
+                and version == self.versions.get(key)
+                and not self._held(key, besides=peer)
+            ):
+                self._adopt(key)
+
+    def tick(self, now: float) -> list[Key]:
+        """Take over what stayed without a holder; forget deletions that all have seen, and name them."""
+        alone = first(self._state, self.node)
+        if self._orphans:
+            # The first node alive does it; the others only if it did not.
+            patience = self._adopt_after if alone else 3 * self._adopt_after
+            due = [key for key, since in self._orphans.items() if now - since >= patience]
+            for key in due:
+                del self._orphans[key]
+                if not self._held(key):
+                    self._adopt(key)
+        mark, forgotten = self.burial.tick(now, first=alone)
+        vector = self.burial.vector()
+        for key in mark:
+            self._log.write(key, [*self.versions[key], None, vector])
+            self.burial.marked(key, self._log.position)
+        forgotten += [k for k in self.burial.due() if k not in self.rows and k not in self._log.rows]
+        for key in forgotten:
+            self._forget(key)
+        self._revive(forgotten, now)
+        return forgotten
+
+    def _revive(self, keys: list[Key], now: float) -> None:
+        """Whoever had forgotten these before us may have written them again, in versions that we ignored."""
+        for owner, replica in self._state.replicas.items():
+            found = {key: replica.rows[key] for key in keys if key in replica.rows}
+            if found:
+                change = self.merge(Change(self._definition.name, owner, found, ()), now, None)
+                if change is not None:
+                    self.revived.append(change)
+
+    def start_over(self, peer: str) -> tuple[list[Key], Change]:
+        """Forget everything: it may have been deleted since; the keys, and what readers see."""
+        keys, gone = list(self.versions), list(self.rows)
+        if self.discarded is not None:
+            self.discarded += lost(self._definition.name, self.rows, self.versions, peer)
+        for everything in (self.rows, self.versions, self._orphans):
+            everything.clear()
+        self._masters.release()
+        self._log.clear()
+        self.burial.clear()
+        self.changes += 1
+        self.counts["started_over"] += 1
+        return keys, Change(self._definition.name, self.node, {}, gone)
+
+    def restore(self, rows: dict[Key, Value], now: float, masters: tuple[str, ...] = ()) -> None:
+        """What the disc held: rows, and under None who the members were.
+
+        ``masters``: whose rows count; ours are read until one of them has answered, and not offered to peers.
+        """
+        self._masters.names = masters
+        for key, row in rows.items():
+            version = version_of(row)
+            if key is None or version is None:
+                epoch = Epoch.unpacked(row)
+                if key is None and epoch is not None:
+                    self.burial.hear(epoch)
+                continue
+            self.versions[key] = version
+            if len(row) == 3:
+                self.rows[key] = row[2]
+            if masters:
+                self._masters.provisional.add(key)
+            elif version[1] == self.node:
+                # Offered at once: others may have older ones on disc, and let clients in once they have ours.
+                self._adopt(key)
+            else:
+                self._orphans[key] = now
+
+    def obey(self) -> tuple[list[Key], Change] | None:
+        """Where a master has answered: forget what our disc alone held; the keys, and what readers see."""
+        if not self._masters.answered(self._state):
+            return None
+        stale = self._masters.release()
+        gone = [key for key in stale if self.rows.pop(key, _MISSING) is not _MISSING]
+        for key in stale:
+            self._forget(key)
+        self.changes += 1
+        return stale, Change(self._definition.name, self.node, {}, gone)
+
+    def force_load(self, now: float) -> None:
+        """What our disc held counts, whatever the masters say."""
+        self._orphans |= dict.fromkeys(self._masters.release(), now)
+
+    @property
+    def waits_for(self) -> str:
+        """Whom the table waits for before it counts as loaded; empty: nobody."""
+        return self._masters.waits_for(self._definition.name)
+
+    @property
+    def held(self) -> Mapping[Key, Value]:
+        """What this node holds of the table."""
+        return self._log.rows
+
+    def packed(self, key: Key) -> Value:
+        """The row as it travels and stands on disc; None where it is forgotten."""
+        version = self.versions.get(key)
+        if version is None:
+            return None
+        return [*version, self.rows[key]] if key in self.rows else [*version]
+
+    @property
+    def position(self) -> int:
+        """The number under which everything written so far travels."""
+        return self._log.position
+
+    @property
+    def tombstones(self) -> int:
+        """How many deleted rows are remembered."""
+        return len(self.versions) - len(self.rows)
+
+    # -- inside
+
+    def _next_version(self, key: Key, wall: float) -> Version:
+        stamp = self._clock.tick(wall)
+        before = self.versions.get(key)
+        least = self._floor if before is None else max(before[0], self._floor)
+        return max(stamp, least + 1), self.node
+
+    def _take(self, key: Key, version: Version, value: list[Value]) -> None:
+        """Somebody else's later version; no value: it is deleted."""
+        self.changes += 1
+        self.versions[key] = version
+        self._let_go(key)
+        if value:
+            self.burial.pardon(key)
+        if value:
+            self.rows[key] = value[0]
+        else:
+            self.rows.pop(key, None)
+
+    def _put(self, key: Key, version: Version, value: Value) -> None:
+        self.changes += 1
+        self.versions[key] = version
+        self._orphans.pop(key, None)
+        self._masters.settle(key)
+        if value is _MISSING:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = value
+        self._log.write(key, self.packed(key))
+        self._buried(key)
+
+    def _adopt(self, key: Key) -> None:
+        row = self.packed(key)
+        if row is not None:
+            self._log.write(key, row)
+            self._buried(key)
+            self.counts["adopted"] += 1
+
+    def _buried(self, key: Key) -> None:
+        """This node holds a row: is it a deletion?"""
+        self.burial.pardon(key)
+        if key in self.rows:
+            self.burial.release(key)
+        else:
+            self.burial.hold(key, self._log.position)
+
+    def _let_go(self, key: Key) -> None:
+        if key in self._log.rows:
+            self._log.delete(key)
+            self.burial.release(key)
+            self.counts["superseded"] += 1
+
+    def _held(self, key: Key, *, besides: str | None = None) -> bool:
+        """Whether someone holds the latest version we know of."""
+        return held(self._state, key, self.versions.get(key), besides=besides)
+
+    def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
+        for key in keys:
+            self.burial.pardon(key)
+            if key in self.versions and key not in self._orphans and not self._held(key):
+                self._orphans[key] = now
+
+    def _forget(self, key: Key) -> None:
+        version = self.versions.pop(key, None)
+        if version is None:
+            return
+        self._floor = max(self._floor, version[0])
+        self._orphans.pop(key, None)
+        self.burial.release(key)
+        if key in self._log.rows:
+            self._log.delete(key)
+        self.counts["collected"] += 1

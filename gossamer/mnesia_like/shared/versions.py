@@ -1,0 +1,109 @@
+"""Versions of shared rows: who wrote them when, who holds them, and what is said of those that lost.
+
+A shared row stands in its holder's owned rows as ``[timestamp, author, value]``, a deletion as ``[timestamp,
+author]``, and one that all members have seen (see ``burial``) as ``[timestamp, author, None, vector]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gossamer.mnesia_like.exchange.exchange import OwnedState
+from gossamer.mnesia_like.values import Key, Value
+
+__all__ = [
+    "NEVER",
+    "Discarded",
+    "Version",
+    "answered",
+    "first",
+    "held",
+    "loser",
+    "lost",
+    "value_of",
+    "version_of",
+]
+
+Version = tuple[int, str]
+"""Hybrid timestamp, and the node that issued it."""
+
+NEVER: Version = (0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
+
+    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was
+    simply written over by somebody who had seen it is discarded too: who looks for what a split cost compares
+    both versions with the time of the split. Where this node had to start over, having been away past the
+    horizon, ``winner`` is ``(0, "")``.
+    """
+
+    table: str
+    key: Key
+    version: Version
+    value: list[Value]
+    winner: Version
+    peer: str
+    ours: bool = False
+
+
+def version_of(row: Value) -> Version | None:
+    """The version of a row as it travels; None where it is no such row."""
+    if type(row) is list and 2 <= len(row) <= 4 and type(row[0]) is int and type(row[1]) is str:
+        return row[0], row[1]
+    return None
+
+
+def value_of(row: Value) -> list[Value]:
+    """``[value]`` of a row as it travels; ``[]``: it is deleted."""
+    return [row[2]] if len(row) == 3 else []
+
+
+def loser(
+    table: str,
+    key: Key,
+    mine: Version | None,
+    here: list[Value],
+    peer: str,
+    theirs: Version,
+    row: Value,
+) -> Discarded:
+    """Which of ours (``here`` its value, if it has one) and a peer's row loses."""
+    if mine is None or theirs > mine:
+        return Discarded(table, key, mine or NEVER, here, theirs, peer, ours=True)
+    return Discarded(table, key, theirs, value_of(row), mine, peer)
+
+
+def lost(
+    table: str, rows: Mapping[Key, Value], versions: Mapping[Key, Version], peer: str
+) -> list[Discarded]:
+    """All rows, of a copy that starts over because ``peer`` knows that some of them were deleted."""
+    return [
+        Discarded(table, key, versions[key], [value], NEVER, peer, ours=True) for key, value in rows.items()
+    ]
+
+
+def held(state: OwnedState, key: Key, version: Version | None, *, besides: str | None = None) -> bool:
+    """Whether someone holds that version of a row."""
+    if key in state.log.rows:
+        return True
+    return any(
+        key in replica.rows and version_of(replica.rows[key]) == version
+        for owner, replica in state.replicas.items()
+        if owner != besides
+    )
+
+
+def first(state: OwnedState, node: str, *, besides: str | None = None) -> bool:
+    """Whether ``node``'s name comes before those of all others that are up."""
+    replicas = state.replicas.items()
+    return all(node < o for o, r in replicas if r.up and r.refused is None and o != besides)
+
+
+def answered(state: OwnedState, name: str) -> bool:
+    """Whether a node is up and all it holds is here."""
+    replica = state.replicas.get(name)
+    return replica is not None and replica.up and replica.refused is None and replica.level

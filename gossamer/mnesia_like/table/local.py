@@ -1,0 +1,145 @@
+"""Tables of one node alone: Erlang's ETS, with an optional copy on disc."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.queue import DiscQueue
+from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.table.queries import Order, Queries
+from gossamer.mnesia_like.table.table import Table, TableOwner, without
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
+
+__all__ = ["LocalTable"]
+
+_MISSING: Any = object()
+
+
+class LocalTable(Table, Queries):
+    """A table of this node alone."""
+
+    def __init__(
+        self,
+        definition: TableDef,
+        *,
+        node: str,
+        disc: DiscQueue | None = None,
+        owner: TableOwner | None = None,
+    ) -> None:
+        super().__init__(definition, node=node, disc=disc, owner=owner)
+        self._rows: dict[Key, Value] = {}
+        self._bag = definition.type == "bag"
+        self._indexes = {}
+        self._order = Order(self._rows) if definition.type == "ordered_set" else None
+
+    def read(self, key: Key, default: Value = None) -> Value:
+        """The value of ``key``; of a bag the list of its values."""
+        return self._rows.get(key, default)
+
+    def rows(self) -> Mapping[Key, Value]:
+        """All rows."""
+        return self._rows
+
+    def write(self, key: Key, value: Value) -> bool:
+        """Set the row (of a bag: add a value); False where it was so already.
+
+        Raises:
+            BadKeyError, BadValueError, DiscError, UnavailableError: nothing changed.
+        """
+        encoded_key = encode_key(self.name, key, self.definition.max_key_bytes)
+        old = self._rows.get(key, _MISSING)
+        if self._bag:
+            new: Value = self._added([] if old is _MISSING else old, value)
+            if new is None:
+                return False
+        else:
+            new = canonical(self.name, value)
+        encoded = encode_value(self.name, new, self.definition.max_value_bytes)
+        if same(old, new):
+            return False
+        if self._disc is not None:
+            self._disc.check()
+            self._disc.put(self.name, encoded_key, encoded)
+        self._rows[key] = new
+        self._tell({key: new}, ())
+        return True
+
+    def delete(self, key: Key) -> bool:
+        """Remove the row; False where there was none.
+
+        Raises:
+            BadKeyError, DiscError, UnavailableError: nothing changed.
+        """
+        encoded_key = encode_key(self.name, key, self.definition.max_key_bytes)
+        if key not in self._rows:
+            return False
+        if self._disc is not None:
+            self._disc.check()
+            self._disc.put(self.name, encoded_key, None)
+        del self._rows[key]
+        self._tell({}, (key,))
+        return True
+
+    def delete_object(self, key: Key, value: Value) -> bool:
+        """Remove one value of a bag; False where it was not there."""
+        old = self._rows.get(key)
+        if not self._bag or old is None:
+            return False
+        left = without(old, canonical(self.name, value))
+        if len(left) == len(old):
+            return False
+        if not left:
+            return self.delete(key)
+        if self._disc is not None:
+            self._disc.check()
+        self._to_disc(key, left)
+        self._rows[key] = left
+        self._tell({key: left}, ())
+        return True
+
+    def check(self) -> None:
+        """Raises DiscError or UnavailableError where rows cannot be written now."""
+        if self._disc is not None:
+            self._disc.check()
+
+    def install(self, changes: Mapping[Key, list[Value]]) -> None:
+        """What a transaction wrote (``[]``: deleted), all of it at once; it was checked before."""
+        written = {key: new[0] for key, new in changes.items() if new}
+        deleted = [key for key, new in changes.items() if not new and key in self._rows]
+        for key, value in written.items():
+            self._to_disc(key, value)
+        for key in deleted:
+            self._to_disc(key, None, deleted=True)
+            del self._rows[key]
+        self._rows.update(written)
+        if written or deleted:
+            self._tell(written, deleted)
+
+    def restore(self, rows: dict[Key, Value]) -> None:
+        """Take over what the disc held; before anyone else uses the table."""
+        self._rows.update(rows)
+
+    def _tell(self, written: dict[Key, Value], deleted: Collection[Key]) -> None:
+        if self._disc is not None:
+            self._owner.written(self)
+        if self._subscriptions or self._indexes or self._order is not None:
+            change = Change(self.name, self.node, written, deleted)
+            self._note(change)
+            self.dispatch(change)
+        else:
+            self._count(self.node, written, deleted)
+
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row; the owner is this node."""
+        return ((self.node, key, value) for key, value in self._rows.items())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)

@@ -1,0 +1,198 @@
+"""Owned tables: rows are ``(key, owner) -> value``, each written by its owner alone, read everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.queue import DiscQueue
+from gossamer.mnesia_like.errors import BadValueError
+from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.replicate.replication import OwnedState
+from gossamer.mnesia_like.table.queries import ANY, matches
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, without
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key
+
+__all__ = ["OwnedTable"]
+
+T = TypeVar("T")
+
+
+class OwnedTable(ReplicatedTable):
+    """A table whose rows are ``(key, owner) -> value``; this node writes its own and holds everyone's."""
+
+    def __init__(
+        self,
+        definition: TableDef,
+        state: OwnedState,
+        *,
+        node: str,
+        disc: DiscQueue | None = None,
+        owner: TableOwner | None = None,
+        visible: Callable[[], int],
+        behind: Callable[[int], list[str]],
+    ) -> None:
+        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
+        self._state = state
+        self._log = state.log
+        self._bag = definition.type == "bag"
+
+    # -- reading
+
+    def read(self, key: Key) -> dict[str, Value]:
+        """The value of ``key`` of each owner that has one."""
+        found = {}
+        if key in self._log.rows:
+            found[self.node] = self._log.rows[key]
+        for owner, replica in self._state.replicas.items():
+            if key in replica.rows:
+                found[owner] = replica.rows[key]
+        return found
+
+    def rows(self, owner: str | None = None) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row, or of one owner's."""
+        for name, rows in self._by_owner().items():
+            if owner is None or owner == name:
+                for key, value in rows.items():
+                    yield name, key, value
+
+    def rows_of(self, owner: str) -> Mapping[Key, Value]:
+        """One owner's rows, as they are held."""
+        return self._by_owner().get(owner, {})
+
+    def seen_of(self, owner: str) -> int:
+        """How many of an owner's changes are here, in its life that is known here."""
+        replica = self._state.replicas.get(owner)
+        return 0 if replica is None else replica.position
+
+    def select(
+        self, predicate: Callable[[str, Key, Value], bool], *, limit: int | None = None
+    ) -> list[tuple[str, Key, Value]]:
+        """Rows for which ``predicate(owner, key, value)`` is true."""
+        return list(islice((row for row in self.rows() if predicate(*row)), limit))
+
+    def match(
+        self, key: Any = ANY, value: Any = ANY, *, owner: Any = ANY, limit: int | None = None
+    ) -> list[tuple[str, Key, Value]]:
+        """Rows of that shape."""
+        return self.select(
+            lambda o, k, v: matches(owner, o) and matches(key, k) and matches(value, v), limit=limit
+        )
+
+    def foldl(self, function: Callable[[T, str, Key, Value], T], initial: T) -> T:
+        """``function(result so far, owner, key, value)`` over all rows."""
+        result = initial
+        for row in self.rows():
+            result = function(result, *row)
+        return result
+
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row."""
+        return self.rows()
+
+    def owners(self) -> list[str]:
+        """The nodes that own rows here, this one first."""
+        return [name for name, rows in self._by_owner().items() if rows]
+
+    def __len__(self) -> int:
+        return len(self._log.rows) + sum(len(r.rows) for r in self._state.replicas.values())
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._log.rows or any(key in r.rows for r in self._state.replicas.values())
+
+    # -- writing
+
+    def write(self, key: Key, value: Value, *, owner: str | None = None) -> int:
+        """Set this node's row (of a bag: add a value); the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, BadValueError, NotOwnerError, DiscError, UnavailableError: nothing changed.
+        """
+        log = self._log
+        if owner is not None:
+            log.check_owner(owner)
+        if self._disc is not None:
+            self._disc.check()
+        if self._bag:
+            new = self._added(self._old_bag(key), value)
+            if new is None:
+                return log.position
+            value = new
+        number = log.write(key, value)
+        if number is None:
+            return log.position
+        self._to_disc(key, log.rows[key])
+        self._owner.written(self)
+        self._told({key: log.rows[key]}, ())
+        return number
+
+    def delete(self, key: Key, *, owner: str | None = None) -> int:
+        """Remove this node's row; the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, NotOwnerError, DiscError, UnavailableError: nothing changed.
+        """
+        log = self._log
+        if owner is not None:
+            log.check_owner(owner)
+        if self._disc is not None:
+            self._disc.check()
+        number = log.delete(key)
+        if number is None:
+            return log.position
+        self._to_disc(key, None, deleted=True)
+        self._owner.written(self)
+        self._told({}, (key,))
+        return number
+
+    def delete_object(self, key: Key, value: Value) -> int:
+        """Remove one value of this node's bag; the number for :meth:`visible`."""
+        old = self._old_bag(key)
+        left = without(old, canonical(self.name, value))
+        if len(left) == len(old):
+            return self._log.position
+        if not left:
+            return self.delete(key)
+        if self._disc is not None:
+            self._disc.check()
+        number = self._log.write(key, left)
+        self._to_disc(key, left)
+        self._owner.written(self)
+        self._told({key: left}, ())
+        return self._log.position if number is None else number
+
+    def absorb(self, change: Change) -> None:
+        """Rows of a peer changed."""
+        self.dispatch(change)
+
+    def restore(self, rows: dict[Key, Value]) -> None:
+        """Own again what the disc held; before anyone else uses the table."""
+        for key, value in rows.items():
+            self._log.write(key, value)
+        if rows:
+            self._owner.written(self)
+
+    # -- inside
+
+    def _told(self, written: dict[Key, Value], deleted: tuple[Key, ...]) -> None:
+        if self._told_own:
+            self.dispatch(Change(self.name, self.node, written, deleted))
+        else:
+            self._count(self.node, written, deleted)
+
+    def _by_owner(self) -> dict[str, dict[Key, Value]]:
+        rows = {self.node: self._log.rows}
+        for owner, replica in self._state.replicas.items():
+            rows[owner] = replica.rows
+        return rows
+
+    def _old_bag(self, key: Key) -> list[Value]:
+        encode_key(self.name, key, self.definition.max_key_bytes)
+        if not self._bag:
+            raise BadValueError(
+                self.name, where="delete_object", got="a table of type set", expected="a table of type bag"
+            )
+        old: list[Value] = self._log.rows.get(key, [])
+        return old

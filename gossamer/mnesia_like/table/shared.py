@@ -1,0 +1,229 @@
+"""The face of shared tables: one row a key, whoever wrote it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import structlog
+
+from gossamer.clock import Clock
+from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.queue import DiscQueue
+from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.shared.shared import Discarded, Shared
+from gossamer.mnesia_like.table.queries import Order, Queries
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Waiters, reached, wake
+from gossamer.mnesia_like.values import Key, Value, encode, encode_key
+
+__all__ = ["NoMajorityError", "SharedTable"]
+
+log = structlog.get_logger(__name__)
+
+
+class NoMajorityError(UnavailableError):
+    """A table created with ``majority=True`` was written where most of its nodes cannot be reached."""
+
+    def __init__(self, table: str, *, reachable: int, nodes: int) -> None:
+        self.table = table
+        self.reachable = reachable
+        self.nodes = nodes
+        super().__init__(
+            f"table {table!r} needs a majority: {reachable} of its {nodes} nodes can be reached, expected at "
+            f"least {nodes // 2 + 1}; write on the other side of the split, or wait until it heals"
+        )
+
+
+class SharedTable(ReplicatedTable, Queries):
+    """A table that every node writes. ``reach``: how many of its nodes can be reached, and of how many."""
+
+    def __init__(
+        self,
+        definition: TableDef,
+        core: Shared,
+        *,
+        node: str,
+        clock: Clock,
+        disc: DiscQueue | None = None,
+        owner: TableOwner | None = None,
+        visible: Callable[[], int],
+        behind: Callable[[int], list[str]],
+        safe: Callable[[], int],
+        reach: Callable[[], tuple[int, int]],
+    ) -> None:
+        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
+        self.core = core
+        self._indexes = {}
+        self._order = Order(core.rows) if definition.type == "ordered_set" else None
+        self._on_discard: Callable[[list[Discarded]], None] | None = None
+        self._clock = clock
+        self._reach = reach
+        self._safe = safe
+        self._safe_waiters: Waiters = {}
+
+    # -- reading
+
+    def read(self, key: Key, default: Value = None) -> Value:
+        """The value of ``key``."""
+        return self.core.rows.get(key, default)
+
+    def rows(self) -> Mapping[Key, Value]:
+        """All rows."""
+        return self.core.rows
+
+    def contents(self) -> Iterator[tuple[str, Key, Value]]:
+        """``(owner, key, value)`` of every row; the owner is who wrote it last."""
+        versions = self.core.versions
+        return ((versions[key][1], key, value) for key, value in self.core.rows.items())
+
+    def __len__(self) -> int:
+        return len(self.core.rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.core.rows
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.core.rows)
+
+    # -- writing
+
+    def write(self, key: Key, value: Value) -> int:
+        """Set a row; the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, BadValueError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self.check()
+        number, value = self.core.write(key, value, self._clock.wall())
+        self._stored((key,))
+        self._owner.written(self)
+        self._tell(Change(self.name, self.node, {key: value}, ()))
+        return number
+
+    def delete(self, key: Key) -> int:
+        """Remove a row; the number for :meth:`visible`.
+
+        Raises:
+            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self.check()
+        return self._deleted(key, self.core.delete(key, self._clock.wall()))
+
+    def retire(self, key: Key) -> int:
+        """Remove a row as it stands here; whatever was written after that, anywhere, stays.
+
+        Raises:
+            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+        """
+        self.check()
+        return self._deleted(key, self.core.retire(key))
+
+    def _deleted(self, key: Key, number: int | None) -> int:
+        if number is None:
+            return self.core.position
+        self._stored((key,))
+        self._owner.written(self)
+        self._tell(Change(self.name, self.node, {}, (key,)))
+        return number
+
+    def check(self) -> None:
+        """Raises NoMajorityError, DiscError or UnavailableError where rows cannot be written now."""
+        if self._disc is not None:
+            self._disc.check()
+        if self.definition.majority:
+            reachable, nodes = self._reach()
+            if 2 * reachable <= nodes:
+                raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
+
+    async def safe(self, number: int, timeout: float) -> bool:
+        """Wait until every peer that is up and has the table holds the write ``number`` on its disc, where it
+        has one; False where that took longer than ``timeout`` seconds."""
+        return await reached(number, self._safe, self._safe_waiters, timeout)
+
+    def confirmed(self) -> None:
+        """As of any table; peers have more on disc besides."""
+        super().confirmed()
+        wake(self._safe_waiters, self._safe)
+
+    def on_discard(self, callback: Callable[[list[Discarded]], None] | None) -> None:
+        """Hand ``callback`` the versions that lose when a peer's rows are merged (None: nobody).
+
+        It is called in the turn of the merge, must not block, and may keep what it gets.
+        """
+        self._on_discard = callback
+        self.core.discarded = None if callback is None else []
+
+    # -- what the store does with it
+
+    def installed(self, keys: tuple[Key, ...], change: Change | None) -> None:
+        """A transaction wrote rows."""
+        self._owner.written(self)
+        self._stored(keys)
+        if change is not None:
+            self._tell(change)
+
+    def absorb(self, change: Change) -> None:
+        """Rows that a peer holds changed."""
+        merged = self.core.merge(change, self._clock.monotonic(), self._clock.wall())
+        self._owner.written(self)
+        if self._disc is not None:
+            self._stored(change.written)
+        if merged is not None:
+            self._tell(merged)
+        lost = self.core.discarded
+        if lost and self._on_discard is not None:
+            self.core.discarded = []
+            try:
+                self._on_discard(lost)
+            except Exception:
+                log.exception("discard_callback_failed", table=self.name)
+
+    def adopt_from(self, peer: str) -> None:
+        """A peer comes back without what it held."""
+        self.core.adopt_from(peer)
+        self._owner.written(self)
+
+    def force_load(self) -> None:
+        """Whatever stands here counts, and is offered to peers."""
+        self.core.force_load(self._clock.monotonic())
+
+    def tick(self) -> None:
+        """Time passed."""
+        obeyed = self.core.obey()
+        if obeyed is not None:
+            self._stored(obeyed[0])
+            self._tell(obeyed[1])
+        forgotten = self.core.tick(self._clock.monotonic())
+        self._stored(forgotten)
+        revived, self.core.revived = self.core.revived, []
+        for change in revived:
+            self._tell(change)
+        if self.core.burial.changed and self._disc is not None:
+            self.core.burial.changed = False
+            self._disc.put(self.name, encode(None), encode(self.core.burial.epoch.packed()))
+        self._owner.written(self)
+
+    @property
+    def safe_at(self) -> int:
+        """The ticket after whose commit all that is here now is on disc; 0: at once."""
+        return 0 if self._disc is None else self._disc.ticket
+
+    def restore(self, rows: dict[Key, Value], masters: tuple[str, ...] = ()) -> None:
+        """Take over what the disc held; before anyone else uses the table."""
+        self.core.restore(rows, self._clock.monotonic(), masters)
+
+    # -- inside
+
+    def _tell(self, change: Change) -> None:
+        self._note(change)
+        self.dispatch(change)
+
+    def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
+        """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""
+        if self._disc is None:
+            return
+        definition = self.definition
+        for key in keys:
+            packed = self.core.packed(key)
+            encoded = None if packed is None else encode(packed)
+            self._disc.put(self.name, encode_key(self.name, key, definition.max_key_bytes), encoded)

@@ -1,0 +1,379 @@
+"""Transactions among the connected copies of shared tables, as one state machine: strict two-phase locking.
+
+A transaction reads its node's own copy under a lock held there, and writes under locks held at every
+connected copy. To commit, its coordinator stages the rows at all of them and asks for votes; when all have
+said yes it writes its own copy, tells the others to do the same, and each lets go of the locks as it writes.
+Whoever reads next anywhere finds the rows. All rows of one transaction carry one version, later than any they
+replace, so that in a merge after a split they win or lose against single writes as any row does.
+
+When a participant goes down, the rest go on: it will merge when it comes back. When the coordinator goes
+down, those who voted yes settle it (see ``transaction_part``). A table with ``majority=True`` commits on the
+side that has most of its nodes; a coordinator that lost that side after asking for votes cannot know the
+outcome, and says so.
+
+Rules: 1. Pure, but for the tables themselves, which it reads and writes.  2. Locks never form circles (see
+``transaction_locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore
+compared again before a commit, here and at each participant, and a difference begins the attempt anew.
+4. A copy that came up meanwhile holds no locks: the attempt begins anew, with it.
+
+Rejected: one lock server (a hop for each lock, and an election when it dies); optimistic validation alone
+(the more nodes, the more often work is thrown away, and the oldest has no right of way).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gossamer.mnesia_like.exchange.exchange import Exchange, Wake
+from gossamer.mnesia_like.exchange.transaction_wire import (
+    Commit,
+    Died,
+    End,
+    Granted,
+    Know,
+    Lock,
+    Prepare,
+    Query,
+    Stage,
+    TransactionMessage,
+    Vote,
+)
+from gossamer.mnesia_like.shared.versions import Version
+from gossamer.mnesia_like.transaction.attempt import Attempt
+from gossamer.mnesia_like.transaction.locks import WHOLE, Age, Verdict
+from gossamer.mnesia_like.transaction.participant import Part, Participant
+from gossamer.mnesia_like.values import Key, Value, encode
+
+__all__ = ["Transactions"]
+
+_STAGE_ROWS = 500
+_STAGE_BYTES = 64 * 1024
+
+
+class Transactions(Participant):
+    """Coordinator of this node's transactions, and participant in those of others.
+
+    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
+    table cannot be written now, or None; ``retry`` in seconds.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        node: str,
+        reach: Callable[[str], tuple[int, int]],
+        retry: float = 1.0,
+    ) -> None:
+        super().__init__(exchange, node=node, reach=reach, retry=retry)
+        self.attempts: dict[int, Attempt] = {}
+        self._numbers = 0
+        self._requests = 0
+
+    # -- what this node's own transactions ask for
+
+    def begin(self, age: Age) -> Attempt:
+        """A new attempt."""
+        self._numbers += 1
+        attempt = self.attempts[self._numbers] = Attempt(self._numbers, age)
+        return attempt
+
+    def unready(self, table: str) -> str:
+        """Why this copy of ``table`` may lack what others have, in words; empty: it does not."""
+        state = self._x.tables[table]
+        for name, peer in self._x.peers.items():
+            replica = state.replicas.get(name)
+            if replica is not None and replica.forced:
+                continue
+            if peer.tables is None or replica is None or not replica.answered:
+                return f"{name} has not said whether it has table {table!r}"
+            if replica.refused is None and not replica.level:
+                return replica.waits_for()
+        return ""
+
+    def lock(self, attempt: Attempt, table: str, key: Key, *, write: bool) -> None:
+        """Lock a row (WHOLE: the table) here, and for writing at each connected copy; see ``waiting``."""
+        if attempt.state != "active":
+            return
+        self._requests += 1
+        request = self._requests
+        if write:
+            there = self._copies(table)
+            known = attempt.writing.setdefault(table, set(there))
+            if known != set(there):
+                self._die(attempt, f"the copies of {table!r} changed")
+                return
+            attempt.asked[request] = (table, key)
+            for name in there:
+                attempt.pending.add((name, request))
+                attempt.told.add(name)
+                where = {} if key is WHOLE else {key: None}
+                self._send(name, Lock(attempt.number, request, attempt.age[0], table, where, write))
+        attempt.pending.add((self.node, request))
+        owner = (self.node, attempt.number)
+        self._verdicts(self.locks.request(owner, attempt.age, request, table, key, write=write))
+
+    def commit(
+        self,
+        attempt: Attempt,
+        rows: dict[str, dict[Key, list[Value]]],
+        reads: Mapping[str, Mapping[Key, Version | None]],
+        scans: Mapping[str, int],
+        wall: float,
+    ) -> None:
+        """Write ``rows``, if what was read still stands; see ``state``.
+
+        ``reads`` are the versions that were read, ``scans`` the changes that tables had seen when all of them
+        was read.
+        """
+        if attempt.state != "active":
+            return
+        for table, keys in reads.items():
+            versions = self.shared[table].versions
+            if any(versions.get(key) != version for key, version in keys.items()):
+                self._die(attempt, f"a row of {table!r} changed after it was read")
+                return
+        for table, changes in scans.items():
+            if self.shared[table].changes != changes:
+                self._die(attempt, f"table {table!r} changed after it was read")
+                return
+        for table in rows:
+            if self.unready(table) or set(self._copies(table)) - attempt.writing[table]:
+                self._die(attempt, f"a copy of {table!r} came up")
+                return
+        attempt.rows = rows
+        if not rows:
+            self._settle_here(attempt)
+            return
+        latest = max(
+            (self.shared[t].versions.get(key, (0, ""))[0] for t, keys in rows.items() for key in keys),
+            default=0,
+        )
+        attempt.stamp = max(self._stamp(rows, wall), latest + 1)
+        attempt.state = "voting"
+        voters = sorted({name for table in rows for name in self._copies(table)})
+        attempt.voters = set(voters)
+        for name in voters:
+            self._stage(name, attempt, reads)
+            self._send(name, Prepare(attempt.number, attempt.stamp, voters))
+        self._decide(attempt)
+
+    def release(self, attempt: Attempt) -> None:
+        """The attempt is over for its caller. One that is being voted on is decided all the same."""
+        if attempt.state == "voting" or self.attempts.pop(attempt.number, None) is None:
+            return
+        for name in sorted(attempt.told & self._x.peers.keys()):
+            self._send(name, End(attempt.number))
+        self._verdicts(self.locks.release((self.node, attempt.number)))
+
+    # -- what happens to tables and peers
+
+    def drop(self, table: str) -> None:
+        """This node has no such table any more; whoever works with it finds out when it begins anew."""
+        self.shared.pop(table, None)
+        for attempt in list(self.attempts.values()):
+            if attempt.state == "active":
+                self._die(attempt, f"table {table!r} was dropped")
+
+    def info(self) -> dict[str, Any]:
+        """Counts, and what goes on."""
+        return {
+            "counts": dict(self.counts),
+            "running": len(self.attempts),
+            "prepared": sum(1 for part in self._parts.values() if part.stamp),
+            "locks": self.locks.describe(),
+        }
+
+    # -- messages
+
+    def _handle(self, name: str, message: TransactionMessage) -> None:
+        match message:
+            case Lock():
+                self._on_lock(name, message)
+            case Granted(number=number, request=request, version=version):
+                self._on_granted(name, number, request, version)
+            case Died(number=number):
+                attempt = self.attempts.get(number)
+                if attempt is not None and attempt.state == "active":
+                    self._die(attempt, f"an older transaction has the lock at {name}")
+            case Stage(number=number, table=table, rows=rows, reads=reads):
+                staged = self._parts.setdefault((name, number), Part())
+                staged.rows.setdefault(table, {}).update(rows)
+                staged.reads.setdefault(table, {}).update(reads)
+            case Prepare():
+                self._on_prepare(name, message)
+            case Vote(number=number, problem=problem, again=again):
+                self._on_vote(name, number, problem, again=again)
+            case Commit(number=number, stamp=stamp):
+                self._finish((name, number), stamp)
+            case End(number=number):
+                self._finish((name, number), 0)
+            case Query(node=node, number=number):
+                self._send(name, Know(node, number, self._knows((node, number))))
+            case Know(node=node, number=number, state=state):
+                part = self._parts.get((node, number))
+                if part is not None and part.doubt is not None and name in part.doubt:
+                    part.doubt[name] = state
+                    self._resolve((node, number), part)
+
+    def _on_granted(self, name: str, number: int, request: int, version: list[Any]) -> None:
+        attempt = self.attempts.get(number)
+        if attempt is None or attempt.state != "active":
+            return
+        attempt.pending.discard((name, request))
+        table, key = attempt.asked.get(request, ("", WHOLE))
+        if len(version) == 2 and table and key is not WHOLE:
+            mine = self.shared[table].versions.get(key)
+            if mine is None or (version[0], version[1]) > mine:
+                self._die(attempt, f"{name} has a later version of the row")
+                return
+        if not attempt.pending:
+            self._wake(attempt)
+
+    def _on_vote(self, name: str, number: int, problem: str, *, again: bool) -> None:
+        attempt = self.attempts.get(number)
+        if attempt is None or attempt.state != "voting":
+            return
+        if not problem:
+            attempt.yes.add(name)
+            self._decide(attempt)
+            return
+        attempt.state = "dead" if again else "refused"
+        attempt.why = f"{name}: {problem}"
+        self._undo(attempt)
+
+    # -- the coordinator's decision
+
+    def _decide(self, attempt: Attempt) -> None:
+        """All who are still there have said yes: commit, where there is a majority."""
+        if attempt.state != "voting" or not attempt.voters <= attempt.yes:
+            return
+        for table in attempt.rows:
+            if table not in self._x.tables:
+                continue
+            definition = self._x.tables[table].definition
+            reachable, nodes = self._reach(table)
+            if definition.majority and 2 * reachable <= nodes:
+                # Those who said yes may have gone on without us.
+                attempt.state = "lost"
+                attempt.why = table
+                self.counts["lost"] += 1
+                self._forget(attempt)
+                return
+        if not self._settle_here(attempt):
+            self._undo(attempt)
+            return
+        self.counts["committed"] += 1
+        copies = {name for table in attempt.rows for name in self._copies(table)}
+        for name in sorted(copies | (attempt.told & self._x.peers.keys())):
+            if name not in attempt.voters:
+                # It came up since, and would see the rows one by one.
+                self._stage(name, attempt, {})
+            self._send(name, Commit(attempt.number, attempt.stamp))
+        owner = (self.node, attempt.number)
+        self._remember(owner, "committed")
+        self._install(self.node, attempt.rows, attempt.stamp)
+        self.attempts.pop(attempt.number, None)
+        self._verdicts(self.locks.release(owner))
+        self._wake(attempt)
+
+    def _settle_here(self, attempt: Attempt) -> bool:
+        """Commit, unless this node itself cannot; rows of its own tables are written in this very turn."""
+        problem = attempt.objection() or next(filter(None, map(self.refuses, attempt.rows)), "")
+        if problem:
+            attempt.state = "refused"
+            attempt.why = f"{self.node}: {problem}"
+            return False
+        attempt.state = "committed"
+        attempt.install_local()
+        return True
+
+    def _undo(self, attempt: Attempt) -> None:
+        """A participant has refused."""
+        for name in sorted(attempt.told & self._x.peers.keys()):
+            self._send(name, End(attempt.number))
+        self._forget(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        self.attempts.pop(attempt.number, None)
+        self._verdicts(self.locks.release((self.node, attempt.number)))
+        self._wake(attempt)
+
+    def _die(self, attempt: Attempt, why: str) -> None:
+        attempt.state = "dead"
+        attempt.why = why
+        self.counts["died"] += 1
+        self._wake(attempt)
+
+    def _broken(self, name: str) -> None:
+        """What was said to ``name`` and by it is void."""
+        for attempt in list(self.attempts.values()):
+            if attempt.state == "active" and name in attempt.told:
+                self._die(attempt, f"{name} is gone")
+            elif attempt.state == "voting" and name in attempt.voters:
+                attempt.voters.discard(name)
+                self._decide(attempt)
+        self._abandoned(name)
+
+    # -- inside
+
+    def _stamp(self, rows: Mapping[str, Any], wall: float) -> int:
+        return max(self.shared[table].tick_clock(wall) for table in rows)
+
+    def _copies(self, table: str) -> list[str]:
+        """The peers that are up and have a copy."""
+        if table not in self._x.tables:
+            return []
+        replicas = self._x.tables[table].replicas
+        return [
+            name
+            for name, peer in self._x.peers.items()
+            if peer.tables is not None
+            and table in peer.tables
+            and name in replicas
+            and replicas[name].refused is None
+        ]
+
+    def _stage(self, name: str, attempt: Attempt, reads: Mapping[str, Mapping[Key, Version | None]]) -> None:
+        for table in {**attempt.rows, **reads}:
+            if name not in self._copies(table):
+                continue
+            read = {key: list(version or ()) for key, version in reads.get(table, {}).items()}
+            rows: dict[Key, list[Value]] = {}
+            size = 0
+            for key, value in attempt.rows.get(table, {}).items():
+                rows[key] = value
+                size += len(encode((key, value)))
+                if size > _STAGE_BYTES or len(rows) >= _STAGE_ROWS:
+                    self._send(name, Stage(attempt.number, table, rows, {}))
+                    rows, size = {}, 0
+            while len(read) > _STAGE_ROWS:
+                some = {key: read.pop(key) for key in list(read)[:_STAGE_ROWS]}
+                self._send(name, Stage(attempt.number, table, {}, some))
+            if rows or read:
+                self._send(name, Stage(attempt.number, table, rows, read))
+
+    def _verdicts(self, verdicts: list[Verdict]) -> None:
+        for verdict in verdicts:
+            node, number = verdict.owner
+            if node == self.node:
+                attempt = self.attempts.get(number)
+                if attempt is None or attempt.state != "active":
+                    continue
+                if not verdict.granted:
+                    self._die(attempt, "an older transaction has the lock")
+                    continue
+                attempt.pending.discard((self.node, verdict.request))
+                if not attempt.pending:
+                    self._wake(attempt)
+            elif node in self._x.peers:
+                if not verdict.granted:
+                    self._send(node, Died(number))
+                    continue
+                shared = self.shared.get(verdict.table)
+                version = None if shared is None else shared.versions.get(verdict.key)
+                self._send(node, Granted(number, verdict.request, list(version or ())))
+
+    def _wake(self, attempt: Attempt) -> None:
+        self._x.actions.append(Wake(attempt.number))

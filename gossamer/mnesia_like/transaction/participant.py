@@ -1,0 +1,181 @@
+"""A node's part in the transactions of others: locks it gave, rows it was handed, votes, and doubt.
+
+Who voted yes waits for the coordinator's word. When the coordinator goes down, those who voted ask each
+other: one has committed, or all live ones are prepared, then all commit; one does not know of it, then none
+does. Of a table with ``majority=True`` that takes most of its nodes.
+
+Rules: 1. Pure, but for the tables themselves.  2. A vote is kept: between it and the word nothing here can
+make the rows unwritable.  3. Outcomes are remembered for a while, for those who ask late.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.mnesia_like.exchange.exchange import Exchange, Installed
+from gossamer.mnesia_like.exchange.transaction_wire import Died, Lock, Prepare, Query, Vote
+from gossamer.mnesia_like.shared.shared import Shared
+from gossamer.mnesia_like.shared.versions import Version
+from gossamer.mnesia_like.transaction.locks import WHOLE, LockManager, LockOwner, Verdict
+from gossamer.mnesia_like.transaction.post import Post
+from gossamer.mnesia_like.values import Key, Value
+
+__all__ = ["Part", "Participant"]
+
+_REMEMBERED = 10_000
+
+
+@dataclass(slots=True)
+class Part:
+    """What this node has staged for somebody else's attempt."""
+
+    rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
+    reads: dict[str, dict[Key, list[Any]]] = field(default_factory=dict)
+    stamp: int = 0
+    peers: list[str] = field(default_factory=list)
+    # None while the coordinator is there; then what the others, by name, have said.
+    doubt: dict[str, str] | None = None
+
+
+class Participant(Post):
+    """Participant in the two-phase commits of other nodes.
+
+    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
+    table cannot be written now, or None; ``retry`` in seconds.
+    """
+
+    def __init__(
+        self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]], retry: float
+    ) -> None:
+        super().__init__(exchange, retry=retry)
+        self.node = node
+        self.shared: dict[str, Shared] = {}
+        self.locks = LockManager()
+        self.counts = {"committed": 0, "died": 0, "in_doubt": 0, "lost": 0, "refused": 0, "resolved": 0}
+        self.refuses: Callable[[str], str] = lambda table: ""
+        self._reach = reach
+        self._parts: dict[LockOwner, Part] = {}
+        self._outcomes: OrderedDict[LockOwner, str] = OrderedDict()
+
+    # -- what the coordinator of the same node has
+
+    def _verdicts(self, verdicts: list[Verdict]) -> None:
+        raise NotImplementedError
+
+    # -- messages
+
+    def _on_lock(self, name: str, message: Lock) -> None:
+        number, table = message.number, message.table
+        if table not in self.shared:
+            self._send(name, Died(number))
+            return
+        key = next(iter(message.key), WHOLE)
+        owner = (name, number)
+        age = (message.age, name)
+        self._verdicts(self.locks.request(owner, age, message.request, table, key, write=message.write))
+
+    def _on_prepare(self, name: str, message: Prepare) -> None:
+        owner = (name, message.number)
+        part = self._parts.setdefault(owner, Part())
+        problem, again = self._objection(owner, part, (message.stamp, name))
+        if problem:
+            self.counts["refused"] += 1
+            self._finish(owner, 0)
+        else:
+            part.stamp = message.stamp
+            part.peers = [peer for peer in message.peers if peer != self.node]
+        self._send(name, Vote(message.number, problem, again))
+
+    def _objection(self, owner: LockOwner, part: Part, version: Version) -> tuple[str, bool]:
+        for table, rows in part.rows.items():
+            shared = self.shared.get(table)
+            if shared is None:
+                return f"no table {table!r}", True
+            problem = self.refuses(table) if rows else ""
+            if problem:
+                return problem, False
+            for key in rows:
+                if not self.locks.holds(owner, table, key, write=True):
+                    return f"a lock of {table!r} was lost", True
+                if shared.versions.get(key, (0, "")) >= version:
+                    return f"a row of {table!r} has a later version", True
+            for key, read in part.reads.get(table, {}).items():
+                mine = shared.versions.get(key)
+                if mine is not None and (len(read) != 2 or mine > (read[0], read[1])):
+                    return f"a row of {table!r} was read in an earlier version", True
+        return "", False
+
+    # -- the end
+
+    def _finish(self, owner: LockOwner, stamp: int) -> None:
+        """Somebody's attempt is over; with a stamp it is committed."""
+        part = self._parts.pop(owner, None)
+        if part is not None and stamp:
+            self._remember(owner, "committed")
+            self._install(owner[0], part.rows, stamp)
+        self._verdicts(self.locks.release(owner))
+
+    def _abandoned(self, name: str) -> None:
+        """A node is gone with what it coordinated; what it was asked about others is void."""
+        for owner in self.locks.owners():
+            if owner[0] == name and (owner not in self._parts or not self._parts[owner].stamp):
+                self._finish(owner, 0)
+        for owner, staged in list(self._parts.items()):
+            if owner not in self._parts:
+                continue
+            if not staged.stamp:
+                if owner[0] == name:
+                    self._finish(owner, 0)
+            elif owner[0] == name and staged.doubt is None:
+                self.counts["in_doubt"] += 1
+                staged.doubt = {peer: "" for peer in staged.peers if peer in self._x.peers and peer != name}
+                for peer in staged.doubt:
+                    self._send(peer, Query(*owner))
+                self._resolve(owner, staged)
+            elif staged.doubt is not None and name in staged.doubt:
+                del staged.doubt[name]
+                self._resolve(owner, staged)
+
+    def _resolve(self, owner: LockOwner, part: Part) -> None:
+        """The coordinator is gone: does what the others know settle it?"""
+        assert part.doubt is not None  # noqa: S101
+        said = list(part.doubt.values())
+        commit = "committed" in said
+        if not commit and "unknown" not in said:
+            if "" in said:
+                return
+            commit = all(self._may_go_on(table, len(said)) for table in part.rows)
+        self.counts["resolved"] += 1
+        self._x.report(
+            "transaction_resolved", coordinator=owner[0], outcome="committed" if commit else "aborted"
+        )
+        if not commit:
+            self._remember(owner, "unknown")
+        self._finish(owner, part.stamp if commit else 0)
+
+    def _may_go_on(self, table: str, others: int) -> bool:
+        if table not in self._x.tables or not self._x.tables[table].definition.majority:
+            return True
+        _, nodes = self._reach(table)
+        return 2 * (others + 1) > nodes
+
+    def _knows(self, owner: LockOwner) -> str:
+        part = self._parts.get(owner)
+        if part is not None and part.stamp:
+            return "prepared"
+        return self._outcomes.get(owner, "unknown")
+
+    def _remember(self, owner: LockOwner, outcome: str) -> None:
+        self._outcomes[owner] = outcome
+        while len(self._outcomes) > _REMEMBERED:
+            self._outcomes.popitem(last=False)
+
+    def _install(self, author: str, rows: dict[str, dict[Key, list[Value]]], stamp: int) -> None:
+        for table, changes in rows.items():
+            shared = self.shared.get(table)
+            if shared is not None:
+                change = shared.install(author, (stamp, author), changes, self._now)
+                self._x.actions.append(Installed(table, tuple(changes), change))

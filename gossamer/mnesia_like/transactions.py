@@ -1,0 +1,336 @@
+"""Transactions as their users see them: an async function whose writes happen all together or not at all.
+
+``await store.transaction(move, "a", "b", 10)`` runs ``await move(tx, "a", "b", 10)``. What ``tx`` writes it
+reads back at once; nobody else sees it before the function has returned and all connected copies agreed.
+It may touch ``shared`` tables and this node's ``local`` ones; the latter change in the same turn. An
+attempt that loses a lock to an older transaction is begun anew, so the function must do nothing but use
+``tx``: it may run several times.
+
+Rules: 1. A transaction ends: after ``timeout`` seconds it is over, whatever it waits for.  2. An exception
+that leaves the function undoes everything and reaches the caller.  3. ``tx.transaction`` nests: what the
+inner one wrote is undone where it aborts, and the outer may go on; its locks stay until the end.
+
+Rejected: running until it succeeds, as Mnesia does unless told otherwise; a dead peer or a mistake in the
+function would hold locks for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from gossamer.clock import Clock
+from gossamer.errors import TransportError, UnavailableError
+from gossamer.mnesia_like.exchange.exchange import Action
+from gossamer.mnesia_like.shared.versions import Version
+from gossamer.mnesia_like.table.local import LocalTable
+from gossamer.mnesia_like.table.queries import ANY, matches
+from gossamer.mnesia_like.table.shared import SharedTable
+from gossamer.mnesia_like.transaction.attempt import GONE, Attempt
+from gossamer.mnesia_like.transaction.core import Transactions
+from gossamer.mnesia_like.transaction.errors import (
+    MAX_BYTES,
+    NotTransactionalError,
+    TransactionAbortedError,
+    TransactionInDoubtError,
+    TransactionOverError,
+    TransactionRefusedError,
+    TransactionTimeoutError,
+    TransactionTooLargeError,
+)
+from gossamer.mnesia_like.transaction.locks import WHOLE, Age
+from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+
+__all__ = ["Transaction", "Transactor"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+
+
+class _Restart(BaseException):
+    """To the top: this attempt is dead. Not an Exception, so that no function swallows it by accident."""
+
+
+class Tables(Protocol):
+    """What transactions ask of the store."""
+
+    node: str
+    clock: Clock
+
+    def table(self, name: str) -> Any: ...
+
+    def perform(self, actions: list[Action]) -> None: ...
+
+    def transacting(self) -> None: ...
+
+
+class Transaction:
+    """What a transaction's function reads and writes by; tables are given by name."""
+
+    def __init__(self, transactor: Transactor, attempt: Attempt) -> None:
+        self._transactor = transactor
+        self._attempt = attempt
+        self._over = False
+        self._size = 0
+        # One layer for each nested transaction, the innermost last.
+        self._layers: list[dict[str, dict[Key, list[Value]]]] = [{}]
+        self._reads: dict[str, dict[Key, Version | None]] = {}
+        self._scans: dict[str, int] = {}
+        # Of local tables: what was read, itself; and how many changes there were when all of it was.
+        self._local_reads: dict[str, dict[Key, Value]] = {}
+        self._local_scans: dict[str, int] = {}
+
+    async def read(self, table: str, key: Key, default: Value = None, *, write: bool = False) -> Value:
+        """The value of ``key`` (of a local bag: the list of its values); with ``write`` under a write lock,
+        for a row that will be written.
+
+        Raises:
+            NoSuchTableError, NotTransactionalError, BadKeyError, NoMajorityError
+        """
+        found = self._table(table)
+        encode_key(table, key, found.definition.max_key_bytes)
+        await self._lock(found, key, write=write)
+        for layer in reversed(self._layers):
+            if key in layer.get(table, ()):
+                new = layer[table][key]
+                return new[0] if new else default
+        if isinstance(found, LocalTable):
+            value = found.read(key, GONE)
+            self._local_reads.setdefault(table, {}).setdefault(key, value)
+            return default if value is GONE else value
+        self._reads.setdefault(table, {}).setdefault(key, found.core.versions.get(key))
+        return found.core.rows.get(key, default)
+
+    async def write(self, table: str, key: Key, value: Value) -> None:
+        """Set a row; of a local bag: add a value.
+
+        Raises:
+            NoSuchTableError, NotTransactionalError, BadKeyError, BadValueError, NoMajorityError, DiscError
+            TransactionTooLargeError
+        """
+        found = self._table(table)
+        size = len(encode_key(table, key, found.definition.max_key_bytes))
+        value = canonical(table, value)
+        if found.definition.type == "bag":
+            old = await self.read(table, key, [], write=True)
+            value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
+        size += len(encode_value(table, value, found.definition.max_value_bytes))
+        if self._size + size > MAX_BYTES:
+            raise TransactionTooLargeError(self._size + size)
+        await self._lock(found, key, write=True)
+        self._size += size
+        self._layers[-1].setdefault(table, {})[key] = [value]
+
+    async def delete(self, table: str, key: Key) -> None:
+        """Remove a row; as :meth:`write`."""
+        if await self.read(table, key, GONE, write=True) is not GONE:
+            self._layers[-1].setdefault(table, {})[key] = GONE
+
+    async def select(self, table: str, predicate: Callable[[Key, Value], bool]) -> list[tuple[Key, Value]]:
+        """Rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
+        found = self._table(table)
+        await self._lock(found, WHOLE, write=False)
+        if isinstance(found, LocalTable):
+            self._local_scans.setdefault(table, found.seq)
+        else:
+            self._scans.setdefault(table, found.core.changes)
+        rows = dict(found.rows())
+        for layer in self._layers:
+            for key, new in layer.get(table, {}).items():
+                if new:
+                    rows[key] = new[0]
+                else:
+                    rows.pop(key, None)
+        return [(key, value) for key, value in rows.items() if predicate(key, value)]
+
+    async def match(self, table: str, key: Any = ANY, value: Any = ANY) -> list[tuple[Key, Value]]:
+        """Rows of that shape, under a read lock of the whole table."""
+        return await self.select(table, lambda k, v: matches(key, k) and matches(value, v))
+
+    async def lock_table(self, table: str, *, write: bool) -> None:
+        """Lock the whole table: ``read_lock_table`` and ``write_lock_table``."""
+        await self._lock(self._table(table), WHOLE, write=write)
+
+    async def transaction(
+        self, function: Callable[Concatenate[Transaction, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """A transaction within: what it wrote is undone where an exception leaves it, abort included."""
+        self._check()
+        self._layers.append({})
+        try:
+            result = await function(self, *args, **kwargs)
+        except BaseException:
+            self._layers.pop()
+            raise
+        for table, rows in self._layers.pop().items():
+            self._layers[-1].setdefault(table, {}).update(rows)
+        return result
+
+    def abort(self, reason: object) -> None:
+        """Undo everything (of the innermost transaction) and raise TransactionAbortedError."""
+        raise TransactionAbortedError(reason)
+
+    # -- inside
+
+    def _check(self) -> None:
+        if self._over:
+            raise TransactionOverError
+        if self._attempt.state != "active":
+            raise _Restart
+
+    def _table(self, name: str) -> SharedTable | LocalTable:
+        self._check()
+        table = self._transactor.tables.table(name)
+        if isinstance(table, LocalTable):
+            return table
+        if not isinstance(table, SharedTable):
+            raise NotTransactionalError(name, table.definition.replication)
+        if why := self._transactor.core.unready(name):
+            self._attempt.why = why
+            raise _Restart
+        return table
+
+    async def _lock(self, table: SharedTable | LocalTable, key: Key, *, write: bool) -> None:
+        owner = (self._transactor.tables.node, self._attempt.number)
+        if write:
+            table.check()
+        if self._transactor.core.locks.holds(owner, table.name, key, write=write):
+            return
+        self._transactor.core.lock(self._attempt, table.name, key, write=write)
+        await self._transactor.wait(self._attempt)
+        self._check()
+
+    def _stale(self) -> str:
+        """Which local table is not as it was read, in words."""
+        tables = self._transactor.tables
+        for name, keys in self._local_reads.items():
+            table: LocalTable = tables.table(name)
+            if any(table.read(key, GONE) is not value for key, value in keys.items()):
+                return f"a row of {name!r} changed after it was read"
+        for name, seq in self._local_scans.items():
+            if tables.table(name).seq != seq:
+                return f"table {name!r} changed after it was read"
+        return ""
+
+
+class Transactor:
+    """Runs transactions for a store."""
+
+    def __init__(self, tables: Tables, core: Transactions, *, seed: str) -> None:
+        self.tables = tables
+        self.core = core
+        self._random = random.Random(seed)
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._ages = 0
+
+    async def run(
+        self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], *, timeout: float, sync: bool
+    ) -> T:
+        """See ``Store.transaction``."""
+        age = self._age()
+        attempts = 0
+        attempt = None
+        pause = _FIRST_PAUSE
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                while True:  # bounded by the timeout
+                    attempts += 1
+                    attempt = self.core.begin(age)
+                    tx = Transaction(self, attempt)
+                    try:
+                        result = await function(tx, *args)
+                        await self._commit(tx)
+                        break
+                    except _Restart:
+                        pass
+                    finally:
+                        tx._over = True
+                        self.core.release(attempt)
+                        self.tables.transacting()
+                    await asyncio.sleep(pause * (0.5 + self._random.random()))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if attempt is not None and attempt.state == "voting":
+                raise TransactionInDoubtError("no answer from " + ", ".join(sorted(attempt.voters))) from None
+            why = "its function did not return" if attempt is None or not attempt.why else attempt.why
+            raise TransactionTimeoutError(waited=timeout, attempts=attempts, why=why) from None
+        if sync:
+            await self._everywhere(tx._layers[0], timeout)
+        return result
+
+    def wake(self, number: int) -> None:
+        """The attempt's state changed."""
+        future = self._waiters.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    async def wait(self, attempt: Attempt, *, decided: bool = False) -> None:
+        """Until the attempt waits for nothing. ``decided``: it does not; until its rows are on their way to
+        the disc and to readers."""
+        if not (attempt.waiting or decided):
+            self.tables.transacting()
+        while attempt.waiting or decided:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters[attempt.number] = future
+            self.tables.transacting()
+            try:
+                await future
+            finally:
+                self._waiters.pop(attempt.number, None)
+            decided = False
+
+    # -- inside
+
+    async def _commit(self, tx: Transaction) -> None:
+        tx._check()
+        changes = {table: keys for table, keys in tx._layers[0].items() if keys}
+        found: dict[str, SharedTable | LocalTable] = {name: self.tables.table(name) for name in changes}
+        for table in found.values():
+            table.check()
+        rows = {name: keys for name, keys in changes.items() if isinstance(found[name], SharedTable)}
+        attempt = tx._attempt
+        if why := tx._stale():
+            attempt.why = why
+            raise _Restart
+
+        def objection() -> str:
+            try:
+                for table in found.values():
+                    table.check()
+            except (TransportError, UnavailableError) as error:
+                return str(error)
+            return ""
+
+        def install_local() -> None:
+            for name, table in found.items():
+                if isinstance(table, LocalTable):
+                    table.install(changes[name])
+
+        attempt.objection, attempt.install_local = objection, install_local
+        self.core.commit(attempt, rows, tx._reads, tx._scans, self.tables.clock.wall())
+        await self.wait(attempt, decided=bool(rows) and attempt.state == "committed")
+        if attempt.state == "committed":
+            return
+        if attempt.state == "lost":
+            raise TransactionInDoubtError(f"most nodes of table {attempt.why!r} cannot be reached any more")
+        if attempt.state == "refused":
+            raise TransactionRefusedError(attempt.why)
+        raise _Restart
+
+    async def _everywhere(self, rows: Mapping[str, object], timeout: float) -> None:
+        for name in rows:
+            table: SharedTable | LocalTable = self.tables.table(name)
+            if isinstance(table, SharedTable):
+                await table.visible(table.core.position, timeout)
+            await table.durable(timeout)
+
+    def _age(self) -> Age:
+        self._ages = max(self._ages + 1, int(self.tables.clock.wall() * 1_000_000))
+        return self._ages, self.tables.node

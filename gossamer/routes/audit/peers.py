@@ -1,0 +1,256 @@
+"""The part of the audit that no node can do alone: does this node know what its peers want?
+
+Tables compare their rows with their owners' (:mod:`gossamer.mnesia_like`), and each node compares its index
+with its tables. This closes the chain at its ends: what has subscribers there against what leads there here.
+
+A digest is the sum of the CRC-32 of all filters in each of 256 buckets, so that a few differences name a few
+buckets; of those all rows are looked at, and what differs is looked at again after a moment, for rows are on
+their way all the time. What differs the same way twice is wrong. The peer, as the owner of its rows, then
+announces them anew, which sets every copy right by the way that rows always take.
+
+Rules: 1. A peer that does not answer is counted and passed over.  2. Nothing holds up the loop: filters are
+walked in steps.  3. What a peer is asked is bounded, and so is what it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+from zlib import crc32
+
+import structlog
+
+from gossamer.routes.audit.verify import Findings
+from gossamer.routes.forwarding.nodes import NodeSlot, NodeTable
+from gossamer.routes.index.index import RouteIndex, local_of, mask_of
+from gossamer.routes.ports import RouteTable
+from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.subscriptions import LASTING, PRESENT
+
+__all__ = ["Ask", "PeerAudit"]
+
+log = structlog.get_logger(__name__)
+
+Ask = Callable[..., Awaitable[Any]]
+"""``await ask(peer, function, *args)``: what the peer's function returned, None where it did not."""
+
+DIGEST, ROWS, VALUES, ANNOUNCE = "routes.digest", "routes.rows", "routes.values", "routes.announce"
+
+BUCKETS = 256
+MOST_ROWS = 20_000
+"""Rows told at once, and filters asked for at once."""
+SETTLE = 1.0
+"""Seconds that a row may be on its way."""
+FRESH = 5.0
+"""Seconds for which a digest is given again."""
+_STEP = 500
+
+
+class PeerAudit:
+    """Comparison of this node's index with the subscriptions of each peer.
+
+    ``settle`` in seconds: after how long a difference is looked at again.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        index: RouteIndex,
+        shared: SharedIndex,
+        nodes: NodeTable,
+        row: Callable[[str], int],
+        table: RouteTable,
+        ask: Ask,
+        settle: float = SETTLE,
+    ) -> None:
+        self._node = node
+        self._index = index
+        self._shared = shared
+        self._nodes = nodes
+        self._row = row
+        self._table = table
+        self._ask = ask
+        self._settle = settle
+        self._digest: tuple[float, list[int]] | None = None
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What this node offers to the audits of others."""
+        return {
+            DIGEST: self._tell_digest,
+            ROWS: self._tell_rows,
+            VALUES: self._tell_values,
+            ANNOUNCE: self._announce,
+        }
+
+    # Asking.
+
+    async def compare(self, findings: Findings, *, repair: bool) -> None:
+        """Compare with every peer that is up."""
+        for slot in self._nodes:
+            if slot.up:
+                await self._compare(slot.name, findings, repair)
+
+    async def _compare(self, peer: str, findings: Findings, repair: bool) -> None:
+        theirs = await self._ask(peer, DIGEST)
+        if not _is_digest(theirs):
+            findings.silent += 1
+            return
+        mine = await self._tally(peer)
+        findings.peers += 1
+        buckets = [bucket for bucket in range(BUCKETS) if mine[bucket] != theirs[bucket]]
+        if not buckets:
+            return
+        first = await self._differences(peer, buckets)
+        if not first:
+            return
+        await asyncio.sleep(self._settle)
+        asked = list(first)
+        values = await self._ask(peer, VALUES, asked)
+        if not isinstance(values, list) or len(values) != len(asked):
+            return
+        wrong = [
+            topic_filter
+            for topic_filter, value in zip(asked, values, strict=True)
+            if first[topic_filter] == (value, self._at(peer, topic_filter))
+            and value != self._at(peer, topic_filter)
+        ]
+        if not wrong:
+            return
+        wanted = sum(1 for topic_filter in wrong if first[topic_filter][0])
+        findings.unheard += wanted
+        findings.unwanted += len(wrong) - wanted
+        log.warning("routes_differ_from_peer", peer=peer, unheard=wanted, unwanted=len(wrong) - wanted)
+        if repair:
+            await self._ask(peer, ANNOUNCE, wrong)
+            await asyncio.sleep(self._settle)
+
+    async def _differences(self, peer: str, buckets: list[int]) -> dict[str, tuple[int, int]]:
+        """Filters of these buckets of which the peer says something else than is known here: both values."""
+        told = await self._ask(peer, ROWS, buckets)
+        if not isinstance(told, list) or len(told) != 2 or not isinstance(told[1], dict):
+            return {}
+        done, rows = set(told[0]), told[1]
+        found = {
+            topic_filter: (value, self._at(peer, topic_filter))
+            for topic_filter, value in rows.items()
+            if value != self._at(peer, topic_filter)
+        }
+        async for topic_filter, value in self._walk(peer):
+            if _bucket(_sum(topic_filter, 1)) in done and topic_filter not in rows:
+                found[topic_filter] = (0, value)
+            if len(found) >= MOST_ROWS:
+                break
+        return found
+
+    def _at(self, peer: str, topic_filter: str) -> int:
+        """What is known here of a peer's row: 0 for none, its value, the members of a share group."""
+        if is_shared(topic_filter):
+            group = self._shared.get(topic_filter)
+            return 0 if group is None else group.others.get(peer, 0)
+        slot = self._nodes.get(peer)
+        return 0 if slot is None else _value(slot, mask_of(self._index.get(topic_filter)))
+
+    # Answering.
+
+    async def _tell_digest(self) -> list[int]:
+        now = asyncio.get_running_loop().time()
+        if self._digest is None or now - self._digest[0] > FRESH:
+            self._digest = (now, await self._tally(self._node))
+        return self._digest[1]
+
+    async def _tell_rows(self, buckets: list[int]) -> list[Any]:
+        """As many of the buckets as may be told at once, whole, and their rows."""
+        by_bucket: dict[int, dict[str, int]] = {bucket: {} for bucket in buckets}
+        async for topic_filter, value in self._walk(self._node):
+            rows = by_bucket.get(_bucket(_sum(topic_filter, 1)))
+            if rows is not None:
+                rows[topic_filter] = value
+        told: dict[str, int] = {}
+        done: list[int] = []
+        for bucket, rows in by_bucket.items():
+            if told and len(told) + len(rows) > MOST_ROWS:
+                break
+            told.update(rows)
+            done.append(bucket)
+        return [done, told]
+
+    def _tell_values(self, filters: list[str]) -> list[int]:
+        return [self._here(topic_filter) for topic_filter in filters[:MOST_ROWS]]
+
+    def _announce(self, filters: list[str]) -> int:
+        """Write these rows anew, those that are not there too, so that every copy hears of them."""
+        for topic_filter in filters[:MOST_ROWS]:
+            value = self._here(topic_filter)
+            if value:
+                self._table.delete(topic_filter)
+                self._table.write(topic_filter, value)
+            else:
+                self._table.write(topic_filter, 1)
+                self._table.delete(topic_filter)
+        log.warning("routes_announced_anew", count=len(filters))
+        return len(filters)
+
+    def _here(self, topic_filter: str) -> int:
+        """What this node's row should be: 0 for none."""
+        if is_shared(topic_filter):
+            group = self._shared.get(topic_filter)
+            return 0 if group is None else group.row
+        return self._row(topic_filter) if any(True for _ in local_of(self._index.get(topic_filter))) else 0
+
+    # Walking.
+
+    async def _tally(self, node: str) -> list[int]:
+        sums = [0] * BUCKETS
+        async for topic_filter, value in self._walk(node):
+            # The bucket of a filter must not hang on its value.
+            sums[_bucket(_sum(topic_filter, 1))] += _sum(topic_filter, value)
+        return [total & 0xFFFFFFFF for total in sums]
+
+    async def _walk(self, node: str) -> AsyncIterator[tuple[str, int]]:
+        """Every filter that leads to a node, this one or a peer, and the value of its row."""
+        slot = self._nodes.get(node)
+        mine = node == self._node
+        number = 0
+        for topic_filter in self._index.filters():
+            number += 1
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            found = self._index.get(topic_filter)
+            if mine:
+                value = self._row(topic_filter) if any(True for _ in local_of(found)) else 0
+            else:
+                value = 0 if slot is None else _value(slot, mask_of(found))
+            if value:
+                yield topic_filter, value
+        for group in _names(self._shared):
+            number += 1
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            count = self._here(group) if mine else self._at(node, group)
+            if count:
+                yield group, count
+
+
+def _value(slot: NodeSlot, mask: int) -> int:
+    """What a mask says of a node's row."""
+    if not mask & slot.bit:
+        return 0
+    return LASTING if mask & slot.lasting else PRESENT
+
+
+def _names(shared: SharedIndex) -> Iterable[str]:
+    return [group.name for group in shared]
+
+
+def _sum(topic_filter: str, value: int) -> int:
+    return crc32(topic_filter.encode()) if value == 1 else crc32(b"%d" % value, crc32(topic_filter.encode()))
+
+
+def _bucket(total: int) -> int:
+    return total % BUCKETS
+
+
+def _is_digest(told: Any) -> bool:
+    return isinstance(told, list) and len(told) == BUCKETS and all(type(total) is int for total in told)

@@ -1,0 +1,308 @@
+"""Verification: the router's parts held against each other, and put right.
+
+Three sources are true: what subscribers here asked for, the rows that other nodes own, and nothing else.
+Derived from them are the index, this node's own rows, and the cache. Every difference is counted, and
+unless only a report was asked for it is repaired from the true side.
+
+It runs in steps, because a million routes take seconds and the node has other things to do. What is looked
+at is looked at as it is in that moment, in all sources, so changes between steps are no differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gossamer.routes.delivery import Delivery
+from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
+from gossamer.routes.forwarding.nodes import NodeTable
+from gossamer.routes.index.cache import RouteCache
+from gossamer.routes.index.index import RouteIndex, local_of, mask_of
+from gossamer.routes.ports import RouteTable
+from gossamer.routes.shared import Count, SharedIndex, is_shared
+from gossamer.routes.subscriptions import LASTING
+from gossamer.routes.topics import InvalidTopicFilter, split_shared
+
+__all__ = ["Findings", "Verifier"]
+
+_STEP = 500
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a verification looked at and what was wrong."""
+
+    checked: int = 0
+    unindexed: int = 0
+    """Subscriptions here that the index lacked."""
+    orphans: int = 0
+    """Deliveries in the index whose subscriber does not want the filter."""
+    missing_rows: int = 0
+    """Filters subscribed here without a row of this node."""
+    stale_rows: int = 0
+    """Rows of this node without a subscriber here."""
+    missing_routes: int = 0
+    """Rows of other nodes that the index lacked."""
+    stale_routes: int = 0
+    """Nodes in the index that own no such row."""
+    stale_cache: int = 0
+    """Cached routes that were not what the index says."""
+    peers: int = 0
+    """Peers that were compared with."""
+    silent: int = 0
+    """Peers that did not answer."""
+    unheard: int = 0
+    """Filters that a peer has subscribers for and that did not lead there."""
+    unwanted: int = 0
+    """Filters that led to a peer that has no subscribers for them."""
+
+    @property
+    def differences(self) -> dict[str, int]:
+        """What was wrong, by kind."""
+        looked_at = ("checked", "peers", "silent")
+        return {what: count for what, count in asdict(self).items() if count and what not in looked_at}
+
+    @property
+    def wrong(self) -> int:
+        """All differences."""
+        return sum(self.differences.values())
+
+
+class Verifier:
+    """One verification of one router."""
+
+    def __init__(
+        self,
+        findings: Findings,
+        *,
+        node: str,
+        index: RouteIndex,
+        shared: SharedIndex,
+        cache: RouteCache,
+        nodes: NodeTable,
+        subscriptions: Mapping[Any, Mapping[str, Delivery]],
+        exclusive: ExclusiveClaims,
+        row: Callable[[str], int],
+        table: RouteTable | None,
+        repair: bool,
+    ) -> None:
+        self._findings = findings
+        self._row = row
+        self._node = node
+        self._index = index
+        self._shared = shared
+        self._cache = cache
+        self._nodes = nodes
+        self._subscriptions = subscriptions
+        self._exclusive = exclusive
+        self._table = table
+        self._repair = repair
+
+    def steps(self) -> Iterator[None]:
+        """Run; gives way after every few hundred checks."""
+        yield from self._subscribers()
+        yield from self._filters()
+        yield from self._groups()
+        if self._table is not None:
+            yield from self._own_rows(self._table)
+            yield from self._other_rows(self._table)
+        yield from self._cached()
+
+    def _paced(self, items: Any) -> Iterator[Any]:
+        # None in between says: a step is over.
+        for number, item in enumerate(items, 1):
+            self._findings.checked += 1
+            yield item
+            if number % _STEP == 0:
+                yield None
+
+    def _subscribers(self) -> Iterator[None]:
+        for subscriber in list(self._subscriptions):
+            for topic_filter in self._paced(list(self._subscriptions.get(subscriber, ()))):
+                if topic_filter is None:
+                    yield
+                    continue
+                delivery = self._subscriptions.get(subscriber, {}).get(topic_filter)
+                if delivery is None or delivery in self._local(topic_filter):
+                    continue
+                self._findings.unindexed += 1
+                if self._repair:
+                    if is_shared(topic_filter):
+                        self._shared.join(topic_filter, delivery)
+                    else:
+                        self._index.add(topic_filter, delivery)
+                    self._changed(topic_filter)
+        yield
+
+    def _filters(self) -> Iterator[None]:
+        for topic_filter in self._paced(self._index.filters()):
+            if topic_filter is None:
+                yield
+                continue
+            value = self._index.get(topic_filter)
+            for delivery in tuple(local_of(value)):
+                if self._subscriptions.get(delivery.subscriber, {}).get(topic_filter) is not delivery:
+                    self._findings.orphans += 1
+                    if self._repair:
+                        self._index.discard(topic_filter, delivery.subscriber)
+                        self._cache.changed(topic_filter)
+            self._own(topic_filter)
+            mask = mask_of(value)
+            for slot in self._nodes if mask and self._table is not None else ():
+                row = self._rows(slot.name).get(topic_filter, 0)
+                wanted = slot.bit if row else 0
+                if row == LASTING or topic_filter in slot.expected:
+                    wanted |= slot.lasting
+                bits = slot.bit | slot.lasting
+                if mask & bits & ~wanted:
+                    self._findings.stale_routes += 1
+                    before = mask & slot.bit
+                    if self._repair and self._index.set_bits(topic_filter, bits, mask & wanted) is not None:
+                        slot.routes -= bool(before & ~wanted)
+                        self._cache.changed(topic_filter)
+        yield
+
+    def _groups(self) -> Iterator[None]:
+        for group in self._paced(list(self._shared)):
+            if group is None:
+                yield
+                continue
+            for subscriber, delivery in list(group.members.items()):
+                if self._subscriptions.get(subscriber, {}).get(group.name) is not delivery:
+                    self._findings.orphans += 1
+                    if self._repair and self._shared.leave(group.name, subscriber):
+                        self._changed(group.name)
+            self._own(group.name)
+            for node, count in list(group.others.items()) if self._table is not None else ():
+                if self._rows(node).get(group.name) != count:
+                    self._findings.stale_routes += 1
+                    if self._repair:
+                        self._set_group(node, group.name, self._rows(node).get(group.name, 0))
+        yield
+
+    def _own_rows(self, table: RouteTable) -> Iterator[None]:
+        for topic_filter in self._paced([*table.rows_of(self._node), *self._exclusive.keys()]):
+            if topic_filter is None:
+                yield
+            else:
+                self._own(topic_filter)
+        yield
+
+    def _own(self, topic_filter: Any) -> None:
+        """This node's row of a filter is there exactly if it has a subscriber."""
+        table = self._table
+        if table is None:
+            return
+        wanted: Any = None
+        if type(topic_filter) is str and is_exclusive(topic_filter):
+            wanted = self._exclusive.row(topic_filter)
+        elif type(topic_filter) is str:
+            here = len(tuple(self._local(topic_filter)))
+            if here:
+                wanted = (
+                    self._shared_row(topic_filter) if is_shared(topic_filter) else self._row(topic_filter)
+                )
+        row = table.rows_of(self._node).get(topic_filter)
+        if row == wanted:
+            return
+        if wanted is not None:
+            self._findings.missing_rows += 1
+            if self._repair:
+                table.write(topic_filter, wanted)
+        else:
+            self._findings.stale_rows += 1
+            if self._repair:
+                table.delete(topic_filter)
+
+    def _other_rows(self, table: RouteTable) -> Iterator[None]:
+        for owner in table.owners():
+            if owner == self._node:
+                continue
+            for topic_filter in self._paced(list(table.rows_of(owner))):
+                if topic_filter is None:
+                    yield
+                    continue
+                if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
+                    continue
+                if is_exclusive(topic_filter):
+                    continue
+                if is_shared(topic_filter):
+                    self._other_group(owner, topic_filter)
+                    continue
+                slot = self._nodes.get(owner)
+                mask = mask_of(self._index.get(topic_filter))
+                lasts = self._rows(owner).get(topic_filter) == LASTING
+                if slot is not None and mask & slot.bit and (not lasts or mask & slot.lasting):
+                    continue
+                self._findings.missing_routes += 1
+                if self._repair:
+                    slot = self._nodes.slot(owner)
+                    bits = slot.bit | (self._nodes.lasting(slot) if lasts else 0)
+                    self._index.set_bits(topic_filter, bits, bits)
+                    slot.routes += not mask & slot.bit
+                    self._cache.changed(topic_filter)
+        yield
+
+    def _cached(self) -> Iterator[None]:
+        for topic in self._paced(list(self._cache.routes)):
+            if topic is None:
+                yield
+                continue
+            route = self._cache.routes.get(topic)
+            if route is None:
+                continue
+            mask = 0
+            subscribers: set[Any] = set()
+            for value in self._index.match(topic.decode()):
+                mask |= mask_of(value)
+                subscribers.update(delivery.subscriber for delivery in local_of(value))
+            groups = self._shared.match(topic.decode())
+            same = (
+                mask == route.mask
+                and route.groups == groups
+                and subscribers == {d.subscriber for d in route.deliveries}
+            )
+            if not same or route.peers != self._nodes.forwarders(mask):
+                self._findings.stale_cache += 1
+                if self._repair:
+                    self._cache.forget([topic])
+        yield
+
+    def _other_group(self, owner: str, name: str) -> None:
+        group = self._shared.get(name)
+        count = self._rows(owner)[name]
+        if type(count) is not int or count <= 0 or (group is not None and group.others.get(owner) == count):
+            return
+        try:
+            split_shared(name)
+        except InvalidTopicFilter:
+            return
+        self._findings.missing_routes += 1
+        if self._repair:
+            self._set_group(owner, name, count)
+
+    def _set_group(self, owner: str, name: str, count: int) -> None:
+        before, changed = self._shared.set_node(name, owner, count)
+        self._nodes.slot(owner).routes += bool(count) - bool(before)
+        if changed:
+            self._changed(name)
+
+    def _shared_row(self, name: str) -> int:
+        group = self._shared.groups[name]
+        # How its members are is looked at by others; here it is whether they are.
+        if Count.of(group.row).members != len(group.members):
+            group.row = group.count().row()
+        return group.row
+
+    def _changed(self, topic_filter: str) -> None:
+        self._cache.changed(split_shared(topic_filter).filter)
+
+    def _local(self, topic_filter: str) -> Iterable[Delivery]:
+        if not is_shared(topic_filter):
+            return local_of(self._index.get(topic_filter))
+        group = self._shared.get(topic_filter)
+        return () if group is None else group.members.values()
+
+    def _rows(self, owner: str) -> Mapping[Any, Any]:
+        return {} if self._table is None else self._table.rows_of(owner)

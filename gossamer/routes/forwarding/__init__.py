@@ -1,0 +1,1 @@
+"""Messages for other nodes: batches, acknowledgements, and who is up, away or gone."""

@@ -1,0 +1,364 @@
+"""Forwarding to all nodes, and taking in what they forward: the router's side of the links.
+
+One forwarder a node carries what is for everybody there who wants the topic. Records for one share group go
+by a forwarder of the node and the group, whose frames open with :data:`GROUP_MARK` and the group's name, so
+that the other side delivers them to one member of that group and to nobody else. Both kinds travel on one
+stream, in order.
+
+A node that is away has a *keeper*: what its lasting sessions want goes there, and comes to the node, once it
+is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
+
+Whoever takes records may return something with ``then``: their effect is not complete yet, and the peer hears
+of it when that calls back, so that its publishers slow down while somebody here is far behind.
+
+Records are their users' own and opaque, but none may begin with :data:`GROUP_MARK` or :data:`KEPT_MARK`; no
+MQTT packet that is forwarded does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
+from gossamer.errors import GossamerError
+from gossamer.histogram import Histogram
+from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
+from gossamer.routes.forwarding.nodes import NodeSlot, NodeTable
+from gossamer.routes.ports import DataLinks, Held, Keeper
+
+__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh"]
+
+log = structlog.get_logger(__name__)
+
+DATA = "data"
+Fresh = Callable[[bytes, float], tuple[bytes, int]]
+"""``fresh(records, seconds)``: the records with so much less time left, and how many have expired."""
+GROUP_MARK = 0xFF
+KEPT_MARK = 0xFE
+_IDLE_LIMIT = 1024
+_TIMED = 4096
+"""Frames to a node that are timed at once."""
+_SESSIONS = 4
+"""Sessions with a node that are remembered."""
+
+
+class Forwarding:
+    """Forwarders to all peers, and the receiver of what they forward.
+
+    ``changed(bit)`` is called when the node of that bit goes up or down, ``forgotten(slot)`` when nothing is
+    expected of a node any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        schedule: Callable[[Callable[[], None]], object] | None,
+        changed: Callable[[int], None],
+        forgotten: Callable[[NodeSlot], None],
+        counts: Counter[str],
+        frame_bytes: int,
+        high_water: int,
+        lost_is_safe: bool,
+        sync: bool,
+    ) -> None:
+        self.nodes = NodeTable(self._make)
+        self.links: DataLinks | None = None
+        self.keeper: Keeper | None = None
+        self.arriving: dict[str, tuple[int, int]] = {}
+        """Session and number of the frame that each node sent last."""
+        self.arrived: dict[str, dict[int, int]] = {}
+        """The same of sessions that are over, the latest few."""
+        self.latency: dict[str, Histogram] = {}
+        """Seconds until a node had dispatched a frame that it acknowledges, by node. Measured, and nothing is
+        decided by it: so here is a clock that was not passed in."""
+        self._sent: dict[str, deque[tuple[int, float]]] = {}
+        self._schedule = schedule or _end_of_turn
+        self._changed = changed
+        self._forgotten = forgotten
+        self._counts = counts
+        self._frame_bytes = frame_bytes
+        self._high_water = high_water
+        self._lost_is_safe = lost_is_safe
+        self._sync = sync
+        self._everybody: Callable[[str, bytes], Any] | None = None
+        self._group: Callable[[str, str, bytes], Any] | None = None
+        self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
+        self._kept: Callable[[str, bytes], Any] | None = None
+        self._congestion: list[Callable[[str, bool], Any]] = []
+        self._dropped: Dropped | None = None
+        self._fresh: Fresh | None = None
+        self._fresh_kept: Fresh | None = None
+
+    def attach(self, links: DataLinks) -> None:
+        """Forward over ``links`` from now on; once for each."""
+        if self.links is links:
+            return
+        self.links = links
+        links.on_ack(DATA, self._acked)
+        links.on_gap(DATA, self._gap)
+        links.refresh_with(DATA, self._refreshed)
+        links.subscribe(self._event)
+        if self._everybody is not None:
+            links.on_frame(DATA, self._receive)
+
+    def on_forward(self, callback: Callable[[str, bytes], Any]) -> None:
+        """Who takes records for everybody here; nothing is taken off the links before there is one."""
+        first = self._everybody is None
+        self._everybody = callback
+        if first and self.links is not None:
+            self.links.on_frame(DATA, self._receive)
+
+    def on_group_forward(self, callback: Callable[[str, str, bytes], Any]) -> None:
+        """Who takes records for one group."""
+        self._group = callback
+
+    def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
+        """Who takes what was kept elsewhere for lasting sessions here."""
+        self._kept = callback
+
+    def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
+        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
+        :meth:`to_kept` as ``fresh_kept`` does."""
+        self._fresh, self._fresh_kept = fresh, fresh_kept
+
+    def _refreshed(self, frame: bytes, seconds: float) -> bytes:
+        if self._fresh is None or self._fresh_kept is None:
+            return frame
+        fresh, start = self._fresh, 0
+        if frame[:1] == bytes([KEPT_MARK]):
+            fresh, start = self._fresh_kept, 1
+        elif frame[:1] == bytes([GROUP_MARK]):
+            start = 4 + int.from_bytes(frame[1:4])
+        try:
+            return frame[:start] + fresh(frame[start:], seconds)[0]
+        except GossamerError as error:
+            # It would be tried again with every link that is opened, and nothing behind it would ever pass.
+            log.error("not_refreshed", bytes=len(frame), error=str(error))
+            return frame
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """From now on what the lasting sessions of nodes that are away want goes to ``keeper``."""
+        self.keeper = keeper
+        for slot in self.nodes:
+            self._kept_for(slot, keeper)
+
+    def to_kept(self, peer: str) -> Forwarder:
+        """The forwarder to the lasting sessions of a node; what it does not get there is answered False."""
+        slot = self.nodes.slot(peer)
+        if slot.kept is None:
+            slot.kept = self._make(peer, bytes([KEPT_MARK]), lost_is_safe=False)
+            slot.kept.up = slot.up
+        return slot.kept
+
+    def live(self, peer: str) -> NodeSlot:
+        """A node that was away has all that was kept for it: it gets what comes itself again."""
+        slot = self.nodes.slot(peer)
+        slot.away = False
+        slot.forwarder.away = None
+        self.nodes.renew()
+        self._forgotten(slot)
+        return slot
+
+    def away(self, peer: str) -> NodeSlot:
+        """What comes for a node's lasting sessions goes to the keeper."""
+        slot = self.nodes.slot(peer)
+        if self.keeper is not None:
+            slot.away = True
+            slot.forwarder.away = partial(self.keeper.take, peer)
+            self.nodes.renew()
+        return slot
+
+    def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
+        """Who is told when a peer falls behind and when it has caught up."""
+        self._congestion.append(callback)
+
+    def on_dropped(self, callback: Dropped) -> None:
+        """Who is told of records that do not arrive."""
+        self._dropped = callback
+        for slot in self.nodes:
+            for forwarder in (slot.forwarder, *slot.groups.values()):
+                forwarder.dropped = callback
+
+    def to_group(self, peer: str, group: str) -> Forwarder:
+        """The forwarder to the members of a group at a node."""
+        slot = self.nodes.slot(peer)
+        forwarder = slot.groups.get(group)
+        if forwarder is None:
+            if len(slot.groups) >= _IDLE_LIMIT:
+                for name in [name for name, other in slot.groups.items() if other.idle]:
+                    self.nodes.retired.update(slot.groups.pop(name).counts)
+            encoded = group.encode()
+            prefix = bytes([GROUP_MARK]) + len(encoded).to_bytes(3) + encoded
+            lost = None if self._group_lost is None else partial(self._group_lost, group)
+            forwarder = self._make(peer, prefix, lost)
+            forwarder.up = slot.up
+            slot.groups[group] = forwarder
+        return forwarder
+
+    def node_up(self, name: str) -> None:
+        """Forward to ``name``."""
+        slot = self.nodes.set_up(name, True)
+        if slot is not None:
+            if self.keeper is not None:
+                self._kept_for(slot, self.keeper)
+                if self.keeper.up(name):
+                    self.live(name)
+                else:
+                    self.away(name)
+            self._changed(slot.bit | slot.lasting)
+
+    def node_down(self, name: str, *, left: bool = False, life: int = 0) -> None:
+        """``name`` is declared down: forward nothing to it, and answer for what was."""
+        keeper = self.keeper
+        slot = self.nodes.get(name)
+        if keeper is not None and slot is not None:
+            # Before what was on its way is answered for: part of it is to be kept.
+            if left:
+                slot.forwarder.left = None
+            else:
+                keeper.down(name, life)
+        if name in self._sent:
+            self._sent[name].clear()
+        slot = self.nodes.set_up(name, False)
+        if keeper is not None and left:
+            self.gone(name)
+        elif slot is not None:
+            slot = self.away(name)
+        if slot is not None:
+            self._changed(slot.bit | slot.lasting)
+
+    def gone(self, name: str) -> None:
+        """A node that is down will not come back: nothing is kept for it."""
+        if self.keeper is not None:
+            self.keeper.gone(name)
+        slot = self.nodes.get(name)
+        if slot is not None:
+            self.live(name)
+            self._changed(slot.bit | slot.lasting)
+            self.nodes.release(slot)
+
+    def _kept_for(self, slot: NodeSlot, keeper: Keeper) -> None:
+        if slot.forwarder.left is None:
+            slot.forwarder.left = partial(keeper.left, slot.name)
+
+    def is_up(self, name: str) -> bool:
+        """Whether ``name`` is forwarded to."""
+        slot = self.nodes.get(name)
+        return slot is not None and slot.up
+
+    def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
+        """Who finds another member for what was on its way to a group of a node that went down."""
+        self._group_lost = callback
+
+    def _make(
+        self,
+        name: str,
+        prefix: bytes = b"",
+        lost: Callable[[bytes, Callable[[bool], None]], None] | None = None,
+        *,
+        lost_is_safe: bool | None = None,
+    ) -> Forwarder:
+        # Of frames without an answer for long, the first ones are forgotten.
+        sent = self._sent.setdefault(name, deque(maxlen=_TIMED))
+
+        def send(frame: bytes, reliable: bool) -> int:
+            if self.links is None:
+                raise PeerGoneError(name)
+            number = self.links.send(name, DATA, frame, reliable)
+            if reliable and number:
+                sent.append((number, time.monotonic()))
+            return number
+
+        forwarder = Forwarder(
+            name,
+            send=send,
+            schedule=self._schedule,
+            congestion=self._congested,
+            prefix=prefix,
+            frame_bytes=self._frame_bytes,
+            high_water=self._high_water,
+            lost_is_safe=self._lost_is_safe if lost_is_safe is None else lost_is_safe,
+            sync=self._sync if lost_is_safe is None else True,
+            lost=lost,
+        )
+        # Rows may come before the link is up.
+        forwarder.up = False
+        if prefix[:1] != bytes([KEPT_MARK]):
+            # What is kept for a node stays kept.
+            forwarder.dropped = self._dropped
+        return forwarder
+
+    def _congested(self, forwarder: Forwarder, congested: bool) -> None:
+        log.info("forward_congestion", peer=forwarder.peer, congested=congested)
+        for callback in self._congestion:
+            callback(forwarder.peer, congested)
+
+    def _event(self, event: NodeUp | NodeDown) -> None:
+        if isinstance(event, NodeUp):
+            self.node_up(event.name)
+        else:
+            last = self.arriving.pop(event.name, None)
+            if last is not None:
+                over = self.arrived.setdefault(event.name, {})
+                over[last[0]] = last[1]
+                if len(over) > _SESSIONS:
+                    del over[next(iter(over))]
+            self.node_down(event.name, left=event.reason == "left", life=event.creation)
+
+    def _acked(self, peer: str, number: int) -> None:
+        sent = self._sent.get(peer)
+        if sent and sent[0][0] <= number:
+            latency = self.latency.setdefault(peer, Histogram())
+            now = time.monotonic()
+            while sent and sent[0][0] <= number:
+                latency.observe(now - sent.popleft()[1])
+        slot = self.nodes.get(peer)
+        if slot is not None:
+            for forwarder in slot.forwarders():
+                forwarder.acked(number)
+
+    def _gap(self, gap: Gap) -> None:
+        if gap.side == "receive":
+            self._counts["gaps_in"] += 1
+            return
+        slot: NodeSlot | None = self.nodes.get(gap.peer)
+        if slot is not None:
+            for forwarder in slot.forwarders():
+                forwarder.lost(gap.last)
+
+    def _receive(self, frame: Any) -> None:
+        payload: bytes = frame.payload
+        self._counts["frames_in"] += 1
+        self._counts["bytes_in"] += len(payload)
+        if frame.number:
+            self.arriving[frame.peer] = frame.session, frame.number
+        hold: Held | None = None
+        if payload and payload[0] == KEPT_MARK:
+            if self._kept is not None:
+                hold = self._kept(frame.peer, payload[1:])
+        elif payload and payload[0] == GROUP_MARK:
+            end = 4 + int.from_bytes(payload[1:4])
+            if self._group is not None:
+                hold = self._group(frame.peer, payload[4:end].decode(), payload[end:])
+            else:
+                self._counts["group_frames_dropped"] += 1
+        elif self._everybody is not None:
+            hold = self._everybody(frame.peer, payload)
+        if self.links is None:
+            return
+        if hold is None:
+            self.links.done(frame)
+        else:
+            self._counts["frames_held"] += 1
+            hold.then(partial(self.links.done, frame))
+
+
+def _end_of_turn(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(function)

@@ -1,0 +1,144 @@
+"""The nodes that routes lead to: their bits in the masks of the index, and their forwarders.
+
+A node gets a bit when it is first heard of and gives it back when it is down and owns no route any more. A
+node that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded
+to, unless there is a keeper: then its forwarder takes what its *lasting* sessions want, and hands it to the
+keeper. Which filters those are says a second bit, which a node gets with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from gossamer.routes.forwarding.forwarder import Forwarder
+
+__all__ = ["NodeSlot", "NodeTable"]
+
+
+class NodeSlot:
+    """One remote node. ``routes`` counts the filters it wants, ``groups`` are forwarders to share groups."""
+
+    __slots__ = ("away", "bit", "expected", "forwarder", "groups", "kept", "lasting", "name", "routes")
+
+    def __init__(self, name: str, bit: int, forwarder: Forwarder) -> None:
+        self.name = name
+        self.bit = bit
+        self.forwarder = forwarder
+        self.groups: dict[str, Forwarder] = {}
+        self.kept: Forwarder | None = None
+        """To its lasting sessions alone: what was kept for them while it was away."""
+        self.routes = 0
+        self.lasting = 0
+        """The bit of the filters that its lasting sessions want; 0 until there is one."""
+        self.away = False
+        """It is down, or back and not yet given all that was kept for it."""
+        self.expected: set[str] = set()
+        """Filters that its lasting sessions wanted when it went, without a row here since."""
+
+    @property
+    def up(self) -> bool:
+        """Whether it is forwarded to."""
+        return self.forwarder.up
+
+    def forwarders(self) -> tuple[Forwarder, ...]:
+        """All that lead to this node."""
+        kept = () if self.kept is None else (self.kept,)
+        return (self.forwarder, *kept, *self.groups.values())
+
+
+class NodeTable:
+    """Remote nodes by name and by bit. ``make`` makes the forwarder of a node."""
+
+    __slots__ = ("_by_mask", "_make", "_slots", "_used", "retired")
+
+    def __init__(self, make: Callable[[str], Forwarder]) -> None:
+        self._make = make
+        self._slots: dict[str, NodeSlot] = {}
+        self._used = 0
+        self._by_mask: dict[int, tuple[Forwarder, ...]] = {0: ()}
+        self.retired: Counter[str] = Counter()
+        """What the forwarders that are no more had counted."""
+
+    def get(self, name: str) -> NodeSlot | None:
+        """The slot of a node that has one."""
+        return self._slots.get(name)
+
+    def slot(self, name: str) -> NodeSlot:
+        """The slot of a node, down until it is said to be up."""
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._slots[name] = NodeSlot(name, self._free_bit(), self._make(name))
+        return slot
+
+    def lasting(self, slot: NodeSlot) -> int:
+        """The bit of a node's lasting sessions, given to it now if it has none."""
+        if not slot.lasting:
+            slot.lasting = self._free_bit()
+        return slot.lasting
+
+    def _free_bit(self) -> int:
+        # The lowest one keeps masks small.
+        bit = ~self._used & (self._used + 1)
+        self._used |= bit
+        return bit
+
+    def set_up(self, name: str, up: bool) -> NodeSlot | None:
+        """A node came up or went down; its slot where that changes something."""
+        slot = self._slots.get(name)
+        if slot is None:
+            if not up:
+                return None
+            slot = self.slot(name)
+        changed = slot.up is not up
+        for forwarder in slot.forwarders():
+            if up:
+                forwarder.up = True
+            else:
+                # Even where it was down: what was appended since then must be answered.
+                forwarder.down()
+        self._by_mask = {0: ()}
+        self.release(slot)
+        return slot if changed else None
+
+    def release(self, slot: NodeSlot) -> None:
+        """Give the bit of a node back if nothing needs it any more."""
+        idle = not (slot.routes or slot.up or slot.away or slot.expected)
+        if idle and self._slots.get(slot.name) is slot:
+            del self._slots[slot.name]
+            for forwarder in slot.forwarders():
+                self.retired.update(forwarder.counts)
+            self._used &= ~(slot.bit | slot.lasting)
+            self._by_mask = {0: ()}
+
+    def forwarders(self, mask: int) -> tuple[Forwarder, ...]:
+        """The forwarders of the nodes of a mask that are up, or whose lasting sessions are kept for."""
+        found = self._by_mask.get(mask)
+        if found is None:
+            found = tuple(
+                slot.forwarder
+                for slot in self._slots.values()
+                if (slot.up and slot.bit & mask) or (slot.away and slot.lasting & mask)
+            )
+            if len(self._by_mask) > 4096:
+                self._by_mask = {0: ()}
+            self._by_mask[mask] = found
+        return found
+
+    def renew(self) -> None:
+        """Whom a mask leads to has changed."""
+        self._by_mask = {0: ()}
+
+    def counts(self) -> Counter[str]:
+        """What all forwarders, those of the past too, have counted together."""
+        total = Counter(self.retired)
+        for slot in self._slots.values():
+            for forwarder in slot.forwarders():
+                total.update(forwarder.counts)
+        return total
+
+    def __iter__(self) -> Iterator[NodeSlot]:
+        return iter(tuple(self._slots.values()))
+
+    def __len__(self) -> int:
+        return len(self._slots)

@@ -1,0 +1,1 @@
+"""What computes: Spark, or DuckDB for small recordings, behind one interface."""

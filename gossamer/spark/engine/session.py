@@ -1,0 +1,262 @@
+"""A Spark session that suits the machine: tuned when it is local, the cluster's own settings otherwise.
+
+Rules: 1. A local master gets memory it is told and no more, listens on loopback only, and has no web page.
+2. For any other master, or below ``spark-submit``, nothing is set that an operator may have set: only the
+time zone, which the jobs' results depend on.  3. What is missing (Java, memory) is found before the JVM is
+started, since its own way to say so is a page of trace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from gossamer.errors import UsageError
+from gossamer.spark.engine.chatter import launch
+from gossamer.spark.errors import (
+    EngineMissingError,
+    JavaMissingError,
+    NoDataError,
+    TooLittleMemoryError,
+)
+
+__all__ = [
+    "bytes_of",
+    "check_files",
+    "cores_of",
+    "fit",
+    "is_little",
+    "open_session",
+    "path_here",
+    "size_of",
+    "submitted",
+]
+
+JAVA = 17
+_LEAST, _MOST = 2**30, 8 * 2**30
+"""Bytes of heap that a machine is asked for when nobody says how much."""
+JAVA_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+_LITTLE = 24 * 2**20
+"""Bytes of files, one or two million events, up to which a JVM should not try to become fast."""
+_SMALL = 200_000
+_ROWS = 250_000
+"""Events that a task of a shuffle should have, about: they fit into its share of the heap."""
+_OVERHEAD = 512 * 2**20
+"""Bytes of a JVM beside its heap."""
+_SMALLEST = 512 * 2**20
+_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def open_session(
+    *,
+    master: str | None = None,
+    memory: str | None = None,
+    name: str = "gossamer audit",
+    cores: int | None = None,
+    brief: bool | None = None,
+    reads: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Any:
+    """A session on ``master`` (default: what spark-submit says, else every core of this machine).
+
+    ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
+    the machine has free, between 1 and 8 GiB. ``reads``: the directory that will be read; something has to be
+    there. ``brief``: a local JVM need not get faster; default: if what it reads is little (``is_little``).
+    ``settings`` are Spark's own, and go before all others.
+
+    Raises:
+        EngineMissingError: PySpark is not installed.
+        JavaMissingError: there is no Java, or it is too old.
+        TooLittleMemoryError: ``memory`` does not fit into what is free.
+        NoDataError: ``reads`` is a place on this machine where there is nothing to read.
+    """
+    try:
+        from pyspark import SparkConf
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise EngineMissingError(missing=error.name or "pyspark") from error
+    below_submit = submitted()
+    if master is None and not below_submit:
+        master = "local[*]"
+    wanted = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
+    if master is not None:
+        wanted["spark.master"] = master
+    if master is not None and master.startswith("local") and not below_submit:
+        check_java()
+        memory = check_memory(memory)
+        if reads is not None and "HADOOP_CONF_DIR" not in os.environ:
+            check_files(reads)
+        if brief is None:
+            brief = reads is not None and is_little(reads)
+        wanted |= _local_settings(memory, cores or cores_of(master), brief=brief)
+        # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    elif not below_submit:
+        # As below, but before there is a session; how it logs otherwise is the cluster's operator's affair.
+        wanted["spark.log.level"] = "ERROR"
+    wanted |= settings or {}
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    if not below_submit:
+        launch(SparkConf(loadDefaults=False).setAll(list(wanted.items())))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def submitted() -> bool:
+    """Whether this is what ``spark-submit`` was given."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_little(where: str) -> bool:
+    """Whether ``where`` is a directory here with so little in it that a brief JVM is done sooner."""
+    size = size_of(where, most=_LITTLE)
+    return size is not None and size <= _LITTLE
+
+
+def size_of(where: str, *, most: int) -> int | None:
+    """Bytes of Parquet below a directory here, counted until there are more than ``most``; None: not here."""
+    path = path_here(where)
+    if path is None:
+        return None
+    size = 0
+    for file in path.rglob("*.parquet"):
+        try:
+            size += file.stat().st_size
+        except OSError:
+            continue
+        if size > most:
+            break
+    return size
+
+
+def fit(session: Any, events: int) -> None:
+    """Set a local Spark to the size of what it works on; a cluster is its operator's.
+
+    Large: shuffles in so many parts that each fits into a task's share of the heap. Small: what Spark does to
+    be fast later (compiling each stage, planning anew after each) takes longer than the work.
+    """
+    if not session.sparkContext.master.startswith("local"):
+        return
+    small = events < _SMALL
+    parallel = session.sparkContext.defaultParallelism
+    parts = parallel if small else max(2 * parallel, events // _ROWS)
+    session.conf.set("spark.sql.shuffle.partitions", str(parts))
+    asked = session.sparkContext.getConf()
+    for key in ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage"):
+        session.conf.set(key, "false" if small else asked.get(key, "true"))
+
+
+def cores_of(master: str) -> int:
+    """How many processors a local master takes."""
+    found = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
+    if found:
+        return int(found.group(1))
+    return 1 if master == "local" else os.cpu_count() or 1
+
+
+def _local_settings(memory: str, cores: int, *, brief: bool) -> dict[str, str]:
+    # The second compiler takes as long as the work itself where that is a minute of one core.
+    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if brief else "-XX:+UseParallelGC"
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Adaptive execution joins partitions that turn out small; many of them keep each within the heap.
+        "spark.sql.shuffle.partitions": str(max(8, 8 * cores)),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.skewJoin.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.files.maxPartitionBytes": "64m",
+        "spark.sql.autoBroadcastJoinThreshold": "32m",
+        "spark.driver.extraJavaOptions": f"{java} {JAVA_OPTIONS}",
+    }
+
+
+def path_here(where: str) -> Path | None:
+    """``where`` as a path of this machine; None: it is one of another file system."""
+    place = urlsplit(where)
+    if place.scheme not in ("", "file"):
+        return None
+    return Path(unquote(place.path) if place.scheme else where)
+
+
+def check_files(where: str) -> None:
+    """Whether there may be something to read, where that is a place on this machine.
+
+    Raises:
+        NoDataError: there is no such directory, or no file in it.
+    """
+    path = path_here(where)
+    if path is None:
+        return
+    if not path.exists():
+        raise NoDataError(where=where, found="no such directory")
+    if not path.is_dir() and path.suffix != ".parquet":
+        raise NoDataError(where=where, found="a file that is not Parquet")
+    if path.is_dir() and next(path.rglob("*.parquet"), None) is None:
+        raise NoDataError(where=where, found="no Parquet files")
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark will use.
+
+    Raises:
+        JavaMissingError: there is none, or it is older than Spark takes.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise JavaMissingError(found=f"none at JAVA_HOME={home}" if home else "none in PATH", needed=JAVA)
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if found is None:
+        raise JavaMissingError(found=f"{java}, which does not say its version", needed=JAVA)
+    major = int(found.group(1))
+    if major < JAVA:
+        raise JavaMissingError(found=f"Java {major} at {java}", needed=JAVA)
+    return major
+
+
+def bytes_of(asked: str) -> int:
+    """A size as Spark writes it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    number = re.fullmatch(r"(\d+)([kmg])b?", asked.lower())
+    if number is None:
+        raise UsageError(f"--memory: got {asked!r}, expected a size as Spark writes it, such as 2g or 800m")
+    return int(number.group(1)) * _UNITS[number.group(2)]
+
+
+def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) -> str:
+    """The heap to take: ``asked``, or half of what is free; and that it fits into what is available.
+
+    Raises:
+        UsageError: ``asked`` is no size.
+        TooLittleMemoryError: it does not fit.
+    """
+    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text()) if meminfo.exists() else None
+    free = int(found.group(1)) * 1024 if found else None
+    if asked is None:
+        wanted = _LEAST if free is None else max(_LEAST, min(_MOST, free // 2))
+        asked = f"{wanted // 2**20}m"
+    heap = bytes_of(asked)
+    if heap < _SMALLEST:
+        raise UsageError(f"--memory: got {asked!r}, expected 512m or more: Spark starts with no less")
+    if free is not None and free < heap + _OVERHEAD:
+        raise TooLittleMemoryError(free=free, needed=heap + _OVERHEAD, asked=asked)
+    return asked
