@@ -126,14 +126,20 @@ class Cluster:
             spent = self.nodes[here].node_up(there, self.creations[there])
             self.nodes[here].changed(there, rows, [])
             if spent:
-                self.nodes[there].spent(spent)
+                self.nodes[there].spent(spent, self.now)
                 self.nodes[here].told(spent)
+
+    def move(self, client_id, source, target, *, seconds):
+        """The session of a client that is gone moves, with its will, and its source has not let go yet."""
+        stamps = self.nodes[source].offer(client_id)
+        assert self.nodes[target].resume(client_id, b"will", seconds, stamps, self.now)
+        return stamps
 
     def publish(self, name):
         wills = self.nodes[name]
         keys, ends = wills.due(self.now)
         others = [n for n in self.nodes if n != name and self.sees(name, n)]
-        answers = [self.nodes[n].asked(name, keys, ends, self.now) for n in others]
+        answers = [self.nodes[n].asked(name, keys, ends, wills.former(keys), self.now) for n in others]
         self.published += [(name, record) for _, record in wills.settle(keys, answers, self.now)]
 
     def wait(self, seconds):
@@ -145,7 +151,7 @@ class Cluster:
 
 def test_the_first_survivor_publishes_once_after_the_grace():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.die("c")
     cluster.wait(GRACE - 1)
     assert cluster.published == []
@@ -156,7 +162,7 @@ def test_the_first_survivor_publishes_once_after_the_grace():
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_node_that_leaves_does_not_publish_a_delayed_will_of_those_that_stay(restarts):
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["b"].hold("x", b"will", 2)
+    cluster.nodes["b"].hold("x", b"will", 2, cluster.now)
     cluster.nodes["b"].count_down("x", 2)
     cluster.leave("a")
     cluster.wait(1)
@@ -171,7 +177,7 @@ def test_a_node_that_leaves_does_not_publish_a_delayed_will_of_those_that_stay(r
 
 def test_a_node_that_leaves_does_not_publish_the_wills_of_one_that_died_before():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.die("c")
     cluster.leave("a")
     cluster.wait(100)
@@ -180,8 +186,8 @@ def test_a_node_that_leaves_does_not_publish_the_wills_of_one_that_died_before()
 
 def test_what_is_released_is_not_published():
     cluster = Cluster("a", "b")
-    cluster.nodes["b"].hold("x", b"will", 0)
-    cluster.nodes["b"].release("x")
+    cluster.nodes["b"].hold("x", b"will", 0, cluster.now)
+    cluster.nodes["b"].release("x", cluster.now)
     cluster.die("b")
     cluster.wait(100)
     assert cluster.published == []
@@ -189,7 +195,7 @@ def test_what_is_released_is_not_published():
 
 def test_a_connection_that_ends_has_its_will_published_once_the_others_agree():
     cluster = Cluster("a", "b")
-    cluster.nodes["b"].hold("x", b"will", 0)
+    cluster.nodes["b"].hold("x", b"will", 0, cluster.now)
     assert cluster.nodes["b"].end("x", cluster.now)
     cluster.publish("b")
     cluster.die("b")
@@ -199,7 +205,7 @@ def test_a_connection_that_ends_has_its_will_published_once_the_others_agree():
 
 def test_the_next_one_goes_on_where_the_first_survivor_dies():
     cluster = Cluster("a", "b", "c", "d", "e")
-    cluster.nodes["e"].hold("x", b"will", 50)
+    cluster.nodes["e"].hold("x", b"will", 50, cluster.now)
     cluster.die("e")
     cluster.wait(20)
     cluster.die("a")
@@ -209,8 +215,8 @@ def test_the_next_one_goes_on_where_the_first_survivor_dies():
 
 def test_the_last_of_three_publishes_the_wills_of_both_that_died():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["a"].hold("x", b"one", 0)
-    cluster.nodes["b"].hold("y", b"two", 0)
+    cluster.nodes["a"].hold("x", b"one", 0, cluster.now)
+    cluster.nodes["b"].hold("y", b"two", 0, cluster.now)
     cluster.die("a")
     cluster.die("b")
     cluster.wait(30)
@@ -219,7 +225,7 @@ def test_the_last_of_three_publishes_the_wills_of_both_that_died():
 
 def test_a_node_that_is_silent_is_not_dead_for_a_minute():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.die("c", proven=False)
     cluster.wait(UNREACHABLE_TIMEOUT - 1)
     assert cluster.published == []
@@ -232,7 +238,7 @@ def test_a_node_that_is_silent_is_not_dead_for_a_minute():
 def test_both_sides_of_a_cut_publish_a_will_once(ends, minutes):
     """Whether the client falls behind the cut, or after it, and whoever was taken for dead."""
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["a"].hold("x", b"will", 0)
+    cluster.nodes["a"].hold("x", b"will", 0, cluster.now)
     cluster.cut("a", "b", "c")
     if ends == "behind":
         assert cluster.nodes["a"].end("x", cluster.now)
@@ -248,9 +254,9 @@ def test_both_sides_of_a_cut_publish_a_will_once(ends, minutes):
 
 def test_a_goodbye_behind_a_cut_that_heals_leaves_no_will():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["a"].hold("x", b"will", 0)
+    cluster.nodes["a"].hold("x", b"will", 0, cluster.now)
     cluster.cut("a", "b", "c")
-    cluster.nodes["a"].release("x")
+    cluster.nodes["a"].release("x", cluster.now)
     cluster.wait(30)
     cluster.heal()
     cluster.wait(100)
@@ -260,7 +266,7 @@ def test_a_goodbye_behind_a_cut_that_heals_leaves_no_will():
 def test_a_will_that_began_behind_the_cut_is_of_this_side_alone():
     cluster = Cluster("a", "b", "c")
     cluster.cut("a", "b", "c")
-    cluster.nodes["a"].hold("x", b"will", 0)
+    cluster.nodes["a"].hold("x", b"will", 0, cluster.now)
     assert cluster.nodes["a"].end("x", cluster.now)
     cluster.wait(2)
     assert cluster.published == [("a", b"will")]
@@ -271,7 +277,7 @@ def test_a_will_that_began_behind_the_cut_is_of_this_side_alone():
 
 def test_whoever_sees_the_node_alive_keeps_others_from_publishing():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.cut("c", "a")
     cluster.wait(200)
     assert cluster.published == []
@@ -279,9 +285,9 @@ def test_whoever_sees_the_node_alive_keeps_others_from_publishing():
 
 def test_a_survivor_that_saw_the_goodbye_is_right():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.down("c", at="a")
-    cluster.nodes["c"].release("x")
+    cluster.nodes["c"].release("x", cluster.now)
     del cluster.nodes["c"]
     cluster.down("c", at="b")
     cluster.wait(200)
@@ -292,7 +298,7 @@ def test_a_survivor_that_saw_the_goodbye_is_right():
 @pytest.mark.parametrize("name", ["n1", "n2", "n3"])
 def test_a_delayed_will_is_published_once_where_its_node_is_back_while_others_hold_it(name, late):
     cluster = Cluster("n1", "n2", "n3")
-    cluster.nodes[name].hold("c", b"will", 5)
+    cluster.nodes[name].hold("c", b"will", 5, cluster.now)
     cluster.nodes[name].count_down("c", 5)
     cluster.die(name)
     cluster.wait(late)
@@ -304,7 +310,7 @@ def test_a_delayed_will_is_published_once_where_its_node_is_back_while_others_ho
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_delayed_will_is_void_in_the_next_life_of_its_node_where_its_client_came_back_before(stays):
     cluster = Cluster("n1", "n2", "n3")
-    cluster.nodes["n3"].hold("c", b"will", 5)
+    cluster.nodes["n3"].hold("c", b"will", 5, cluster.now)
     cluster.nodes["n3"].count_down("c", 5)
     cluster.wait(1)
     cluster.die("n3")
@@ -321,7 +327,7 @@ def test_a_delayed_will_of_a_later_connection_is_published_in_the_next_life_of_i
     cluster = Cluster("n1", "n2", "n3")
     cluster.tell_back("c")
     cluster.wait(2)
-    cluster.nodes["n3"].hold("c", b"will", 5)
+    cluster.nodes["n3"].hold("c", b"will", 5, cluster.now)
     cluster.nodes["n3"].count_down("c", 5)
     cluster.die("n3", proven=False)
     cluster.add("n3")
@@ -332,14 +338,14 @@ def test_a_delayed_will_of_a_later_connection_is_published_in_the_next_life_of_i
 @pytest.mark.parametrize("published", [True, False])
 def test_what_others_saw_end_is_not_published_by_a_next_life_whose_disc_was_behind(published):
     cluster = Cluster("n1", "n2", "n3")
-    cluster.nodes["n2"].hold("c", b"will", 0)
+    cluster.nodes["n2"].hold("c", b"will", 0, cluster.now)
     behind = dict(cluster.table.rows["n2"])
     if published:
         assert cluster.nodes["n2"].end("c", cluster.now)
         cluster.wait(2)
         assert cluster.published == [("n2", b"will")]
     else:
-        cluster.nodes["n2"].release("c")
+        cluster.nodes["n2"].release("c", cluster.now)
     sent = list(cluster.published)
     cluster.die("n2")
     # Its disc was full.
@@ -353,7 +359,7 @@ def test_what_others_saw_end_is_not_published_by_a_next_life_whose_disc_was_behi
 def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(when):
     """Whether it comes before the death is noticed, after it, or once the will is held."""
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 30)
+    cluster.nodes["c"].hold("x", b"will", 30, cluster.now)
     if when == "before":
         cluster.connect("b", "x")
     cluster.die("c")
@@ -373,7 +379,7 @@ def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came_and_w
     """Whether it asks for what is due before or after others say that they have taken it for dead."""
     cluster = Cluster("a", "b", "c")
     sleeper = cluster.nodes["c"]
-    sleeper.hold("x", b"will", 5)
+    sleeper.hold("x", b"will", 5, cluster.now)
     sleeper.count_down("x", 5)
     del cluster.nodes["c"]
     for other in ("a", "b"):
@@ -394,18 +400,138 @@ def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came_and_w
 
 def test_a_will_without_delay_is_published_though_its_client_is_back():
     cluster = Cluster("a", "b", "c")
-    cluster.nodes["c"].hold("x", b"will", 0)
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
     cluster.connect("b", "x")
     cluster.die("c")
     cluster.wait(100)
     assert cluster.published == [("a", b"will")]
 
 
+class TestAMove:
+    """A session moves from ``c`` to ``a``, with a will that counts down."""
+
+    def cluster(self, delay=10):
+        cluster = Cluster("a", "b", "c")
+        cluster.nodes["c"].hold("x", b"will", delay, cluster.now)
+        cluster.nodes["c"].count_down("x", delay)
+        self.stamps = cluster.move("x", "c", "a", seconds=delay)
+        return cluster
+
+    def let_go(self, cluster):
+        cluster.nodes["c"].let_go("x")
+        cluster.nodes["a"].moved("x", "c")
+
+    def thaw(self, cluster, seconds):
+        """The source has its session again, while the target goes on with it."""
+        return cluster.nodes["c"].resume("x", b"will", seconds, self.stamps, cluster.now)
+
+    @pytest.mark.parametrize("died", [False, True])
+    def test_whose_source_has_let_go_is_of_the_target_alone(self, died):
+        cluster = self.cluster()
+        cluster.nodes["c"].let_go("x")
+        cluster.nodes["a"].moved("x", "c")
+        if died:
+            cluster.die("c")
+        assert cluster.nodes["a"].end("x", cluster.now)
+        cluster.wait(100)
+        assert cluster.published == [("a", b"will")]
+        # Nobody has to be told that it is done, where nobody is away.
+        assert died or not any(cluster.table.rows.values())
+
+    @pytest.mark.parametrize("alone", ["a", "c"])
+    def test_that_a_cut_leaves_with_both_has_its_will_published_once(self, alone):
+        cluster = self.cluster()
+        cluster.cut(alone, *{"a", "b", "c"} - {alone})
+        assert self.thaw(cluster, 1)
+        for name in ("a", "c"):
+            assert cluster.nodes[name].end("x", cluster.now)
+        cluster.wait(3)
+        assert cluster.published == [("c" if alone == "a" else "a", b"will")]
+        cluster.heal()
+        cluster.wait(100)
+        assert len(cluster.published) == 1
+
+    def test_whose_target_does_not_notice_the_cut_has_its_will_published_once(self):
+        cluster = self.cluster()
+        for other in ("b", "c"):
+            cluster.apart.add(frozenset(("a", other)))
+            cluster.down("a", at=other)
+        assert self.thaw(cluster, 1)
+        assert cluster.nodes["a"].end("x", cluster.now)
+        assert cluster.nodes["c"].end("x", cluster.now)
+        cluster.publish("c")
+        cluster.apart.clear()
+        # Asked by a node that is seen again before it sees what they have done.
+        cluster.publish("a")
+        cluster.meet("a", "b")
+        cluster.meet("a", "c")
+        cluster.wait(100)
+        assert cluster.published == [("c", b"will")]
+
+    def test_is_not_back_at_its_source_once_others_have_published_its_will(self):
+        cluster = self.cluster()
+        for other in ("a", "b"):
+            cluster.apart.add(frozenset(("c", other)))
+            cluster.down("c", at=other)
+        assert cluster.nodes["a"].end("x", cluster.now)
+        cluster.publish("a")
+        assert cluster.published == [("a", b"will")]
+        cluster.heal()
+        assert not self.thaw(cluster, 1)
+        cluster.wait(100)
+        assert len(cluster.published) == 1
+
+    @pytest.mark.parametrize("at", ["a", "c"])
+    def test_that_a_cut_leaves_with_both_has_no_will_where_its_client_came_back_to_either(self, at):
+        cluster = self.cluster()
+        cluster.cut("a", "b", "c")
+        assert self.thaw(cluster, 10)
+        cluster.nodes[at].release("x", cluster.now)
+        cluster.wait(2)
+        cluster.heal()
+        for name in {"a", "c"} - {at}:
+            cluster.nodes[name].end("x", cluster.now)
+        cluster.wait(100)
+        assert cluster.published == []
+
+    @pytest.mark.parametrize("dead", [{"a"}, {"c"}])
+    def test_of_which_one_side_dies_has_its_will_published_once(self, dead):
+        """The third node adopts what it saw of the dead, under the stamp that it had there."""
+        cluster = self.cluster()
+        for name in dead:
+            cluster.die(name)
+        if dead == {"a"}:
+            assert self.thaw(cluster, 10)
+        cluster.wait(9)
+        for name in {"a", "c"} - dead:
+            assert cluster.nodes[name].end("x", cluster.now)
+        cluster.wait(50)
+        for name in dead:
+            cluster.add(name)
+        cluster.wait(100)
+        assert [record for _, record in cluster.published] == [b"will"]
+
+    def test_that_goes_on_to_a_third_node_has_its_will_published_once(self):
+        cluster = self.cluster()
+        cluster.cut("c", "a", "b")
+        assert self.thaw(cluster, 10)
+        cluster.move("x", "a", "b", seconds=8)
+        cluster.nodes["a"].let_go("x")
+        cluster.nodes["b"].moved("x", "a")
+        assert cluster.nodes["b"].end("x", cluster.now)
+        cluster.wait(5)
+        assert cluster.published == [("b", b"will")]
+        cluster.heal()
+        cluster.nodes["c"].end("x", cluster.now)
+        cluster.wait(100)
+        assert cluster.published == [("b", b"will")]
+
+
 class TestANewLife:
     def test_alone_it_publishes_what_its_disc_had(self):
         cluster = Cluster("z")
-        cluster.nodes["z"].hold("x", b"will", 0)
-        cluster.nodes["z"].hold("y", b"late", 60)
+        cluster.nodes["z"].hold("x", b"will", 0, cluster.now)
+        cluster.nodes["z"].hold("y", b"late", 60, cluster.now)
         cluster.die("z")
         cluster.add("z")
         cluster.wait(MEET_TIMEOUT - 1)
@@ -419,7 +545,7 @@ class TestANewLife:
     @pytest.mark.parametrize("disc", [True, False])
     def test_it_or_who_saw_it_die_publishes_them_once(self, pause, disc):
         cluster = Cluster("a", "b", "z")
-        cluster.nodes["z"].hold("x", b"will", 0)
+        cluster.nodes["z"].hold("x", b"will", 0, cluster.now)
         for _ in range(3):
             cluster.die("z")
             cluster.wait(pause)
@@ -430,7 +556,7 @@ class TestANewLife:
 
     def test_after_all_have_died_one_that_was_published_is_not_published_again(self):
         cluster = Cluster("a", "b", "z")
-        cluster.nodes["z"].hold("x", b"will", 0)
+        cluster.nodes["z"].hold("x", b"will", 0, cluster.now)
         cluster.die("z")
         cluster.wait(30)
         for name in ("a", "b"):
@@ -442,7 +568,7 @@ class TestANewLife:
 
     def test_it_waits_for_those_who_were_there_before_it_publishes_alone(self):
         cluster = Cluster("z")
-        cluster.nodes["z"].hold("x", b"will", 0)
+        cluster.nodes["z"].hold("x", b"will", 0, cluster.now)
         cluster.die("z")
         cluster.add("z", seen={"a": 1, "b": 1})
         cluster.wait(UNREACHABLE_TIMEOUT)
@@ -452,7 +578,7 @@ class TestANewLife:
 
     def test_what_its_disc_does_not_have_was_void(self):
         cluster = Cluster("a", "b", "z")
-        cluster.nodes["z"].hold("x", b"will", 0)
+        cluster.nodes["z"].hold("x", b"will", 0, cluster.now)
         cluster.die("z")
         del cluster.table.rows["z"]["x"]
         cluster.add("z")

@@ -1,6 +1,7 @@
 """Delayed wills of clients that go from node to node while nodes sleep, are cut off or leave."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -54,3 +55,28 @@ async def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came
     await cluster.settled(timeout=90)
     await asyncio.sleep(100)
     assert payloads(watching) == [[], [], []]
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("alone", [1, 3])
+async def test_a_delayed_will_of_a_session_that_a_cut_leaves_with_two_nodes_comes_once(sim, cluster, alone):
+    """The session moves from 3 to 1, has just come there, and 3 is not told so before the cut ends."""
+    await cluster.start()
+    await cluster.settled()
+    watching = await watchers(cluster)
+    broker = cluster.nodes[1].broker
+    revive = broker.table.revive
+
+    def revive_behind_a_cut(session, pending):
+        cluster.partition([alone], [number for number in ALL if number != alone])
+        revive(session, pending)
+
+    broker.table.revive = revive_behind_a_cut
+    await mortal(cluster, 3, delay=2)
+    broker.runtime.spawn(partial(broker.takeovers.fetch, "mortal", clean=False), label="moving")
+    await asyncio.sleep(20)
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(100)
+    assert payloads(watching) == [[b"gone"]] * 3

@@ -18,7 +18,9 @@ connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the other
 learns of the death; to the node of the will, should it be alive, it is as if it were published. One without
 delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own
 without asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up,
-and publish their own.
+and publish their own.  8. A will that counts down goes with its session. Until the node that the session left
+is known to have let go of it, both may have the will: the copy carries the stamps that it had before, its
+holder asks for these too, and however it ends at either node, it has ended at both. That node comes first.
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -58,8 +60,8 @@ DONE = 0
 
 
 class WillsTable(Protocol):
-    """The owned table ``wills``; a value is ``[record, delay, stamp, time of day when due or None]``, or
-    :data:`DONE`."""
+    """The owned table ``wills``; a value is ``[record, delay, stamp, time of day when due or None]``, and the
+    stamps that it had before if it moved; or :data:`DONE`."""
 
     def write(self, key: Any, value: Any, /) -> int: ...
     def delete(self, key: Any, /) -> int: ...
@@ -145,6 +147,10 @@ class Wills:
         self._exposed = 0
         """Wills up to this number were known to nodes that this one does not see."""
         self._own: dict[str, str] = {}
+        self._offered: set[Key] = set()
+        """Of these, those whose session was on its way to another node, which may have it."""
+        self._copies: dict[Key, Key] = {}
+        """By what they were at other nodes, those that came from there; also some that are over."""
         self._held: dict[Key, _Held] = {}
         self._orphans: dict[Key, _Held] = {}
         """Of nodes that are down, and not held by anybody yet."""
@@ -164,52 +170,129 @@ class Wills:
 
     # -- wills of this node's clients
 
-    def hold(self, client_id: str, record: bytes, delay: float) -> int:
+    def hold(self, client_id: str, record: bytes, delay: float, now: float) -> int:
         """A client is connected that left a will; the number of the write, 0 where there is no table."""
+        self._settle_own(client_id, now)
+        return self._write(client_id, record, delay, [])
+
+    def _write(self, client_id: str, record: bytes, delay: float, former: list[str]) -> int:
         if self.table is None:
             return 0
         self._number += 1
         stamp = self._own[client_id] = f"{self._life}/{self._number}"
-        return self.table.write(client_id, [record, delay, stamp, None])
+        row = [record, delay, stamp, None]
+        for one in former:
+            self._copies[one, client_id] = (stamp, client_id)
+        return self.table.write(client_id, [*row, former] if former else row)
 
     def count_down(self, client_id: str, seconds: float) -> None:
         """Its connection has ended, and its delay begins."""
         row = self._row(client_id)
         if row is not None and self.table is not None:
-            self.table.write(client_id, [*row[:3], self._wall() + seconds])
+            self.table.write(client_id, [*row[:3], self._wall() + seconds, *row[4:]])
 
-    def release(self, client_id: str) -> None:
+    def release(self, client_id: str, now: float) -> None:
         """The will is void."""
-        if self._own.pop(client_id, None) is not None and self.table is not None:
-            self.table.delete(client_id)
+        self._settle_own(client_id, now)
+        self.let_go(client_id)
+
+    def _settle_own(self, client_id: str, now: float) -> None:
+        """The will has ended here, and so it has at other nodes that may have it."""
+        row = self._row(client_id)
+        if row is not None:
+            key = (row[2], client_id)
+            for one in [*_former(row, client_id), *({key} & self._offered)]:
+                self._finish(one, now)
 
     def end(self, client_id: str, now: float) -> bool:
         """The will is due. False: nobody has to be asked, publish it; True: it is published later."""
         row = self._row(client_id)
         if row is None or self.table is None:
             return False
-        self.release(client_id)
         if self.closing or not (self._known or self._missing):
+            self.release(client_id, now)
             return False
         key = (row[2], client_id)
-        row = [row[0], 0.0, row[2], None]
-        self.table.write(key, row)
-        self._held[key] = _Held(row, now, now)
+        offered = key in self._offered
+        self.let_go(client_id)
+        if offered:
+            self._offered.add(key)
+        self._hold(key, [row[0], 0.0, row[2], None, *row[4:]], now, now)
         self.wake()
         return True
+
+    def _hold(self, key: Key, row: list[Any], since: float, ready: float) -> None:
+        assert self.table is not None  # noqa: S101 - the row is of it
+        self.table.write(key, row)
+        self._held[key] = _Held(row, since, ready)
+        for one in _former(row, key[1]):
+            self._copies[one] = key
+
+    # -- those whose sessions move
+
+    def offer(self, client_id: str) -> list[str]:
+        """Another node may have the will from now on; all stamps that it has had, the last is this node's."""
+        row = self._row(client_id)
+        if row is None:
+            return []
+        self._offered.add((row[2], client_id))
+        return [*(stamp for stamp, _ in _former(row, client_id)), row[2]]
+
+    def resume(self, client_id: str, record: bytes, seconds: float, stamps: list[str], now: float) -> bool:
+        """A session is here, or is here again, whose will counts down, and was :meth:`offered` under these
+        stamps. False: the will is over."""
+        if self.table is None:
+            return True
+        if stamps and life_of((stamps[-1], client_id)) == self._life:
+            # It was on its way elsewhere.
+            there = self._own.get(client_id) == stamps[-1]
+        else:
+            there = not any(self._is_done((stamp, client_id)) for stamp in stamps)
+            if there:
+                former = [stamp for stamp in stamps if life_of((stamp, client_id)) != self._life]
+                for stamp in former:
+                    self._drop((stamp, client_id))
+                self._settle_own(client_id, now)
+                self._write(client_id, record, seconds, former)
+        if there:
+            self.count_down(client_id, seconds)
+        return there
+
+    def let_go(self, client_id: str) -> None:
+        """The session is at another node, and so is the will."""
+        stamp = self._own.pop(client_id, None)
+        if stamp is not None and self.table is not None:
+            self._offered.discard((stamp, client_id))
+            self.table.delete(client_id)
+
+    def moved(self, client_id: str, source: str) -> None:
+        """The node that a session came from has let go of it: what became of its will is known here."""
+        row = self._row(client_id)
+        if row is None or self.table is None:
+            return
+        rows = self.table.rows_of(source)
+        former = [key[0] for key in _former(row, client_id) if _node_of(key) != source or key in rows]
+        self.table.write(client_id, [*row[:4], former] if former else row[:4])
+
+    def _copy_of(self, key: Key) -> bool:
+        """Whether this node has a will that came from another node, under another stamp."""
+        copy = self._copies.get(key)
+        return copy is not None and (copy in self._held or self._own.get(copy[1]) == copy[0])
 
     @property
     def asking(self) -> bool:
         """Whether wills of this node's clients wait for the word of other nodes."""
         return any(life_of(key) == self._life for key in self._held)
 
-    def spent(self, keys: Iterable[Key]) -> list[str]:
+    def spent(self, keys: Iterable[Key], now: float) -> list[str]:
         """Others have published these while they could not see this node; whose clients are here."""
         here = []
         for key in map(_key, keys):
             stamp, client_id = key
             if self._own.get(client_id) == stamp:
-                self.release(client_id)
+                # Nobody has to be told of it once more.
+                self._offered.discard(key)
+                self.release(client_id, now)
                 here.append(client_id)
             self._drop(key)
         return here
@@ -273,7 +356,12 @@ class Wills:
                 here.append(client_id)
                 if row[3] is not None:
                     self._finish(key, now)
-            elif adopts and key not in self._held and not (row[1] and client_id in self._back):
+            elif (
+                adopts
+                and key not in self._held
+                and not (row[1] and client_id in self._back)
+                and not any(map(self._is_mine, (key, *_former(row, client_id))))
+            ):
                 self._orphans[key] = _Held(row, now, now + max(self._grace, self._left(row)))
         life = origin(name, creation)
         self._ends[life] = _End(self.table.seen_of(name), self._numbers.pop(life, 0), frozenset(keys), now)
@@ -317,7 +405,7 @@ class Wills:
         self._back[client_id] = now
         for found in (self._orphans, self._held):
             for key in [key for key, one in found.items() if key[1] == client_id and one.delayed]:
-                if life_of(key).rpartition("/")[0] == self._node:
+                if _node_of(key) == self._node:
                     self._drop(key)
                 else:
                     # Its node, which slept or was cut off, does not know, and may ask long after.
@@ -342,8 +430,7 @@ class Wills:
                 continue
             if isinstance(at, str):
                 self.table.delete(at)
-                self.table.write(key, row)
-            self._held[key] = _Held(row, now, now + max(FORMER_GRACE, self._left(row)))
+            self._hold(key, row, now, now + max(FORMER_GRACE, self._left(row)))
 
     def _left(self, row: list[Any]) -> float:
         """Seconds of its delay that are left."""
@@ -375,7 +462,8 @@ class Wills:
         life = life_of(key)
         name, _, creation = life.rpartition("/")
         if life == self._life:
-            return number_of(key) > self._exposed or self._majority()
+            own = number_of(key) > self._exposed and not _former(self._held[key].row, key[1])
+            return own or self._majority()
         if name == self._node:
             return now >= self._decide_at + (0 if self._majority() else UNREACHABLE_TIMEOUT)
         missing = self._missing.get(name)
@@ -390,7 +478,7 @@ class Wills:
 
     def due(self, now: float) -> tuple[list[Key], dict[str, int]]:
         """What to ask all nodes that are up for, and how much was seen of the lives it comes from. Call it
-        about once a second; what follows is :meth:`settle`."""
+        about once a second; what follows is :meth:`settle`. See also :meth:`former`."""
         self._forget(now)
         if self.table is None:
             return [], {}
@@ -403,24 +491,34 @@ class Wills:
             for key, orphan in list(self._orphans.items()):
                 if now >= orphan.since + 2 * self._grace * rank:
                     del self._orphans[key]
-                    self._held[key] = orphan
-                    self.table.write(key, orphan.row)
+                    self._hold(key, orphan.row, orphan.since, orphan.ready)
         keys = [key for key, one in self._held.items() if one.ready <= now and self._may_publish(key, now)]
         del keys[BATCH:]
         ends = {life: self._ends[life].position for key in keys if (life := life_of(key)) in self._ends}
         return keys, ends
 
+    def former(self, keys: Iterable[Key]) -> dict[str, list[str]]:
+        """Of those that moved, the stamps that they had before."""
+        rows = {key: self._held[key].row for key in keys}
+        return {key[0]: row[4] for key, row in rows.items() if len(row) > 4}
+
     def asked(
-        self, claimant: str, keys: Iterable[Any], ends: Mapping[str, int], now: float
+        self,
+        claimant: str,
+        keys: Iterable[Any],
+        ends: Mapping[str, int],
+        former: Mapping[str, list[str]],
+        now: float,
     ) -> tuple[list[Key], list[Key]]:
         """``claimant`` wants to publish these: which are published or void, and which have to wait."""
         void, wait = [], []
         for key in map(_key, keys):
+            before = [(stamp, key[1]) for stamp in former.get(key[0], ())]
             life = life_of(key)
             name, _, creation = life.rpartition("/")
             end, granted = self._ends.get(life), self._granted.get(key)
             if (
-                self._is_done(key)
+                any(map(self._is_done, (key, *before)))
                 or self._is_back(claimant, key, now)
                 or (name == self._node != claimant and self._settled_here(key, int(creation)))
             ):
@@ -430,12 +528,14 @@ class Wills:
                 or (self._known.get(name) == int(creation) and name != claimant)
                 or (key in self._held and _first(self._node, claimant, key))
                 or (granted is not None and granted[0] in self._known and _first(granted[0], claimant, key))
+                or (self._copy_of(key) and name != claimant)
+                or any(_node_of(one) == self._node and self._is_mine(one) for one in before)
             ):
                 wait.append(key)
             elif end is not None and end.saw_end(key, ends.get(life), again=self._is_again(claimant, life)):
                 void.append(key)
             else:
-                self._granted[key] = claimant, now
+                self._granted |= dict.fromkeys((key, *before), (claimant, now))
         return void, wait
 
     def settle(
@@ -452,17 +552,18 @@ class Wills:
         records = []
         for key in keys:
             one = self._held.get(key)
-            granted = self._granted.get(key)
             if one is None or (key in wait and key not in void):
                 continue
-            if granted is not None and granted[0] in self._known:
+            before = _former(one.row, key[1])
+            if any(given[0] in self._known for k in (key, *before) if (given := self._granted.get(k))):
                 # One that comes first has asked meanwhile.
                 continue
             if key in void or (one.delayed and self._connected(key[1])):
                 self._drop(key)
             elif self._may_publish(key, now):
                 records.append((key[1], one.row[0]))
-                self._finish(key, now)
+                for each in (key, *before):
+                    self._finish(each, now)
         return records
 
     # -- inside
@@ -486,6 +587,11 @@ class Wills:
         """Whether this node's disc covers a life of its own, and has that will no more."""
         return self.born <= creation < self._creation and key not in self._held
 
+    def _is_mine(self, key: Key) -> bool:
+        """Whether a will is this node's, perhaps under another stamp, or is done."""
+        own = self._own.get(key[1]) == key[0] or key in self._held
+        return own or self._copy_of(key) or self._is_done(key)
+
     def _is_done(self, key: Key) -> bool:
         if key in self._done:
             return True
@@ -499,7 +605,9 @@ class Wills:
         self._orphans.pop(key, None)
         if self.table is None:
             return
-        if life_of(key) == self._life and not self._missing:
+        offered = key in self._offered
+        self._offered.discard(key)
+        if life_of(key) == self._life and not (self._missing or offered):
             self.table.delete(key)
         else:
             self._done[key] = now
@@ -508,6 +616,7 @@ class Wills:
     def _drop(self, key: Key) -> None:
         self._orphans.pop(key, None)
         if self._held.pop(key, None) is not None and self.table is not None:
+            self._offered.discard(key)
             self.table.delete(key)
 
     def _forget(self, now: float) -> None:
@@ -517,6 +626,7 @@ class Wills:
         if now < self._swept + 60:
             return
         self._swept = now
+        self._copies = {key: copy for key, copy in self._copies.items() if self._copy_of(key)}
         spent = []
         for key, since in self._done.items():
             name, _, creation = life_of(key).rpartition("/")
@@ -528,13 +638,22 @@ class Wills:
 
 def _first(one: str, other: str, key: Key) -> bool:
     """Whether ``one`` comes before ``other`` where both hold a will."""
-    name = life_of(key).rpartition("/")[0]
+    name = _node_of(key)
     return (one != name, one) < (other != name, other)
 
 
 def _key(value: Any) -> Key:
     stamp, client_id = value
     return stamp, client_id
+
+
+def _former(row: list[Any], client_id: str) -> list[Key]:
+    """What a will was at other nodes, before its session moved."""
+    return [(stamp, client_id) for stamp in row[4]] if len(row) > 4 else []
+
+
+def _node_of(key: Key) -> str:
+    return life_of(key).rpartition("/")[0]
 
 
 def _nothing() -> None:

@@ -166,8 +166,9 @@ class ClusterWills:
         keys, ends = self._wills.due(self._now())
         if not keys:
             return False
+        former = self._wills.former(keys)
         results = await remote.multicall(
-            self._distribution.nodes(), _ASK, self._node, keys, ends, timeout=ASK_TIMEOUT
+            self._distribution.nodes(), _ASK, self._node, keys, ends, former, timeout=ASK_TIMEOUT
         )
         answers = [one.value if isinstance(one, remote.Returned) else None for one in results.values()]
         records = self._wills.settle(keys, answers, self._now())  # type: ignore[arg-type]
@@ -179,8 +180,10 @@ class ClusterWills:
                 log.warning("will_not_published", client_id=client_id, error=str(error))
         return bool(records)
 
-    def _asked(self, claimant: str, keys: list[Any], ends: dict[str, int]) -> tuple[list[Key], list[Key]]:
-        return self._wills.asked(claimant, keys, ends, self._now())
+    def _asked(
+        self, claimant: str, keys: list[Any], ends: dict[str, int], former: dict[str, list[str]]
+    ) -> tuple[list[Key], list[Key]]:
+        return self._wills.asked(claimant, keys, ends, former, self._now())
 
     async def _tell_spent(self, name: str, keys: list[Key]) -> None:
         for start in range(0, len(keys), BATCH):
@@ -193,7 +196,7 @@ class ClusterWills:
                 await asyncio.sleep(1.0)
 
     def _spent(self, keys: list[Any]) -> bool:
-        for client_id in self._wills.spent(keys):
+        for client_id in self._wills.spent(keys, self._now()):
             self._broker.table.void_will(client_id)
         return True
 

@@ -101,6 +101,7 @@ class Remains:
         if session.channel is not None:
             broker.table.suspend(session)
         session.will_due = session.will_at = session.gate = None
+        broker.wills.let_go(session.client_id)
         if self._offering.get(session.client_id) is session:
             return
         if not (session.subscriptions or session.inflight or session.queue or session.incoming):

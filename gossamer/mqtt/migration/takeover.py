@@ -226,11 +226,12 @@ class Takeovers:
         """Another node has the client of a session of this one."""
         self._feed(self._giver(session), Superseded(owner))
 
-    async def announce(self, session: Session) -> None:
+    async def announce(self, session: Session, source: str) -> None:
         """Claim a session that was moved here, and come back once the other nodes know."""
         number = self._claim(session)
-        if number is not None:
-            await self._table.visible(number, CLAIMED_WITHIN)
+        known = number is not None and await self._table.visible(number, CLAIMED_WITHIN)
+        if known and source in self.distribution.nodes():
+            self.broker.wills.moved(session.client_id, source)
         session.given = None
         session.save()
 

@@ -158,7 +158,7 @@ class Taking:
             case Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
-                await self._home.announce(self._session)
+                await self._home.announce(self._session, self._machine.giver)
                 if self._broker.away is not None:
                     self._broker.away.settle(self._client_id)
                 trail = self._broker.hub.trail

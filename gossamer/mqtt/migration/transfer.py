@@ -66,6 +66,7 @@ def describe(session: Session, pending: Pending) -> dict[str, Any]:
         "left": pending.left,
         "will": None if pending.will is None else _encode(pending.will),
         "will_left": pending.will_left,
+        "will_stamps": pending.stamps,
         "moves": session.moves,
         "once": [] if session.once is None else session.once.dump(),
     }
@@ -74,7 +75,8 @@ def describe(session: Session, pending: Pending) -> dict[str, Any]:
 def pending_of(state: dict[str, Any]) -> Pending:
     """What is to happen to it."""
     will = state["will"]
-    return Pending(state["left"], None if will is None else decode_will(will), state["will_left"])
+    stamps = tuple(state["will_stamps"])
+    return Pending(state["left"], None if will is None else decode_will(will), state["will_left"], stamps)
 
 
 def in_parts(session: Session, now: float) -> list[list[Any]]:

@@ -53,6 +53,8 @@ class Pending(NamedTuple):
     will: Will | None
     will_left: float | None
     """Until its will is sent."""
+    stamps: tuple[str, ...] = ()
+    """Under which the will is known."""
 
 
 class SessionTable:
@@ -176,9 +178,10 @@ class SessionTable:
         if channel is not None:
             own: Will | None = channel.will
             delay = 0 if own is None else own.properties.will_delay or 0
-            if delay:
+            if delay and session.expiry:
                 # It waits for the client, which is expected on the other node.
-                will, will_at = own, now + min(delay, session.expiry)
+                session.will_due = will = own
+                will_at = now + min(delay, session.expiry)
             self.take_over(session, clean=False)
         left = None if session.expires_at is None else session.expires_at - now
         session.expires_at = session.will_at = None
@@ -186,8 +189,12 @@ class SessionTable:
         if session.deadline is not None:
             session.deadline.cancel()
             session.deadline = None
-        self._wills.release(session.client_id)
-        return Pending(left, will, None if will_at is None else will_at - now)
+        if will is None or will_at is None:
+            self._wills.release(session.client_id, now)
+            return Pending(left, None, None)
+        if channel is not None:
+            self._wills.count_down(session.client_id, will_at - now)
+        return Pending(left, will, will_at - now, tuple(self._wills.offer(session.client_id)))
 
     def revive(self, session: Session, pending: Pending) -> None:
         """Nobody is connected to it, and what was to fall due is to fall due again."""
@@ -195,12 +202,12 @@ class SessionTable:
         if pending.left is not None:
             self._expire_at(session, now + pending.left)
         if pending.will is not None and pending.will_left is not None:
-            session.will_due = pending.will
-            session.will_at = now + pending.will_left
-            self._wheel.at(session.will_at, partial(self._will_due, session, pending.will))
             record = record_of(self._message(pending.will), now)
-            self._wills.hold(session.client_id, record, pending.will_left)
-            self._wills.count_down(session.client_id, pending.will_left)
+            stamps = list(pending.stamps)
+            if self._wills.resume(session.client_id, record, pending.will_left, stamps, now):
+                session.will_due = pending.will
+                session.will_at = now + pending.will_left
+                self._wheel.at(session.will_at, partial(self._will_due, session, pending.will))
         session.save()
 
     def forget_plans(self) -> None:
@@ -225,7 +232,7 @@ class SessionTable:
             else:
                 self._send_will(will, session.client_id)
         if session.will_due is None:
-            self._wills.release(session.client_id)
+            self._wills.release(session.client_id, self._hub.now())
         self.rest(session)
 
     def rest(self, session: Session) -> None:
@@ -245,17 +252,18 @@ class SessionTable:
         if session.will_due is will and session.will_at is not None and session.will_at <= now:
             session.will_due = session.will_at = None
             self._send_will(will, session.client_id)
-            self._wills.release(session.client_id)
+            self._wills.release(session.client_id, self._hub.now())
             session.save()
 
     def leave_will(self, client_id: str, will: Will | None, expiry: int) -> int:
         """A client is connected and left ``will``: other nodes are to know it. The number of the write; 0:
         nobody has to be waited for."""
         if will is None:
-            self._wills.release(client_id)
+            self._wills.release(client_id, self._hub.now())
             return 0
         record = record_of(self._message(will), self._hub.now())
-        return self._wills.hold(client_id, record, min(will.properties.will_delay or 0, expiry))
+        delay = min(will.properties.will_delay or 0, expiry)
+        return self._wills.hold(client_id, record, delay, self._hub.now())
 
     def void_will(self, client_id: str) -> None:
         """Others have published the will of a client while they could not see this node."""
@@ -322,7 +330,7 @@ class SessionTable:
             session.subscriptions.clear()
         if will is not None:
             self._send_will(will, session.client_id)
-            self._wills.release(session.client_id)
+            self._wills.release(session.client_id, self._hub.now())
 
 
 def _nobody(_left: list[Orphan]) -> None:
