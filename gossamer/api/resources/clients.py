@@ -30,6 +30,9 @@ User = Annotated[
 Address = Annotated[
     str, Query(max_length=200, description="Only those whose address contains this: `10.0.3.`, `:51234`.")
 ]
+Text = Annotated[str, Query(max_length=1000, description="Only those whose client or filter contains this.")]
+Connected = Annotated[bool | None, Query(description="Only those that are, or are not.")]
+Named = Annotated[str, Path(description="A client identifier.")]
 Sort = Annotated[
     ClientSort | None,
     Query(
@@ -50,15 +53,18 @@ class UnsortedError(WrongValueError):
 def clients_router(view: NodeView) -> APIRouter:
     """``/clients`` and ``/subscriptions``."""
     router = APIRouter(tags=["clients"])
+    _add_subscriptions(router, view)
+    _add_clients(router, view)
+    return router
 
+
+def _add_subscriptions(router: APIRouter, view: NodeView) -> None:
     @router.get("/subscriptions", response_model=Page[SubscriptionInfo], responses=STREAMED)
     async def subscriptions(
         listing: ListingQuery,
         client: Client = None,
         wanted: Filter = None,
-        search: Annotated[
-            str, Query(max_length=1000, description="Only those whose client or filter contains this.")
-        ] = "",
+        search: Text = "",
         scope: Scope = "cluster",
     ) -> Response:
         """The subscriptions of all sessions."""
@@ -69,11 +75,13 @@ def clients_router(view: NodeView) -> APIRouter:
             scope=scope,
         )
 
+
+def _add_clients(router: APIRouter, view: NodeView) -> None:
     @router.get("/clients", response_model=Page[ClientInfo], responses=STREAMED)
     async def clients(
         listing: ListingQuery,
         client: Client = None,
-        connected: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
+        connected: Connected = None,
         search: Part = "",
         user: User = "",
         address: Address = "",
@@ -101,14 +109,10 @@ def clients_router(view: NodeView) -> APIRouter:
 
     # Client identifiers may hold any character, a slash too.
     @router.delete("/clients/{client:path}", response_model=Done, responses={404: {"model": Problem}})
-    async def kick(
-        client: Annotated[str, Path(description="A client identifier.")],
-    ) -> Done | Response:
+    async def kick(client: Named) -> Done | Response:
         """End the connection and the session of a client, on whichever node they are."""
         if not await view.kick(client):
             return problem(
                 404, "Not Found", f"client: got {client[:200]!r}, expected one of gossamer clients"
             )
         return Done(done=f"{client} kicked", members=())
-
-    return router

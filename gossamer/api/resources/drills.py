@@ -147,21 +147,7 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
     router = APIRouter(prefix="/drills", tags=["drill"])
     telling = asyncio.Lock()
     """Held from the look whether a drill runs until this one does: a second order must not open the gates."""
-
-    async def info(run: Run, *, whole: bool = False) -> DrillInfo:
-        result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
-        progress = None
-        if whole and not result.verdicts:
-            progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
-        # A drill of this cluster has verdicts and no page: nobody counted messages.
-        paged = bool(result.words) and run.order.get("on") != "this-cluster"
-        return DrillInfo(
-            **structs.asdict(run),
-            **dict(result),
-            node=view.name,
-            report=run.state == "elsewhere" or paged,
-            progress=progress,
-        )
+    info = partial(_info, view)
 
     @router.get("")
     async def listed() -> DrillsInfo:
@@ -204,6 +190,22 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
 
     add_run_routes(router, "", view.drills, partial(info, whole=True), DrillInfo)
     return router
+
+
+async def _info(view: NodeView, run: Run, *, whole: bool = False) -> DrillInfo:
+    result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
+    progress = None
+    if whole and not result.verdicts:
+        progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
+    # A drill of this cluster has verdicts and no page: nobody counted messages.
+    paged = bool(result.words) and run.order.get("on") != "this-cluster"
+    return DrillInfo(
+        **structs.asdict(run),
+        **dict(result),
+        node=view.name,
+        report=run.state == "elsewhere" or paged,
+        progress=progress,
+    )
 
 
 def _apart(view: NodeView) -> str:

@@ -92,7 +92,20 @@ class LogInfo(Value):
 def node_router(view: NodeView) -> APIRouter:
     """Settings, log, tables, processes, traces and backups of a node."""
     router = APIRouter(tags=["node"])
+    _add_settings(router, view)
+    _add_log(router, view)
+    _add_tables(router, view)
+    _add_processes(router, view)
 
+    @router.post("/backup", dependencies=[needs(Role.ADMIN)])
+    async def backup(order: BackupRequest) -> BackupInfo:
+        """Write the sessions, queues and tables that this node has on disc to a file, while it runs."""
+        return await view.backup(order.path)
+
+    return router
+
+
+def _add_settings(router: APIRouter, view: NodeView) -> None:
     @router.get("/config", dependencies=[needs(Role.OPERATOR)])
     async def config() -> ConfigInfo:
         """The configuration that this node runs with, secrets hidden."""
@@ -103,6 +116,8 @@ def node_router(view: NodeView) -> APIRouter:
         """Read certificates, passwords and access lists again now; a mistake leaves what was read before."""
         return Reloaded(node=view.name, files=await view.reload())
 
+
+def _add_log(router: APIRouter, view: NodeView) -> None:
     @router.get("/log", dependencies=[needs(Role.OPERATOR)])
     async def log() -> LogInfo:
         """Where the log of this node goes; not what is in it."""
@@ -121,6 +136,8 @@ def node_router(view: NodeView) -> APIRouter:
         """Log more or less, until the node is started again."""
         return LogLevel.model_validate({"level": view.log_level(order.level)})
 
+
+def _add_tables(router: APIRouter, view: NodeView) -> None:
     @router.get("/tables")
     async def tables() -> tuple[TableInfo, ...]:
         """The tables of this node: how they are kept and copied, and how many rows they hold."""
@@ -131,6 +148,8 @@ def node_router(view: NodeView) -> APIRouter:
         """Checksums of the replicated tables: nodes that answer alike hold the same rows."""
         return tuple(await view.digests())
 
+
+def _add_processes(router: APIRouter, view: NodeView) -> None:
     @router.get("/processes")
     async def processes(fold: Fold = 20, root: Root = None) -> tuple[ProcessInfo, ...]:
         """The supervision tree; children of one label beyond ``fold`` are summed up."""
@@ -147,13 +166,6 @@ def node_router(view: NodeView) -> APIRouter:
         lines = view.trace(pid, seconds=seconds, limit=limit)
         # The first line is awaited here: what cannot be traced is a problem, not a broken stream.
         return StreamAnswer(_text(await anext(lines), lines), source=lines)
-
-    @router.post("/backup", dependencies=[needs(Role.ADMIN)])
-    async def backup(order: BackupRequest) -> BackupInfo:
-        """Write the sessions, queues and tables that this node has on disc to a file, while it runs."""
-        return await view.backup(order.path)
-
-    return router
 
 
 async def _text(

@@ -14,7 +14,7 @@ import structlog
 
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
-from gossamer.mnesia_like import LocalTable, Store
+from gossamer.mnesia_like import LocalTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.cluster.fence import Fence
 from gossamer.mqtt.cluster.retained import ClusterRetained
@@ -84,36 +84,16 @@ class MqttCluster(GenServer):
         if broker.away is None:
             # Before the first node comes up.
             broker.away = Away(broker, store, distribution)
-        config = broker.config.retained
-        storage = "disc_copies" if disc else "ram_copies"
-        index = await store.create_table("retained", replication="shared", storage=storage)
-        copies = await store.create_table("retained_copies", replication="owned")
-        on_disc: LocalTable | None = None
-        if disc:
-            on_disc = await store.create_table("retained_bodies", storage=storage)
-        self._bodies = Bodies(
-            node=distribution.runtime.node,
-            copies=config.copies,
-            links=_Links(distribution, config.fetch_timeout),
-            table=copies,
-            disc=on_disc,
-            current=retained.current,
-            now=broker.hub.now,
-        )
-        if retained.bodies is not None:
-            self._bodies.held.update(retained.bodies.held)
-        elif on_disc is not None:
-            self._bodies.restore(dict(on_disc.rows()))
-        retained.attach(index, self._bodies)
+        self._distribution = distribution
+        index = await self._share_retained(store, disc=disc)
         functions[_BACK] = self._back
         functions[_KEEP] = self._keep
         functions[_FETCH] = self._fetch
-
         sessions = await store.create_table("sessions", replication="owned")
-        table = await store.create_table("wills", replication="owned")
-        self._wills = ClusterWills(broker, distribution, network, table, index)
+        wills = await store.create_table("wills", replication="owned")
+        self._wills = ClusterWills(broker, distribution, network, wills, index)
         await self._wills.begin(store, functions, disc=disc)
-        table.subscribe_batches(
+        wills.subscribe_batches(
             lambda change: self._wills.changed(change.owner, change.written, change.deleted)
         )
         if disc and not broker.delayed.restored:
@@ -131,7 +111,6 @@ class MqttCluster(GenServer):
         broker.away.begin(sessions, functions)
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
-        self._distribution = distribution
         for name in distribution.nodes():
             self._wills.node_up(name, distribution.creation_of(name) or 0)
         broker.on_return = self._returned
@@ -144,6 +123,31 @@ class MqttCluster(GenServer):
                 peers=distribution.nodes,
                 level=broker.away.level,
             )
+
+    async def _share_retained(self, store: Store, *, disc: bool) -> SharedTable:
+        """Attach the retained messages to their tables; return the table that is their index."""
+        storage = "disc_copies" if disc else "ram_copies"
+        index = await store.create_table("retained", replication="shared", storage=storage)
+        copies = await store.create_table("retained_copies", replication="owned")
+        on_disc: LocalTable | None = None
+        if disc:
+            on_disc = await store.create_table("retained_bodies", storage=storage)
+        retained, config = self._retained, self._broker.config.retained
+        self._bodies = Bodies(
+            node=self._distribution.runtime.node,
+            copies=config.copies,
+            links=_Links(self._distribution, config.fetch_timeout),
+            table=copies,
+            disc=on_disc,
+            current=retained.current,
+            now=self._broker.hub.now,
+        )
+        if retained.bodies is not None:
+            self._bodies.held.update(retained.bodies.held)
+        elif on_disc is not None:
+            self._bodies.restore(dict(on_disc.rows()))
+        retained.attach(index, self._bodies)
+        return index
 
     async def _restore(self, store: Store, away: Away) -> None:
         """Have the sessions again that the disc has; once in the life of a node."""

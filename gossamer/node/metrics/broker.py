@@ -15,6 +15,26 @@ __all__ = ["forwarding", "mqtt", "routing"]
 def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     """Of the broker of this node."""
     stats = node.broker.stats()
+    yield from _connections(node, stats)
+    yield from _sessions(stats, census)
+    yield from _messages(stats)
+    yield from _away(stats)
+    yield by(
+        ("question", "by", "decision"),
+        "gossamer_mqtt_decisions_total",
+        "What clients asked for, by question, who decided, and how.",
+        "counter",
+        dict(sorted(node.broker.access.decisions.items())),
+    )
+    yield one(
+        "gossamer_mqtt_slowed_total",
+        "Reads after which a client was made to wait.",
+        "counter",
+        stats["slowed"],
+    )
+
+
+def _connections(node: NodeParts, stats: dict[str, int]) -> Iterator[Metric]:
     yield one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
     yield by(
         ("listener", "reason"),
@@ -30,6 +50,9 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
         "counter",
         dict(sorted(node.broker.disconnected.items())),
     )
+
+
+def _sessions(stats: dict[str, int], census: Census) -> Iterator[Metric]:
     yield one("gossamer_mqtt_sessions", "Sessions, connected or not.", "gauge", stats["sessions"])
     yield one("gossamer_mqtt_sessions_offline", "Sessions without a connection.", "gauge", census.offline)
     yield one(
@@ -44,6 +67,9 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
         "gauge",
         census.inflight,
     )
+
+
+def _messages(stats: dict[str, int]) -> Iterator[Metric]:
     for way, text in (("received", "Messages published by clients."), ("sent", "Messages delivered here.")):
         acked, twice = stats[f"messages_{way}_qos1"], stats[f"messages_{way}_qos2"]
         counts = {"0": stats[f"messages_{way}"] - acked - twice, "1": acked, "2": twice}
@@ -67,20 +93,6 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
         "Messages that were not delivered, by reason.",
         "counter",
         {key.removeprefix("dropped_"): count for key, count in stats.items() if key.startswith("dropped_")},
-    )
-    yield from _away(stats)
-    yield by(
-        ("question", "by", "decision"),
-        "gossamer_mqtt_decisions_total",
-        "What clients asked for, by question, who decided, and how.",
-        "counter",
-        dict(sorted(node.broker.access.decisions.items())),
-    )
-    yield one(
-        "gossamer_mqtt_slowed_total",
-        "Reads after which a client was made to wait.",
-        "counter",
-        stats["slowed"],
     )
 
 

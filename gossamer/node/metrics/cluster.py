@@ -32,21 +32,14 @@ def gossip(node: NodeParts) -> Iterator[Metric]:
         "gossamer_gossip_rtt_seconds", "Until members answered probes of this node.", node.members.rtt
     )
     counters = node.members.counters
-    ways = ("in", "out")
-    yield by(
-        "direction",
-        "gossamer_gossip_packets_total",
-        "Gossip packets, by direction.",
-        "counter",
-        {way: counters[f"packets_{way}"] for way in ways},
-    )
-    yield by(
-        "direction",
-        "gossamer_gossip_bytes_total",
-        "Bytes of gossip packets, by direction.",
-        "counter",
-        {way: counters[f"bytes_{way}"] for way in ways},
-    )
+    for what, text in (("packets", "Gossip packets"), ("bytes", "Bytes of gossip packets")):
+        yield by(
+            "direction",
+            f"gossamer_gossip_{what}_total",
+            f"{text}, by direction.",
+            "counter",
+            {way: counters[f"{what}_{way}"] for way in ("in", "out")},
+        )
     yield by(
         "reason",
         "gossamer_gossip_rejected_total",
@@ -58,18 +51,11 @@ def gossip(node: NodeParts) -> Iterator[Metric]:
             if key.startswith("rejected.")
         },
     )
-    yield one(
-        "gossamer_gossip_suspicions_total",
-        "Members that were suspected.",
-        "counter",
-        counters["member_suspect"],
-    )
-    yield one(
-        "gossamer_gossip_refutations_total",
-        "Suspected members that showed that they live.",
-        "counter",
-        counters["member_alive"],
-    )
+    for event, what, text in (
+        ("member_suspect", "suspicions", "Members that were suspected."),
+        ("member_alive", "refutations", "Suspected members that showed that they live."),
+    ):
+        yield one(f"gossamer_gossip_{what}_total", text, "counter", counters[event])
     yield by(
         "event",
         "gossamer_gossip_events_total",
