@@ -69,27 +69,17 @@ def suite(
     ] = None,
 ) -> None:
     """Run all drills, and say of every promise whether it was kept in each."""
-    from gossamer.drill import choose_plans, suite_html, suite_json, suite_plans
+    from gossamer.drill import choose_plans, suite_plans
 
-    printed = str(json) == "-"
     check_files(json=json, html=html)
     chosen = choose_plans(
         suite_plans(backend=backend_named(backend), quick=quick, load=load, seed=seed, hold=hold), only or []
     )
     began_at = time.time()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        result, whole = runner.run(_run(chosen, quiet=printed))
+        result, whole = runner.run(_run(chosen, quiet=str(json) == "-"))
     summary = result.summary()
-    if printed:
-        sys.stdout.buffer.write(suite_json(result))
-    else:
-        _show(summary, result)
-        if json is not None:
-            json.write_bytes(suite_json(result))
-    if html is not None:
-        html.write_text(suite_html(result.records, result.skipped, began_at=began_at), encoding="utf-8")
-    for line in (summary.words, *summary.more):
-        note(line)
+    _report(summary, result, json=json, html=html, began_at=began_at)
     if not whole:
         note("interrupted; everything of the drills is gone")
         raise typer.Exit(ExitCode.UNAVAILABLE)
@@ -118,6 +108,24 @@ async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, boo
             chosen, abilities=probe.abilities, carry_out=carry_out, tell=progress.over, result=result
         )
     return result, not interrupt.came
+
+
+def _report(
+    summary: Summary, result: SuiteResult, *, json: Path | None, html: Path | None, began_at: float
+) -> None:
+    """Print what was found, or all records as JSON, and write the files that were asked for."""
+    from gossamer.drill import suite_html, suite_json
+
+    if str(json) == "-":
+        sys.stdout.buffer.write(suite_json(result))
+    else:
+        _show(summary, result)
+        if json is not None:
+            json.write_bytes(suite_json(result))
+    if html is not None:
+        html.write_text(suite_html(result.records, result.skipped, began_at=began_at), encoding="utf-8")
+    for line in (summary.words, *summary.more):
+        note(line)
 
 
 class _Progress:

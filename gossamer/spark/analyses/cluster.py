@@ -47,14 +47,8 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     forwarded = each_message(
         "peer, t", recording.events, f"event = '{schema.FORWARDED}' AND {recording.within}"
     )
-    until = f"moment + {terms.late_after}"
-    hidden = in_hole(
-        recording,
-        f"""(h['node'] = origin AND h['begin'] <= {until} AND h['end'] >= moment - {settle})
-            OR ((h['node'] = peer OR fault = 'unneeded') AND h['begin'] <= {until} AND h['end'] >= since)""",
-    )
-    # One member of a share group gets a message, wherever that is; completeness judges those. What seems
-    # unneeded may be right by whoever subscribed there, or came there subscribed, in any hole before.
+    hidden = _hidden(recording, terms)
+    # One member of a share group gets a message, wherever that is; completeness judges those.
     return f"""
         WITH published AS ({published}), forwarded AS ({forwarded}), places AS ({places}),
         pairs AS ({pairs}), wanted AS (
@@ -95,6 +89,17 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
         SELECT fault, origin AS node, peer, topic, count(*) AS messages,
             timestamp_micros(min(moment)) AS first, timestamp_micros(max(moment)) AS last
         FROM judged GROUP BY fault, origin, peer, topic"""
+
+
+def _hidden(recording: Recording, terms: Terms) -> str:
+    """Whether a hole may hide what would make a forward right."""
+    # What seems unneeded may be right by who subscribed there, or came there subscribed, in any hole before.
+    until = f"moment + {terms.late_after}"
+    return in_hole(
+        recording,
+        f"""(h['node'] = origin AND h['begin'] <= {until} AND h['end'] >= moment - {terms.settle})
+            OR ((h['node'] = peer OR fault = 'unneeded') AND h['begin'] <= {until} AND h['end'] >= since)""",
+    )
 
 
 def _places(few: str) -> str:

@@ -26,8 +26,6 @@ def explain(
     doubtful: str, events: str, few: str, recording: Recording, terms: Terms, *, few_doubts: bool
 ) -> str:
     """Say where a message was lost, and take back what a hole in the recording may hide."""
-    published = f"w.event = '{schema.PUBLISHED}'"
-    dropped_for = "(w.client = d.receiver OR (w.client IS NULL AND (w.peer = d.node OR w.peer IS NULL)))"
     trail = each_message(
         "event, recorder, peer, client, topic, reason, t",
         f"({events})",
@@ -40,18 +38,7 @@ def explain(
         WITH doubts AS ({doubtful}), wanted AS (SELECT DISTINCT {MESSAGE_KEY} FROM doubts), trail AS (
             SELECT {"/*+ BROADCAST(w) */" if few_doubts else ""} d.* FROM ({trail}) d
             SEMI JOIN wanted w ON {_SAME}
-        ), told AS (
-            SELECT d.message, d.origin, d.origin_creation, d.receiver,
-                coalesce(max({published}), false) AS known,
-                max(CASE WHEN {published} THEN w.topic END) AS true_topic,
-                max(CASE WHEN {published} THEN w.t END) AS true_time,
-                coalesce(max(w.event = '{schema.FORWARDED}' AND w.peer = d.node), false) AS sent,
-                coalesce(max(w.event = '{schema.RECEIVED}' AND w.recorder = d.node), false) AS got,
-                min(CASE WHEN w.event = '{schema.DROPPED}' AND {dropped_for}
-                    THEN w.recorder || ': dropped, ' || w.reason END) AS why
-            FROM doubts d LEFT JOIN trail w ON {_SAME}
-            GROUP BY d.message, d.origin, d.origin_creation, d.receiver
-        ), dated AS (
+        ), told AS ({_told()}), dated AS (
             SELECT d.message, d.origin, d.origin_creation, d.receiver, d.publisher, d.node,
                 coalesce(d.topic, w.true_topic) AS topic,
                 coalesce(d.published_at, w.true_time) AS published_at, d.delivered_at,
@@ -88,6 +75,23 @@ def explain(
                 WHEN NOT got THEN origin || ' to ' || node || ': lost on the link'
                 ELSE node || ': not delivered' END AS hop
         FROM hidden"""
+
+
+def _told() -> str:
+    """(message, receiver, known, true_topic, true_time, sent, got, why): a trail's evidence on each doubt."""
+    published = f"w.event = '{schema.PUBLISHED}'"
+    dropped_for = "(w.client = d.receiver OR (w.client IS NULL AND (w.peer = d.node OR w.peer IS NULL)))"
+    return f"""
+        SELECT d.message, d.origin, d.origin_creation, d.receiver,
+            coalesce(max({published}), false) AS known,
+            max(CASE WHEN {published} THEN w.topic END) AS true_topic,
+            max(CASE WHEN {published} THEN w.t END) AS true_time,
+            coalesce(max(w.event = '{schema.FORWARDED}' AND w.peer = d.node), false) AS sent,
+            coalesce(max(w.event = '{schema.RECEIVED}' AND w.recorder = d.node), false) AS got,
+            min(CASE WHEN w.event = '{schema.DROPPED}' AND {dropped_for}
+                THEN w.recorder || ': dropped, ' || w.reason END) AS why
+        FROM doubts d LEFT JOIN trail w ON {_SAME}
+        GROUP BY d.message, d.origin, d.origin_creation, d.receiver"""
 
 
 def _hidden(recording: Recording, terms: Terms) -> str:

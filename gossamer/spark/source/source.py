@@ -123,17 +123,8 @@ def recording_of(
     footers, doubled = without_duplicates([item for item in judged if isinstance(item, Footer)])
     problems += doubled
     if not footers:
-        kinds = ", ".join(sorted({problem.kind for problem in problems}))
-        found = (
-            f"{counted(len(judged))}, none of them usable ({kinds}; {problems[0].message})"
-            if problems
-            else "no files"
-        )
-        raise NoDataError(where=where, found=found)
-    near = footers if begin is None else [f for f in footers if f.end >= begin - _DAY]
-    near = [footer for footer in near if footer.path]
-    size = sum(footer.last - footer.first + 1 for footer in near)
-    wrong = offsets_of(delays_of_links(engine, read(engine, near), known=size)) if near else {}
+        raise NoDataError(where=where, found=_unusable(len(judged), problems))
+    wrong = _unknown_offsets(engine, footers, begin)
     problems += _of_clocks(footers, wrong)
     footers = [_righted(footer, wrong) for footer in footers]
     low = begin if begin is not None else min(f.begin for f in footers)
@@ -168,7 +159,7 @@ def recording_of(
         nodes=tuple(sorted(nodes)),
         missing=missing,
         shares=shares,
-        size=sum(footer.last - footer.first + 1 for footer in met),
+        size=_events_in(met),
     )
 
 
@@ -186,6 +177,23 @@ def read(engine: Engine, footers: Iterable[Footer], wrong: Mapping[Life, int] | 
             kept = " OR ".join(f"seq BETWEEN {first} AND {last}" for first, last in footer.only)
             parts.append(f"SELECT * FROM ({engine.events([footer.path])}) WHERE {kept}")
     return engine.view(f"SELECT *, {t} AS t FROM ({' UNION ALL '.join(parts)})")
+
+
+def _unknown_offsets(engine: Engine, footers: Iterable[Footer], begin: int | None) -> dict[Life, int]:
+    """By how much clocks were off without their nodes knowing it, in microseconds."""
+    near = [f for f in footers if f.path and (begin is None or f.end >= begin - _DAY)]
+    return offsets_of(delays_of_links(engine, read(engine, near), known=_events_in(near))) if near else {}
+
+
+def _events_in(footers: Iterable[Footer]) -> int:
+    return sum(footer.last - footer.first + 1 for footer in footers)
+
+
+def _unusable(files: int, problems: Sequence[FileProblem]) -> str:
+    if not problems:
+        return "no files"
+    kinds = ", ".join(sorted({problem.kind for problem in problems}))
+    return f"{counted(files)}, none of them usable ({kinds}; {problems[0].message})"
 
 
 def counted(files: int) -> str:
