@@ -15,9 +15,9 @@ from functools import partial
 
 from gossamer.gossip.member import Member, Status
 from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.refutation import Refutation
 from gossamer.gossip.swim.table import MemberTable
 from gossamer.gossip.swim.timers import Timers
-from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Alive, Ping
 
 __all__ = ["Rivals"]
@@ -30,12 +30,12 @@ class Rivals:
     """Claims to this node's name."""
 
     def __init__(
-        self, table: MemberTable, outbox: Outbox, timers: Timers, verdicts: Verdicts, rng: random.Random
+        self, table: MemberTable, outbox: Outbox, timers: Timers, own: Refutation, rng: random.Random
     ) -> None:
         self._table = table
         self._outbox = outbox
         self._timers = timers
-        self._verdicts = verdicts
+        self._own = own
         self._rng = rng
         self._rival: tuple[int, Alive] | None = None
         self.give_way: Callable[[Member, float], None] = _nothing
@@ -79,7 +79,7 @@ class Rivals:
 
     def _outbid(self, rival: Alive) -> None:
         if rival.incarnation >= self._table.me.incarnation:
-            self._verdicts.outbid(rival.incarnation)
+            self._own.outbid(rival.incarnation)
 
 
 def _nothing(_holder: Member, _now: float) -> None:

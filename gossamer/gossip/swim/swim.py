@@ -3,9 +3,9 @@
 ``step(input, now)`` takes one input and returns the actions to do, in order. No clock, no I/O, no tasks; the
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
-The parts: ``table`` stores, ``verdicts`` decides what statements do, ``prober`` asks who is there, ``syncer``
-exchanges tables, ``spreader`` runs rounds of gossip, ``rivals`` settles who keeps a name, ``hints`` watches
-for partitions, ``outbox`` fills packets.
+The parts: ``table`` stores, ``verdicts`` decides what statements do, ``refutation`` answers those about this
+node, ``prober`` asks who is there, ``syncer`` exchanges tables, ``spreader`` runs rounds, ``rivals`` settles
+who keeps a name, ``hints`` watches for partitions, ``outbox`` fills packets.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from gossamer.gossip.swim.broadcast import BroadcastQueue
 from gossamer.gossip.swim.hints import PartitionHints
 from gossamer.gossip.swim.outbox import Outbox
 from gossamer.gossip.swim.prober import Prober
+from gossamer.gossip.swim.refutation import Refutation
 from gossamer.gossip.swim.rivals import Rivals
 from gossamer.gossip.swim.spreader import Spreader
 from gossamer.gossip.swim.syncer import Syncer
@@ -100,8 +101,9 @@ class Swim:
         self._timers = Timers()
         self._outbox = Outbox(self.table, BroadcastQueue(limit=MAX_MEMBERS + 1), mtu=settings.mtu)
         self._hints = PartitionHints(self._outbox.emit)
+        self._own = Refutation(self.table, self._outbox, self.awareness, self._hints)
         self._verdicts = Verdicts(
-            self.table, self._outbox, self._timers, self.awareness, self._hints, settings
+            self.table, self._outbox, self._timers, self.awareness, self._hints, self._own, settings
         )
         self._prober = Prober(
             self.table,
@@ -117,14 +119,14 @@ class Swim:
             self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
         )
         self._spreader = Spreader(self.table, self._outbox, self._timers, settings, rng)
-        self._rivals = Rivals(self.table, self._outbox, self._timers, self._verdicts, rng)
+        self._rivals = Rivals(self.table, self._outbox, self._timers, self._own, rng)
         self._rivals.give_way = self._give_way
         self._verdicts.doubt = self._prober.doubt
         self._verdicts.hearsay = self._prober.hearsay
         self._verdicts.appeared = self._appeared
         self._verdicts.returned = self._returned
-        self._verdicts.rival = self._rivals.meet
-        self._verdicts.forced_out = self._forced_out
+        self._own.rival = self._rivals.meet
+        self._own.forced_out = self._forced_out
         self._prober.sync = self._syncer.exchange
         self._stalled_at = -1e9
         self._leaving: Token | None = None
@@ -182,7 +184,7 @@ class Swim:
             if state == ALIVE:
                 self._prober.appeared(entry)
         if records:
-            self._verdicts.restate_self(self.table.me)
+            self._own.restate(self.table.me)
             self._spreader.at_once(now)
 
     def drain(self) -> list[Action]:
@@ -282,9 +284,9 @@ class Swim:
 
     def _join(self, event: JoinRequested, now: float) -> None:
         if self._aloof:
-            self._aloof = self._verdicts.leaving = False
+            self._aloof = self._own.leaving = False
             self._hints.begin(now)
-            self._verdicts.restate_self(self.table.me)
+            self._own.restate(self.table.me)
         self._syncer.join(event.token, event.addresses, now)
 
     def _leave(self, event: LeaveRequested, now: float) -> None:
@@ -294,7 +296,7 @@ class Swim:
             return
         me = self.table.me
         self._hints.withdraw()
-        self._verdicts.leaving = True
+        self._own.leaving = True
         self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
         if self._leaving is None:
             self._leaving = event.token
@@ -347,7 +349,7 @@ class Swim:
         me = msgspec.structs.replace(
             self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
         )
-        self._verdicts.restate_self(me)
+        self._own.restate(me)
 
     # ---- from the parts ---------------------------------------------------------------------------------
 

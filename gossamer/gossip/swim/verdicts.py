@@ -13,8 +13,9 @@ Rules:
    until a moment ago: a member that we hold alive is then probed, not accused. After a split heals, each side
    would otherwise accuse every member of the other, and bury its own on the word of the other.
 5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
-it is of members that are down, and one that lives comes back by saying so.
-6. A node that is leaving refutes nothing and states nothing new: what it hears is its own goodbye, repeated.
+   it is of members that are down, and one that lives comes back by saying so.
+
+What is said of this node itself is ``refutation``'s.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import msgspec
 from gossamer.config import GossipConfig
 from gossamer.gossip.limits import MAX_MEMBERS
 from gossamer.gossip.member import (
-    MAX_NUMBER,
     MemberAlive,
     MemberDown,
     MemberLeft,
@@ -38,14 +38,13 @@ from gossamer.gossip.member import (
 from gossamer.gossip.swim.awareness import Awareness
 from gossamer.gossip.swim.hints import PartitionHints
 from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.refutation import Refutation
 from gossamer.gossip.swim.suspicion import Suspicion, suspicion_bounds
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, REMOVED, STOPPED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.swim.timers import Timers
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
 __all__ = ["Verdicts"]
-
-_RETURN_MEMORY = 60.0
 
 
 class Verdicts:
@@ -58,6 +57,7 @@ class Verdicts:
         timers: Timers,
         awareness: Awareness,
         hints: PartitionHints,
+        own: Refutation,
         settings: GossipConfig,
     ) -> None:
         self._table = table
@@ -65,11 +65,10 @@ class Verdicts:
         self._timers = timers
         self._awareness = awareness
         self._hints = hints
+        self._own = own
         self._settings = settings
         self._suspects: set[str] = set()
         self._witnesses = 0
-        self.leaving = False
-        """Set by the owner: this node has said goodbye."""
         self.doubt: Callable[[Entry, float], None] = _nothing
         """Set by the owner: probe this member soon."""
         self.hearsay: Callable[[Entry, float], None] = _nothing
@@ -78,17 +77,13 @@ class Verdicts:
         """Set by the owner: a member is new."""
         self.returned: Callable[[Entry, float], None] = _nothing
         """Set by the owner: a member came back from the dead."""
-        self.rival: Callable[[Alive, float], None] = _nothing
-        """Set by the owner: another life claims this node's name at another address."""
-        self.forced_out: Callable[[str, float], None] = _nothing
-        """Set by the owner: this node has been removed by ``by``."""
 
     # ---- statements -------------------------------------------------------------------------------------
 
     def alive(self, said: Alive, now: float) -> bool:
         """A member's statement about itself. True when it changed something."""
         if said.name == self._table.me.name:
-            return self._claimed(said, ALIVE, said.name, now)
+            return self._own.claimed(said, ALIVE, said.name, now)
         entry = self._table.get(said.name)
         if entry is not None and entry.id == said.id:
             return self._restated(entry, said, now)
@@ -117,7 +112,7 @@ class Verdicts:
     def suspect(self, said: Suspect, now: float) -> bool:
         """Somebody got no answer from a member."""
         if said.name == self._table.me.name:
-            return self._accused(said, now)
+            return self._own.accused(said, now)
         entry = self._table.get(said.name)
         if entry is None or entry.id != said.id or said.incarnation < entry.incarnation:
             return False
@@ -129,7 +124,7 @@ class Verdicts:
             return True
         if entry.state != ALIVE:
             return False
-        if self._was_apart(said.by, now):
+        if self._own.was_apart(said.by, now):
             self.doubt(entry, now)
             return False
         self._begin_suspicion(entry, said, now)
@@ -138,7 +133,7 @@ class Verdicts:
     def dead(self, said: Dead, now: float, *, reason: str = "reported") -> bool:
         """Somebody declares a member down, or gone for good."""
         if said.name == self._table.me.name:
-            return self._accused(said, now)
+            return self._own.accused(said, now)
         entry = self._table.get(said.name)
         if entry is None or entry.id != said.id or said.incarnation < entry.incarnation:
             return False
@@ -155,7 +150,7 @@ class Verdicts:
                 return False
         elif entry.state == REMOVED and not said.left:
             return False
-        elif entry.state <= SUSPECT and not said.left and not own and self._was_apart(said.by, now):
+        elif entry.state <= SUSPECT and not said.left and not own and self._own.was_apart(said.by, now):
             self.doubt(entry, now)
             return False
         if said.incarnation > entry.incarnation:
@@ -170,7 +165,7 @@ class Verdicts:
         """One row of a peer's table."""
         said = record.alive
         if said.name == self._table.me.name:
-            return self._claimed(said, record.state, by, now)
+            return self._own.claimed(said, record.state, by, now)
         if record.state == ALIVE:
             return self.alive(said, now)
         if record.state == SUSPECT:
@@ -201,20 +196,6 @@ class Verdicts:
             if entry is not None and entry.suspicion is not None:
                 entry.suspicion.extend(seconds)
                 self._watch(entry)
-
-    def outbid(self, incarnation: int) -> None:
-        """Make this node's own statement newer than ``incarnation`` and spread it."""
-        me = self._table.me
-        # A lie about the largest number there is must not make our own statement undecodable.
-        newer = min(incarnation + 1, MAX_NUMBER)
-        self.restate_self(Alive(me.name, me.id, me.host, me.port, newer, me.metadata))
-
-    def restate_self(self, said: Alive) -> None:
-        """Spread a new statement about this node."""
-        if self.leaving:
-            return
-        self._table.me = said
-        self._outbox.broadcast(said.name, said)
 
     # ---- about others -----------------------------------------------------------------------------------
 
@@ -368,56 +349,6 @@ class Verdicts:
         if entry is not None and entry.id == member_id and entry.since == since and entry.state >= DOWN:
             self._table.remove(name, now)
             self._outbox.forget(name)
-
-    # ---- about this node --------------------------------------------------------------------------------
-
-    def _claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
-        """A statement under this node's own name."""
-        me = self._table.me
-        if said.id == me.id:
-            if self.leaving:
-                return False
-            if state == LEFT and said.incarnation >= me.incarnation:
-                self.forced_out(by, now)
-                return True
-            if said.incarnation > me.incarnation or (state != ALIVE and said.incarnation == me.incarnation):
-                if state == DOWN:
-                    self._note_accuser(by, now)
-                self.outbid(said.incarnation)
-                return True
-            return False
-        if state <= SUSPECT and (said.host, said.port) != (me.host, me.port):
-            self.rival(said, now)
-            return False
-        if said.incarnation >= me.incarnation:
-            self.outbid(said.incarnation)
-            return True
-        return False
-
-    def _accused(self, said: Suspect | Dead, now: float) -> bool:
-        me = self._table.me
-        if said.id != me.id or said.by == me.name or self.leaving:
-            return False
-        if said.incarnation < me.incarnation:
-            # Refuted before, but this accuser has not heard: say it again.
-            self._outbox.broadcast(me.name, me)
-            return False
-        if isinstance(said, Dead) and said.left and not said.removed:
-            self.forced_out(said.by, now)
-            return True
-        self._awareness.apply(1)
-        if isinstance(said, Dead):
-            self._note_accuser(said.by, now)
-        self.outbid(said.incarnation)
-        return True
-
-    def _note_accuser(self, by: str, now: float) -> None:
-        self._hints.accused(by, mutual=self._was_apart(by, now), now=now)
-
-    def _was_apart(self, name: str, now: float) -> bool:
-        """Did we hold this member dead, now or a moment ago?"""
-        entry = self._table.get(name)
-        return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
 
 
 def _nothing(_what: object, _now: float) -> None:
