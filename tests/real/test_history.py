@@ -17,10 +17,14 @@ from real.history.network import able
 ROOT = Path(__file__).parents[2]
 CALM = "home-1,home-2,away-1,away-2,visible,retained,churn"
 FAST = ("--pace", "0.3", "--warm")
+SMALL = ("--pace", "0.2", "--warm")
 SELECTION = [
     (CALM, "none", 1, ()),
     (f"{CALM},roam-1,wills,twins,shared", "kill-subscriber", 1, FAST),
     ("home-1,home-2,visible,churn", "cut", 1, FAST),
+    ("all", "kill-all", 2, SMALL),
+    ("all", "rolling", 3, SMALL),
+    ("all", "join", 4, SMALL),
 ]
 """What the product keeps today; a cell of the matrix that is mended belongs here."""
 
