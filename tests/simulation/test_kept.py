@@ -556,3 +556,42 @@ async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, made, stays):
         # What it had where it went is not for its old session: QoS 1 comes twice of two seconds at most.
         assert len(doubled(went)) <= 2.5 / 0.1
     assert nothing_left(made)
+
+
+@seeds(2)
+async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_client_is(sim, made):
+    """Its node has seen a later claim by the time at which its client would have subscribed to everything."""
+    await begin(made)
+    first = await made.client(3, "roams", **SESSION)
+    await first.subscribe("r", qos=2)
+    await made.settled()
+    first.drop()
+    made.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    speaker = await made.client(1, "speaker")
+    for _ in range(600):
+        await speaker.publish("t/1/1", bytes(2000), qos=1)
+    anew = await made.client(1, "roams", **SESSION)
+    assert not anew.session_present
+    await anew.subscribe("r", qos=2)
+    anew.drop()
+    last = await made.client(3, "roams", **SESSION)
+    assert last.session_present
+    # What was kept is on its way for long enough, so the node is expected still when it dies.
+    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    made.heal()
+    await asyncio.sleep(4)
+    assert "node3@10.0.0.3" in made.nodes[1].distribution.nodes()
+    assert kept(made).anybody_away
+    made.crash(3)
+    await asyncio.sleep(10)
+    sent = [b"%d" % number for number in range(5)]
+    for payload in sent:
+        await speaker.publish("r", payload, qos=2)
+    await made.restart(3)
+    await made.settled()
+    await asyncio.sleep(20)
+    back = await made.client(3, "roams", **SESSION)
+    await asyncio.sleep(5)
+    assert back.session_present
+    assert back.payloads() == sent

@@ -25,6 +25,7 @@ from gossamer.mqtt.publish.undelivered import tell_lost
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.session.session import Session
 
 __all__ = ["Away"]
 
@@ -119,21 +120,21 @@ class Away:
 
     def _has_subscribed(self, client_id: str) -> None:
         self._settling.discard(client_id)
-        if client_id in self._broker.sessions:
-            self.settle(client_id, resumed=False)
+        session = self._broker.sessions.get(client_id)
+        if session is not None:
+            self.settle(session, resumed=False)
 
-    def settle(self, client_id: str, *, resumed: bool = True) -> None:
-        """Every node knows what a client of this one is subscribed to; ``resumed``: by a session of before.
+    def settle(self, session: Session, *, resumed: bool = True) -> None:
+        """Every node knows what a session of this one is subscribed to; ``resumed``: it was there before.
 
         Said to all while somebody is away, for whom they may keep something of the same client; not before,
         or what is published in between would be for neither.
         """
         if self.keeping.anybody_away:
-            self.keeping.settled(client_id, self._node, resumed=resumed)
+            settled = session.client_id, self._node, session.epoch, resumed
+            self._settled(*settled)
             nodes = self._distribution.nodes()
-            self._broker.runtime.spawn(
-                remote.multicall, nodes, SETTLED, client_id, self._node, resumed, label="mqtt_settled"
-            )
+            self._broker.runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
 
     def tick(self) -> None:
         """About once a second."""
@@ -196,9 +197,12 @@ class Away:
             for client_id in change.written:
                 self.keeping.claimed(client_id, rightful(sessions.read(client_id)) or "")
 
-    def _settled(self, client_id: str, owner: str, resumed: bool) -> None:
+    def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool) -> None:
         """What other nodes call; see :meth:`settle`."""
-        self.keeping.settled(client_id, owner, resumed=resumed)
+        claims = {} if self._sessions is None else self._sessions.read(client_id)
+        # A node that came back with a later claim has the client: what is kept for it is for that session.
+        if all((other, node) <= (epoch, owner) for node, other in claims.items()):
+            self.keeping.settled(client_id, owner, resumed=resumed)
 
 
 def _pong() -> bool:

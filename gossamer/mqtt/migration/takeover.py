@@ -189,7 +189,7 @@ class Takeovers:
         """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
         self._number_for(session, stamp)
         if session.subscriptions and self.broker.away is not None:
-            self.broker.away.settle(session.client_id)
+            self.broker.away.settle(session)
         if session.store is None:
             self._claim(session)
         else:

@@ -160,7 +160,7 @@ class Taking:
                 self.committed = True
                 await self._home.announce(self._session, self._machine.giver)
                 if self._broker.away is not None:
-                    self._broker.away.settle(self._client_id)
+                    self._broker.away.settle(self._session)
                 trail = self._broker.hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
