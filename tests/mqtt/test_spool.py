@@ -75,7 +75,7 @@ def test_what_it_got_in_a_return_that_broke_off_is_not_sent_again():
     spool.answered("g", 0, {}, 0.0)
     spool.confirmed(1, 0.0)
     assert spool.add(b"late", 1, 0.0)[0].kept.live
-    again = spool.down()
+    again, _ = spool.down()
     assert [(action.kept.records, action.kept.live) for action in again] == [(b"late", False)]
     assert spool.confirmed(2, 0.0) == [], "of another return"
     spool.up()
@@ -225,13 +225,43 @@ def test_whenever_it_is_cut_off_a_node_gets_all_in_order_and_once(events: list[s
         if event.endswith("cut"):
             way.clear()
             flown.clear()
-            do(spool.down())
+            do(spool.down()[0])
     while way or flown:
         if way:
             take()
         do(spool.confirmed(flown.pop(0), 0.0))
     assert peer.got == [b"%d" % n for n in range(1, count + 1)]
     assert spool.settled() == [Live()]
+
+
+def test_what_was_live_is_for_every_session_of_a_node_that_is_away_again():
+    """One that had been elsewhere may have been on its way back, and have it from nowhere else."""
+    spool = away()
+    spool.add(b"1", 1, 0.0)
+    for client in ("elsewhere", "back", "returned"):
+        spool.moves(client)
+    spool.add(b"2", 1, 0.0)
+    spool.up()
+    spool.moves("late")
+    spool.add(b"3", 1, 0.0)
+    spool.returns("returned")
+    spool.add(b"4", 1, 0.0)
+    _, changed = spool.down()
+    assert sorted(changed) == ["back", "elsewhere", "late", "returned"]
+    assert spool.moves("elsewhere")
+    spool.add(b"5", 1, 0.0)
+    gets = {
+        client: [number for number in spool.entries if is_for(client, number, spool.moved)]
+        for client in ("elsewhere", "back", "returned", "late")
+    }
+    assert gets == {
+        "elsewhere": [1, 3, 4],
+        "back": [1, 3, 4, 5],
+        "returned": [1, 3, 4, 5],
+        "late": [1, 2, 3, 4, 5],
+    }
+    assert "late" not in spool.moved
+    assert spool.down()[1] == [], "nothing was live"
 
 
 def test_what_a_node_kept_that_leaves_goes_behind_and_to_whom_it_was_for():

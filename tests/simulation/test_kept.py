@@ -595,3 +595,49 @@ async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_cl
     await asyncio.sleep(5)
     assert back.session_present
     assert back.payloads() == sent
+
+
+@seeds(2)
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, made, monkeypatch, goes_on):
+    """It came behind the mark of the move, so it is for the session there, which was elsewhere before."""
+    await begin(made)
+    first = await made.client(3, "roams", **SESSION)
+    await first.subscribe("r", qos=2)
+    await made.settled()
+    first.drop()
+    made.partition([1, 2], [3])
+    await asyncio.sleep(10)
+    speaker = await made.client(1, "speaker")
+    await speaker.publish("t/1/1", b"is kept", qos=1)
+    moved = await made.client(2, "roams", **SESSION)
+    await moved.subscribe("r", qos=2)
+    await asyncio.sleep(3)
+
+    async def busy(_peer, _turn):
+        await asyncio.sleep(0.1)
+        return False
+
+    # The node that is back does not get to say what it has.
+    with monkeypatch.context() as patch:
+        patch.setattr(made.nodes[1].broker.away, "_greeted", busy)
+        made.heal()
+        await made.settled()
+        await asyncio.sleep(3)
+        moved.drop()
+        coming = asyncio.create_task(made.client(3, "roams", **SESSION))
+        await asyncio.sleep(1.5)
+        await speaker.publish("r", b"on its way", qos=2)
+        assert not coming.done()
+        made.partition([1], [2, 3])
+        last = await coming
+        assert last.session_present
+        await asyncio.sleep(5)
+    if goes_on:
+        await last.disconnect()
+        last = await made.client(2, "roams", **SESSION)
+    await asyncio.sleep(5)
+    made.heal()
+    await made.settled(timeout=90)
+    await asyncio.sleep(20)
+    assert last.payloads() == [b"on its way"]

@@ -16,7 +16,8 @@ What becomes of an entry: the node has it; it has expired; there was no room (``
 reason.
 
 A session that moves to another node while its own is away gets there what comes from then on, until the node
-is back with a higher claim; ``moved`` says from which number to which, and from which to which again.
+is back with a higher claim; ``moved`` says from which number to which, and from which to which again. What is
+live is in none of these ranges, also once the node is away again: a session may have been on its way there.
 
 A node that leaves hands what it keeps to one that stays (``hint_transfer``), which keeps it behind its own.
 
@@ -198,8 +199,9 @@ class Spool:
 
     # -- the node goes and comes
 
-    def down(self) -> list[Action]:
-        """The node is away, or away again; what was live is its lasting sessions' from now on."""
+    def down(self) -> tuple[list[Action], list[str]]:
+        """The node is away, or away again; what was live is its lasting sessions' from now on. Also of which
+        clients less is known to be not for them."""
         self.state = "away"
         self._over = False
         self._flight.clear()
@@ -209,7 +211,7 @@ class Spool:
         again = [kept for kept in self.entries.values() if kept.live]
         changed = [msgspec.structs.replace(kept, live=False) for kept in again]
         self.entries.update((kept.number, kept) for kept in changed)
-        return [Keep(kept) for kept in changed]
+        return [Keep(kept) for kept in changed], self._cut_moved(again[0].number) if again else []
 
     def up(self) -> list[Action]:
         """The node is back."""
@@ -257,9 +259,10 @@ class Spool:
 
     def moves(self, client_id: str, *, always: bool = False) -> bool:
         """A client's session is on another node from now on, or ``always`` was; whether that is new."""
-        if self.state == "live" or client_id in self.moved or len(self.moved) >= MOVED_LIMIT:
+        bounds = self.moved.get(client_id, ())
+        if self.state == "live" or NO_END in bounds or not bounds and len(self.moved) >= MOVED_LIMIT:
             return False
-        self.moved[client_id] = 0 if always else self.next, NO_END
+        self.moved[client_id] = *bounds, 0 if always and not bounds else self.next, NO_END
         return True
 
     def returns(self, client_id: str) -> bool:
@@ -371,6 +374,15 @@ class Spool:
         return actions
 
     # -- inside
+
+    def _cut_moved(self, first: int) -> list[str]:
+        """Have everything from a number on be for every client; for which ones it was not."""
+        changed = [client_id for client_id, bounds in self.moved.items() if bounds[-1] > first]
+        for client_id in changed:
+            bounds = self.moved.pop(client_id)
+            if before := bounds[: bisect_left(bounds, first)]:
+                self.moved[client_id] = [*before, first] if len(before) % 2 else before
+        return changed
 
     def _put(self, kept: Kept) -> None:
         self.entries[kept.number] = kept

@@ -171,7 +171,10 @@ class Keeping:
         if not isinstance(self._had[peer], _Anybody):
             row.append(list(islice(self._had[peer], MOVED_LIMIT)))
         self._put((peer, _NODE, 0), row)
-        self._do(peer, spool.down())
+        actions, changed = spool.down()
+        self._do(peer, actions)
+        for client_id in changed:
+            self._put((peer, _MOVED, client_id), spool.moved.get(client_id))
         # Behind what was on its way, of which nobody knows whether it came before or after the client went.
         self._soon(partial(self._note_moved, peer))
 
@@ -236,7 +239,7 @@ class Keeping:
         for client_id in self._guessed.get(peer, ()):
             if not self._elsewhere(client_id, peer):
                 # Back there by now, and where it was meanwhile was as far away: it takes what is new to it.
-                del moved[client_id]
+                moved.pop(client_id, None)
         had = self._had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
             stayed = client_id not in had and client_id not in self._claimed
