@@ -550,3 +550,44 @@ async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, 
         ("c", cluster.nodes[1].name)
     ]
     assert not any(recording.told("dropped") for recording in recordings.values())
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster, tmp_path):
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    options = {"session_expiry": 300, "clean_start": False}
+    first = await cluster.client(1, "moves", **options)
+    await first.subscribe("t", qos=2)
+    await first.disconnect()
+    filler, speaker = await cluster.client(1, "filler"), await cluster.client(2, "speaker")
+    store = cluster.nodes[1].store
+    disc = store._disc.file
+    disc.limit_pages(disc.pages())
+    while store.queue.failed is None:
+        await filler.publish("fill", b"x" * 60_000, retain=True)
+        await asyncio.sleep(1)
+    sent = [b"%d" % number for number in range(30)]
+
+    async def publish():
+        for payload in sent:
+            sending.append(asyncio.create_task(speaker.publish("t", payload, qos=2)))
+            await asyncio.sleep(0.1)
+
+    sending = []
+    publishing = asyncio.create_task(publish())
+    await asyncio.sleep(0.5)
+    async with asyncio.timeout(5):
+        moved = await cluster.client(2, "moves", **options)
+    assert moved.session_present
+    await publishing
+    await asyncio.sleep(2)
+    assert moved.payloads() == sent
+    assert not all(task.done() for task in sending), "what is acknowledged waits for the full disc"
+    disc.limit_pages(0)
+    await asyncio.wait_for(asyncio.gather(*sending), 10)
+    await asyncio.sleep(5)
+    assert moved.payloads() == sent
+    assert "moves" not in cluster.nodes[1].broker.sessions

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
@@ -59,6 +60,8 @@ CLAIMED_WITHIN = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
 NEW_CLAIM_TIMEOUT = 1.0
 """The same of a session that is new, of which nothing can be delivered twice."""
+DISC_TIMEOUT = 1.0
+"""Seconds for which the disc of a node is waited for that gives a session away."""
 
 
 class _Giving:
@@ -417,9 +420,7 @@ class Takeovers:
         giving.answer, giving.stamp = None, max(giving.stamp, stamp)
         self._feed(giving, Asked(token, taker))
         answer: dict[str, Any] | str = giving.answer
-        if session.store is not None:
-            # That it was given must be known in the next life of this node too.
-            await session.store.settled()
+        await self._recorded(session)
         return none if answer == "none" else answer
 
     def _part(self, client_id: str, token: str, number: int) -> list[Any] | None:
@@ -438,9 +439,19 @@ class Takeovers:
         loop.call_later(MARKS_WITHIN, self._tick, giving)
         self._feed(giving, ReleaseAsked(token))
         parts = await released
-        if giving.session.store is not None:
-            await giving.session.store.settled()
+        await self._recorded(giving.session)
         return parts
+
+    async def _recorded(self, session: Session) -> None:
+        """Have it on disc that a session was given, for the next life of this node.
+
+        Not for long: a full disc would hold up a client that has its session on another's. Should this node
+        die then, it offers once more what it gave.
+        """
+        if session.store is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DISC_TIMEOUT):
+                    await session.store.settled()
 
     def mark(self, token: str, source: str, target: str) -> bool:
         """Send marks to both sides of a move, in the streams of messages to them."""
