@@ -641,3 +641,33 @@ async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, m
     await made.settled(timeout=90)
     await asyncio.sleep(20)
     assert last.payloads() == [b"on its way"]
+
+
+@seeds(2)
+async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_one_no_more(sim, made):
+    """Its node kept the same for the one that had the older session, and died before that was back."""
+    await begin(made)
+    first = await made.client(3, "roams", **SESSION)
+    await first.subscribe("r", qos=2)
+    await made.settled()
+    made.crash(3)
+    await asyncio.sleep(10)
+    speaker = await made.client(1, "speaker")
+    await speaker.publish("r", b"before", qos=2)
+    anew = await made.client(2, "roams", **SESSION)
+    assert not anew.session_present
+    await anew.subscribe("r", qos=2)
+    sent = [b"%d" % number for number in range(30)]
+    for payload in sent:
+        await speaker.publish("r", payload, qos=2)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(3)
+    assert anew.payloads() == sent
+    made.crash(2)
+    await asyncio.sleep(10)
+    await made.restart(3)
+    back = await made.client(3, "roams", **SESSION)
+    assert back.session_present
+    await speaker.publish("r", b"after", qos=2)
+    await asyncio.sleep(30)
+    assert back.payloads() == [b"before", b"after"]

@@ -21,10 +21,12 @@ from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
 from gossamer.mqtt.handoff.replay import Arrivals
 from gossamer.mqtt.migration.machines import rightful
+from gossamer.mqtt.migration.transfer import had_from
 from gossamer.mqtt.publish.undelivered import tell_lost
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.session.qos2 import Block
     from gossamer.mqtt.session.session import Session
 
 __all__ = ["Away"]
@@ -128,10 +130,12 @@ class Away:
         """Every node knows what a session of this one is subscribed to; ``resumed``: it was there before.
 
         Said to all while somebody is away, for whom they may keep something of the same client; not before,
-        or what is published in between would be for neither.
+        or what is published in between would be for neither. What the client of a new session has had by then
+        they tell the node that had it before, which may go on with its own should this node die.
         """
         if self.keeping.anybody_away:
-            settled = session.client_id, self._node, session.epoch, resumed
+            had = [] if resumed else had_from(session)
+            settled = session.client_id, self._node, session.epoch, resumed, had
             self._settled(*settled)
             nodes = self._distribution.nodes()
             self._broker.runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
@@ -169,7 +173,7 @@ class Away:
         except (TypeError, ValueError):
             log.warning("greeting_not_understood", peer=peer)
             return False
-        _, _, moved = told
+        _, _, moved, _ = told
         if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
             return False
         self.keeping.answered(peer, turn, *done)
@@ -197,12 +201,12 @@ class Away:
             for client_id in change.written:
                 self.keeping.claimed(client_id, rightful(sessions.read(client_id)) or "")
 
-    def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool) -> None:
+    def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
         """What other nodes call; see :meth:`settle`."""
         claims = {} if self._sessions is None else self._sessions.read(client_id)
         # A node that came back with a later claim has the client: what is kept for it is for that session.
         if all((other, node) <= (epoch, owner) for node, other in claims.items()):
-            self.keeping.settled(client_id, owner, resumed=resumed)
+            self.keeping.settled(client_id, owner, resumed=resumed, had=had)
 
 
 def _pong() -> bool:

@@ -260,7 +260,7 @@ class Spool:
     def moves(self, client_id: str, *, always: bool = False) -> bool:
         """A client's session is on another node from now on, or ``always`` was; whether that is new."""
         bounds = self.moved.get(client_id, ())
-        if self.state == "live" or NO_END in bounds or not bounds and len(self.moved) >= MOVED_LIMIT:
+        if self.state == "live" or NO_END in bounds or (not bounds and len(self.moved) >= MOVED_LIMIT):
             return False
         self.moved[client_id] = *bounds, 0 if always and not bounds else self.next, NO_END
         return True

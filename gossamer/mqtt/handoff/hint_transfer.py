@@ -66,7 +66,7 @@ class HintTransfer:
         for node in sorted(self._distribution.nodes()):
             messages = 0
             sessions, hints = self._keeping.hints(peer)
-            _, _, moved = await self._keeping.greeting(peer)
+            _, _, moved, _ = await self._keeping.greeting(peer)
             for part in _parts(hints):
                 answer = await remote.call(node, ADOPT, peer, sessions, part, moved, timeout=CALL_TIMEOUT)
                 if not isinstance(answer, remote.Returned) or answer.value is not True:

@@ -44,6 +44,7 @@ from gossamer.mqtt.handoff.hint_log import (
 )
 from gossamer.mqtt.publish.inbound import MOVE_MARK
 from gossamer.mqtt.publish.records import acknowledged, encode_kept, fresh, walk
+from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.store import JournalLike
 
 __all__ = ["Keeping"]
@@ -130,6 +131,8 @@ class Keeping:
         self._had: dict[str, frozenset[str]] = {}
         self._guessed: dict[str, set[str]] = {}
         """By node that is away, clients that seemed to have left it before."""
+        self._delivered: dict[str, dict[str, list[Block]]] = {}
+        """By node that is away, what clients have had elsewhere before it was known that they are there."""
         self._claimed: set[str] = set()
         """Clients that came to this side while somebody was away."""
         self._lives: dict[str, int] = {}
@@ -225,16 +228,16 @@ class Keeping:
 
     # -- what nodes say
 
-    async def greeting(self, peer: str) -> tuple[str, int, dict[str, Sequence[int]]]:
-        """What to tell a node that is asked: who keeps, how much waits, and which numbers are not for a
-        client.
+    async def greeting(self, peer: str) -> tuple[str, int, dict[str, Sequence[int]], dict[str, list[Block]]]:
+        """What to tell a node that is asked: who keeps, how much waits, which numbers are not for a client,
+        and what a client is known to have had of the others.
 
         Of a session that left the node at an unknown moment, everything is given back: rather twice than
         never. One that was on this side all the time has had it here.
         """
         spool = self._spool(peer)
         if not spool.waiting:
-            return self.identity, 0, {}
+            return self.identity, 0, {}, {}
         moved = dict(spool.moved)
         for client_id in self._guessed.get(peer, ()):
             if not self._elsewhere(client_id, peer):
@@ -247,7 +250,7 @@ class Keeping:
                 moved[client_id] = 0, NO_END
             if count % STEP == 0:
                 await asyncio.sleep(0)
-        return self.identity, spool.waiting, moved
+        return self.identity, spool.waiting, moved, self._delivered.get(peer, {})
 
     def answered(
         self, peer: str, turn: int, sessions: tuple[str, int], taken: int, frames: Mapping[int, int]
@@ -286,16 +289,20 @@ class Keeping:
         if self._had and len(self._claimed) < MOVED_LIMIT:
             self._claimed.add(client_id)
 
-    def settled(self, client_id: str, owner: str, *, resumed: bool) -> None:
+    def settled(self, client_id: str, owner: str, *, resumed: bool, had: list[Block]) -> None:
         """A client's subscriptions are known at ``owner`` from now on: a node that is away gets nothing more
         for it, whether it had its session or came by one while it was cut off.
 
-        ``resumed``: the session was on this side before, and nothing that is kept is for another one.
+        ``resumed``: the session was on this side before, and nothing that is kept is for another one; or
+        ``had`` are the messages of QoS 2 that its client has had from it.
         """
         stayed = resumed and client_id not in self._claimed
-        for peer, had in self._had.items():
+        for peer, clients in self._had.items():
             if peer != owner:
-                self._move(peer, client_id, always=stayed and client_id not in had)
+                self._move(peer, client_id, always=stayed and client_id not in clients)
+                delivered = self._delivered.setdefault(peer, {})
+                if had and len(delivered) < MOVED_LIMIT:
+                    delivered[client_id] = had
 
     def departed(self, peer: str) -> list[str]:
         """Clients whose sessions a node had when it went, and has no more."""
@@ -529,6 +536,7 @@ class Keeping:
     def _forget(self, peer: str, moved: Iterable[str]) -> None:
         self._had.pop(peer, None)
         self._guessed.pop(peer, None)
+        self._delivered.pop(peer, None)
         if not self._had:
             self._claimed.clear()
         self._lives.pop(peer, None)

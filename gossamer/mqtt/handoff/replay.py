@@ -27,10 +27,12 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.mqtt.connection.flow_control import Hold
 from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.migration.transfer import forget
 from gossamer.mqtt.publish.inbound import MOVE_MARK, read_record
 from gossamer.mqtt.publish.message import Message
 from gossamer.mqtt.publish.message_ids import MARK
 from gossamer.mqtt.publish.records import kept_in, walk
+from gossamer.mqtt.session.qos2 import Block, Once
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
@@ -98,8 +100,16 @@ class Arrivals:
         if keeper is not None:
             keeper.waiting = False
 
-    def asked(self, peer: str, identity: str, waiting: int, moved: Moved) -> list[Any]:
+    def asked(
+        self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
+    ) -> list[Any]:
         """What other nodes call: what of theirs is here, and what of mine is there."""
+        for client_id, blocks in had.items():
+            session = self._broker.sessions.get(client_id)
+            if session is not None and session.expiry:
+                known = Once()
+                known.load(blocks)
+                forget(session, known)
         self._unheard.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
         if keeper.identity != identity:

@@ -28,8 +28,8 @@ MOVE_END = 1.0
 """Seconds after CONNACK in which a move comes to its end between the nodes."""
 COMMIT = 2.0
 """Seconds after its disc has room again in which a node has all there that waited."""
-ALL_SAID = 2.5
-"""Seconds after its first SUBACK in which a new session is taken to say what else it wants."""
+NEW_SESSION = 3.0
+"""Seconds after CONNACK in which a new session subscribes, and other nodes come to know what it has had."""
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
@@ -195,26 +195,23 @@ class Story:
         return at
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
-        """Was one of these in a session that began anew, whose node died with what it knew of it?
+        """Was one of these in a session that began anew, whose node died just then with what it knew of it?
 
-        An older session of the client goes on where that is, and may have got the same: what came in the last
-        second, or before the new one was known to want all that it wanted.
+        An older session of the client goes on where that is, and may have got the same. "Just then" is longer
+        for one that was new: what it had at first is told others when it has subscribed.
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
         return any(
-            one.at <= span.start
-            and (span.start <= one.at + MOVE_END or self._first_words(client, one))
+            one.at <= span.start <= max(one.at + MOVE_END, self._began(client, one.at) + NEW_SESSION)
             and span.start <= asked.get(other.connection, inf) <= span.end
             and sum(began <= one.at for began in self.lives[client]) > 1
             for one, other in combinations(events, 2)
             for span in self._down[one.node]
         )
 
-    def _first_words(self, client: str, event: Event) -> bool:
-        """Was it in the first seconds after a new session of it had subscribed?"""
-        began = max((began for began in self.lives[client] if began <= event.at), default=-inf)
-        told = (e.at for e in self.clients.get(client, ()) if e.kind == "subscribed" and e.at >= began)
-        return event.at <= next(told, inf) + ALL_SAID
+    def _began(self, client: str, at: float) -> float:
+        """When the session of a client began that it had at that time."""
+        return max((began for began in self.lives[client] if began <= at), default=-inf)
 
     def forked(self, client: str, at: float) -> bool:
         """Was it moving when a cut began, before that time, so that both sides may have its session?"""
