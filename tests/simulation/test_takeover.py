@@ -11,7 +11,7 @@ from gossamer.mqtt.migration.target import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
 
-from .flows import Flow
+from .flows import Flow, doubled, in_order
 from .recording import Recording
 
 
@@ -591,3 +591,31 @@ async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster
     await asyncio.sleep(5)
     assert moved.payloads() == sent
     assert "moves" not in cluster.nodes[1].broker.sessions
+
+
+@seeds(2)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim, cluster, monkeypatch):
+    """As where the link to the other had just been made again."""
+    await cluster.start()
+    await cluster.settled()
+    options = {"session_expiry": 300, "clean_start": False}
+    first = await cluster.client(2, "moves", **options)
+    await first.subscribe("t/#", qos=2)
+    flows = [Flow(await cluster.client(1), f"t/{qos}", qos=qos, pause=0.02).start() for qos in (1, 2)]
+    await asyncio.sleep(1)
+    first.drop()
+    router = cluster.nodes[1].broker.router
+    source = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[2].name}
+    with monkeypatch.context() as patch:
+        patch.setattr(router, "forwarders", lambda: source)
+        moved = await cluster.client(3, "moves", **options)
+    assert moved.session_present
+    await asyncio.sleep(1)
+    for flow in flows:
+        await flow.stop()
+    await asyncio.sleep(3)
+    got = {*first.payloads(), *moved.payloads()}
+    assert not [payload for flow in flows for payload in flow.acknowledged if payload not in got]
+    assert not [payload for payload in doubled(moved) if b"/2 " in payload]
+    assert all(in_order(moved, flow.topic) for flow in flows)

@@ -99,8 +99,8 @@ class Taking:
         """What a session that was left behind here had."""
         self.known = Once()
         """What the client has had from that session, and from others that are over."""
-        self._aside: list[Item] = []
-        """Messages that are the giver's to queue; ours if it does not make it."""
+        self._aside: list[tuple[str | None, Item]] = []
+        """Messages that are the giver's to queue, and whence they came; ours if it does not make it."""
 
     def feed(self, event: Event) -> None:
         """Something happened."""
@@ -234,9 +234,10 @@ class Taking:
         return Installed()
 
     def _admit(self, item: Item) -> bool:
-        if self._machine.admits(self._broker.hub.where()):
+        origin = self._broker.hub.where()
+        if self._machine.admits(origin):
             return True
-        self._aside.append(item)
+        self._aside.append((origin, item))
         return False
 
     async def _send_marks(self) -> Event:
@@ -287,8 +288,11 @@ class Taking:
         session = self._session
         assert session is not None  # noqa: S101 - it was installed
         session.gate = None
-        # What the giver did not get to say may be among what was put aside for it.
-        between = self._aside if rest is None else rest
+        # What the giver did not get to say may be among what was put aside for it; and that of a node whose
+        # mark has not come here may be for nobody else, if it has come there.
+        marked = self._machine.marked if rest is not None else ()
+        doubtful = [item for origin, item in self._aside if origin not in marked]
+        between = [*(rest or ()), *doubtful]
         session.refill(distinct([*self._older, *self._before, *between, *session.queue]))
         if self.known:
             forget(session, self.known)
