@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from real.history.history import FULL, read, write
+from real.history.history import read, write
 from real.history.story import matches
 
 from history.tales import Tale, pair
@@ -217,7 +217,9 @@ def test_a_cut_lasts_until_the_node_that_the_session_moved_to_is_seen(met: bool)
     assert tale.broken() == (["twice"] if met else [])
 
 
-@pytest.mark.parametrize(("before", "after", "known"), [(0, 0, False), (0, 2, False), (0, 3, True), (3, 2, True)])
+@pytest.mark.parametrize(
+    ("before", "after", "known"), [(0, 0, False), (0, 2, False), (0, 3, True), (3, 2, True)]
+)
 def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_it(
     before: float, after: float, known: bool
 ) -> None:
@@ -251,17 +253,6 @@ def test_what_a_node_that_was_away_had_queued_may_come_behind_newer_messages() -
     tale.operator("up", 2)
     subscriber.gets(first)
     assert tale.broken() == []
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_what_a_node_whose_disc_is_full_hands_over_may_come_behind_newer_messages(full: bool) -> None:
-    tale, subscriber, publisher = pair()
-    if full:
-        tale.operator("fault", 2, note=FULL)
-    first, second = publisher.publishes(1), publisher.publishes(2)
-    subscriber.enters(1, present=True)
-    subscriber.gets(second, first)
-    assert tale.broken() == ([] if full else ["order"])
 
 
 def test_an_old_message_again_behind_newer_ones_is_no_matter_of_order() -> None:

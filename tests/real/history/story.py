@@ -228,8 +228,8 @@ class Story:
         return False
 
     def disturbed(self, start: float, end: float) -> bool:
-        """Was anything wrong with any node, link or disc in that time, or shortly before?"""
-        every = [*self._down.values(), *self._paused.values(), *self._apart.values(), *self._full.values()]
+        """Was anything wrong with any node or link in that time, or shortly before?"""
+        every = [*self._down.values(), *self._paused.values(), *self._apart.values()]
         return any(_touch(span, start, end) for spans in every for span in spans)
 
     def whole_after(self, at: float) -> float:
