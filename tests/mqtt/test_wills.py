@@ -106,8 +106,10 @@ class Cluster:
         leaver.withdrawn = lambda: True
         for other in self.nodes.keys() - {name}:
             self.apart.add(frozenset((name, other)))
-            leaver.node_down(other, self.creations[other], self.now, left=True)
             self.nodes[other].node_down(name, self.creations[name], self.now, left=True)
+        for other in self.nodes.keys() - {name}:
+            # Nobody sees what it does from now on.
+            leaver.node_down(other, self.creations[other], self.now, left=True)
 
     def cut(self, one, *others):
         for other in others:
@@ -182,6 +184,31 @@ def test_a_node_that_leaves_does_not_publish_the_wills_of_one_that_died_before()
     cluster.leave("a")
     cluster.wait(100)
     assert cluster.published == [("b", b"will")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_node_that_leaves_does_not_publish_what_it_held_for_one_that_died(restarts):
+    cluster = Cluster("a", "b", "c")
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
+    cluster.die("c", proven=False)
+    cluster.wait(10)
+    assert cluster.table.rows["a"]
+    cluster.leave("a")
+    if restarts:
+        del cluster.nodes["a"]
+        cluster.add("a")
+    cluster.wait(100)
+    assert cluster.published == [("b", b"will")]
+
+
+def test_a_node_that_leaves_alone_publishes_what_it_held():
+    cluster = Cluster("a", "c")
+    cluster.nodes["c"].hold("x", b"will", 0, cluster.now)
+    cluster.die("c", proven=False)
+    cluster.wait(10)
+    cluster.leave("a")
+    cluster.wait(100)
+    assert cluster.published == [("a", b"will")]
 
 
 def test_what_is_released_is_not_published():

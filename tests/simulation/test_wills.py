@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from gossamer.config import Endpoint
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.testing import seeds
@@ -80,3 +81,34 @@ async def test_a_delayed_will_of_a_session_that_a_cut_leaves_with_two_nodes_come
     await cluster.settled(timeout=90)
     await asyncio.sleep(100)
     assert payloads(watching) == [[b"gone"]] * 3
+
+
+@seeds(1)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("stops", [True, False])
+async def test_a_node_that_leaves_publishes_no_will_of_the_others(sim, cluster, tmp_path, dies, stops):
+    """Neither one that counts down at a node that stays, nor one that it held for a node that is silent."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    watching = await watchers(cluster)
+    await mortal(cluster, 3, delay=20)
+    if dies:
+        cluster.crash(3, "silence")
+    await asyncio.sleep(10)
+    assert bool(cluster.nodes[1].broker.wills._held) == dies
+    await cluster.nodes[1].view.leave()
+    await asyncio.sleep(2)
+    if stops:
+        await cluster.stop(1)
+        await cluster.restart(1)
+    await asyncio.sleep(100)
+    assert watching[1].payloads() == [b"gone"]
+    await cluster.nodes[1].view.join([Endpoint(host="10.0.0.2", port=7946)])
+    await asyncio.sleep(60)
+    if stops:
+        watching[0] = await cluster.client(1, "watcher1", clean_start=False, session_expiry=3000)
+        await asyncio.sleep(5)
+    # What was published while its node was no member is not for the other.
+    assert payloads(watching[:2]) == [[], [b"gone"]]

@@ -18,9 +18,10 @@ connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the other
 learns of the death; to the node of the will, should it be alive, it is as if it were published. One without
 delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own
 without asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up,
-and publish their own.  8. A will that counts down goes with its session. Until the node that the session left
-is known to have let go of it, both may have the will: the copy carries the stamps that it had before, its
-holder asks for these too, and however it ends at either node, it has ended at both. That node comes first.
+and publish their own, and what it held for others.  8. A will that counts down goes with its session. Until
+the node that the session left is known to have let go of it, both may have the will: the copy carries the
+stamps that it had before, its holder asks for these too, and however it ends at either node, it has ended at
+both. That node comes first.
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -336,6 +337,10 @@ class Wills:
         adopts = not (left and self.withdrawn())
         if not adopts:
             self._orphans.clear()
+            if not self._known:
+                # Those that stay have seen what it holds, and see no more of this node.
+                for key in [key for key in self._held if _node_of(key) != self._node]:
+                    self._drop(key)
         # Now, because the rows of a node go when it comes back in a new life.
         for at, row in self.table.rows_of(name).items():
             key = (row[2], at) if isinstance(at, str) else _key(at)
