@@ -9,8 +9,7 @@ import pytest
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection import listener
-
-from .listening import broker_with, mqtt, tls_section, until, with_paho
+from mqtt.listening import broker_with, mqtt, tls_section, until, with_paho
 
 pytestmark = pytest.mark.real
 

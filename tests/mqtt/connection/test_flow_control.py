@@ -2,8 +2,7 @@
 
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.flow_control import _progress
-
-from .fakes import FakeForwarder, FakeRouter
+from mqtt.fakes import FakeForwarder, FakeRouter
 
 
 async def stick(client, unwritten=1 << 30):

@@ -9,8 +9,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gossamer.mqtt import Framer, encode
 from gossamer.mqtt.codec import packets as p
-
-from .listening import broker_with, until
+from mqtt.listening import broker_with, until
 
 pytestmark = pytest.mark.real
 

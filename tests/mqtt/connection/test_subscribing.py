@@ -7,8 +7,7 @@ from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.connection.subscribing import HELD, UNCONFIRMED_NODE
 from gossamer.mqtt.publish.retained import LocalRetained
-
-from .fakes import FakeRouter
+from mqtt.fakes import FakeRouter
 
 
 async def test_suback_has_the_packet_identifier_and_a_reason_for_each_filter(world):

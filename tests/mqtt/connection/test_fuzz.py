@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import Crash
-
-from .harness import World
-from .strategies import packets
+from mqtt.harness import World
+from mqtt.strategies import packets
 
 quiet = settings(
     max_examples=60,

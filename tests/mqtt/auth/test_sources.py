@@ -17,8 +17,7 @@ from gossamer.mqtt.auth.passwords import parse_passwords
 from gossamer.mqtt.auth.sources import Certificate
 from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.codec import packets as p
-
-from .harness import connack
+from mqtt.harness import connack
 
 SECRET = "s" * 32
 

@@ -5,8 +5,7 @@ import pytest
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
-
-from .fakes import FakeForwarder, FakeRouter
+from mqtt.fakes import FakeForwarder, FakeRouter
 
 
 @pytest.fixture

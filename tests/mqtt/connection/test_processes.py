@@ -7,8 +7,7 @@ import pytest
 from gossamer.mqtt import ListenError, ReasonCode, mqtt_spec
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed, Supervisor
-
-from .harness import World
+from mqtt.harness import World
 
 
 def pids(world, label):

@@ -2,8 +2,7 @@
 
 from gossamer.mqtt import drain
 from gossamer.mqtt.codec import packets as p
-
-from .harness import connack
+from mqtt.harness import connack
 
 
 async def test_a_draining_node_names_another_server(world):

@@ -18,10 +18,10 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.connection.flow_control import ITEM
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.session import Session
+from mqtt.listening import broker_with, mqtt, until
 
-from .listening import broker_with, mqtt, until
 from .test_session import Hub
-from .test_sessionstore import FakeHub, FakeJournal, store_on
+from .test_store import FakeHub, FakeJournal, store_on
 
 
 def weight(session):

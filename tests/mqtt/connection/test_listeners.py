@@ -10,9 +10,8 @@ from pydantic import ValidationError
 from gossamer.config import ListenerConfig
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed
-
-from .certs import Authority
-from .listening import broker_with, mqtt, shown, tls_section, with_paho
+from mqtt.certs import Authority
+from mqtt.listening import broker_with, mqtt, shown, tls_section, with_paho
 
 pytestmark = pytest.mark.real
 

@@ -12,8 +12,7 @@ from gossamer.clock import HybridLogicalClock
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.routes.topics import matches
-
-from .fakes import FakeForwarder, FakeRouter
+from mqtt.fakes import FakeForwarder, FakeRouter
 
 NAMES = {number: name for name, number in KINDS.items()}
 FIELDS = {event.name: event.columns for event in schema.EVENTS}

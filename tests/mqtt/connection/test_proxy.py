@@ -12,8 +12,7 @@ from gossamer.config import ListenerConfig
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.proxy import is_within
-
-from .listening import broker_with, shown, tls_section, until
+from mqtt.listening import broker_with, shown, tls_section, until
 
 pytestmark = pytest.mark.real
 

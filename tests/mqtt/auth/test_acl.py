@@ -11,8 +11,7 @@ from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.auth.acl import _covers, _meets, parse_acl
 from gossamer.mqtt.codec import packets as p
 from gossamer.routes import matches
-
-from .harness import connack
+from mqtt.harness import connack
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "$s", "+"]), min_size=1, max_size=3)
 FILTERS = st.builds(lambda levels, end: [*levels, "#"] if end else levels, LEVELS, st.booleans()) | st.just(

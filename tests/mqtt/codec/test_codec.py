@@ -9,8 +9,7 @@ from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.packets import V4, V5, Connect, Publish
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
-
-from .strategies import packets
+from mqtt.strategies import packets
 
 versions = st.sampled_from([V4, V5])
 versioned = versions.flatmap(lambda v: st.tuples(st.just(v), packets(v)))

@@ -8,8 +8,7 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.connection.deadlines import Wheel
 from gossamer.mqtt.publish.delayed import Delayed, delayed_topic
 from gossamer.mqtt.publish.message import Message
-
-from .test_sessionstore import FakeJournal
+from mqtt.session.test_store import FakeJournal
 
 
 class World:

@@ -10,8 +10,7 @@ from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.routes.topics import matches
 from gossamer.tracing import TracedTape, Weaver
-
-from .fakes import FakeForwarder, FakeRouter
+from mqtt.fakes import FakeForwarder, FakeRouter
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SAMPLED = f"00-{TRACE}-00f067aa0ba902b7-01"
