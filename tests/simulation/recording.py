@@ -20,7 +20,7 @@ _FIELDS = {event.name: event.columns for event in schema.EVENTS}
 
 
 class Recording:
-    """See the module."""
+    """Recorder of one simulated node, whose rows are kept in memory."""
 
     def __init__(self, node: Node) -> None:
         self.hub = node.broker.hub
