@@ -269,6 +269,36 @@ async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(
     assert not [name for name in made.nodes[3].broker.sessions if name == "here"]
 
 
+@seeds(4)
+async def test_what_comes_live_behind_it_is_there_for_a_session_that_goes_and_comes_back(sim, made):
+    """Sent before the session had gone, it arrives while it returns, before the mark of either move."""
+    await begin(made)
+    made.crash(3)
+    await asyncio.sleep(5)
+    speaker = await made.client(1, "speaker")
+    kept = [b"%d " % number + bytes(2000) for number in range(600)]
+    for payload in kept:
+        await speaker.publish("t/1/2", payload, qos=2)
+    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    starting = asyncio.create_task(made.restart(3))
+    name = "node3@10.0.0.3"
+    while name not in made.nodes[1].distribution.nodes():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    live = [b"live %d" % number for number in range(5)]
+    for payload in live:
+        await speaker.publish("t/1/2", payload, qos=2)
+    there = await made.client(2, "away", **SESSION, timeout=60)
+    assert there.session_present
+    await starting
+    await there.disconnect()
+    await asyncio.sleep(sim.rng("when").uniform(0, 8))
+    back = await made.client(3, "away", **SESSION, timeout=60)
+    await asyncio.sleep(60)
+    got = there.payloads() + back.payloads()
+    assert not [payload for payload in [*kept, *live] if payload not in got]
+    assert len(got) == len(set(got))
+
+
 @seeds(1)
 async def test_expiry_goes_on_while_a_message_is_kept(sim, made):
     await begin(made)

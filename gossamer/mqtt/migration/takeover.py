@@ -393,10 +393,13 @@ class Takeovers:
 
     def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
         """A gate for what comes still of nodes that had not sent their mark when a session moved."""
+        move = self.move_of(session)
+        return None if move is None else lambda _item: move.admits(self.broker.hub.where())
+
+    def move_of(self, session: Session) -> Giver | None:
+        """The latest move of a session from here."""
         giving = self._giving.get(session.client_id)
-        if giving is None or giving.session is not session:
-            return None
-        return lambda _item: giving.machine.admits(self.broker.hub.where())
+        return None if giving is None or giving.session is not session else giving.machine
 
     # -- what the taker calls
 
@@ -470,8 +473,7 @@ class Takeovers:
             if giving.machine.token == token:
                 self._feed(giving, Marked(origin, token))
         for taking in list(self._taking.values()):
-            if taking.token == token:
-                taking.feed(Marked(origin, token))
+            taking.marked(origin, token)
 
     # -- clean starts, and kicks
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.migration.machines import MARKS_WITHIN, Taker
+from gossamer.mqtt.migration.machines import MARKS_WITHIN, Giver, Taker
 from gossamer.mqtt.migration.moves import (
     Action,
     Answered,
@@ -26,6 +26,7 @@ from gossamer.mqtt.migration.moves import (
     Event,
     Install,
     Installed,
+    Marked,
     MarksSent,
     Own,
     Released,
@@ -99,8 +100,17 @@ class Taking:
         """What a session that was left behind here had."""
         self.known = Once()
         """What the client has had from that session, and from others that are over."""
+        self._left: Giver | None = None
+        """The move in which an older one went from here, if not everybody's mark of that has come."""
         self._aside: list[tuple[str | None, Item]] = []
         """Messages that are the giver's to queue, and whence they came; ours if it does not make it."""
+
+    def marked(self, origin: str, token: str) -> None:
+        """Everything that ``origin`` sent before the move ``token`` is here."""
+        if token == self.token:
+            self.feed(Marked(origin, token))
+        elif self._left is not None and token == self._left.token:
+            self._left.marked.add(origin)
 
     def feed(self, event: Event) -> None:
         """Something happened."""
@@ -200,6 +210,8 @@ class Taking:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = is_given(known, state["moves"])
             older = left_of(known, given=given)
+            move = self._home.move_of(known)
+            self._left = move if move is not None and move.token else None
             if not given and known.born == state["born"]:
                 halves, unreleased = halves_of(known), unreleased_in(known)
             if not given and known.born != state["born"] and not state["clean"]:
@@ -237,6 +249,10 @@ class Taking:
         origin = self._broker.hub.where()
         if self._machine.admits(origin):
             return True
+        if self._left is not None and origin is not None and self._left.admits(origin):
+            # Sent before the session went from here, and late: nobody else has it.
+            self._older.append(item)
+            return False
         self._aside.append((origin, item))
         return False
 
