@@ -2,11 +2,12 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
-from gossamer.mqtt.codec.packets import Subscription, Will
+from gossamer.mqtt.codec.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription, Will
 from gossamer.mqtt.migration.target import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
@@ -514,6 +515,46 @@ async def test_a_session_that_began_behind_a_cut_has_the_subscriptions_of_the_on
     await speaker.publish("t", b"x", qos=1)
     await asyncio.sleep(1)
     assert client.payloads() == [b"x"]
+
+
+@seeds(2)
+@pytest.mark.parametrize("there_again", [True, False], ids=["where it began", "where it went"])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_publisher_of_two_sessions_is_known_by_what_it_began_in_either(sim, cluster, there_again):
+    """One began behind a cut, and the other is what is gone on with: a half sent message is in the first."""
+    await cluster.start()
+    await cluster.settled()
+    options = {"session_expiry": 300, "clean_start": False}
+    hearer = await cluster.client(1, session_expiry=300)
+    await hearer.subscribe("t", qos=2)
+    (await cluster.client(2, "c", **options)).drop()
+    cluster.cut(1, 2)
+    await asyncio.sleep(40)
+    publisher = await cluster.client(1, "c", **options)
+    assert not publisher.session_present
+    message = Publish(topic=b"t", payload=b"x", qos=2, packet_id=7)
+    await publisher.ask(message, Pubrec, 7)
+    publisher.drop()
+    await asyncio.sleep(1)
+    publisher = await cluster.client(2, "c", **options)
+    assert publisher.session_present
+    cluster.heal()
+    for _ in range(1000):
+        if len(cluster.nodes[2].broker.takeovers.claims("c")) > 1:
+            break
+        await asyncio.sleep(0.01)
+    if there_again:
+        publisher.drop()
+        publisher = await cluster.client(1, "c", **options)
+        assert publisher.session_present
+    else:
+        # Until the node has been told what is left of the other session, nobody there knows.
+        await asyncio.sleep(3)
+    message = msgspec.structs.replace(message, dup=True)
+    await publisher.ask(message, Pubrec, 7)
+    await publisher.ask(Pubrel(7), Pubcomp, 7)
+    await asyncio.sleep(1)
+    assert hearer.payloads() == [b"x"]
 
 
 @pytest.mark.parametrize("disc", [True, False])

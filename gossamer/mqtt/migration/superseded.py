@@ -308,12 +308,14 @@ class Remains:
         if had and session.expiry:
             forget(session, _once(had))
         verdict: bool | str = False
+        if move not in session.moves and (session.born == born or not session.clean):
+            # Whichever of its sessions it began to publish a message in, it does not know them apart.
+            know(session, unreleased)
         if move in session.moves:
             verdict = True
         elif session.born == born:
             # It is subscribed to what the other was.
             session.end_halves(halves)
-            know(session, unreleased)
         elif self._may_subscribe(session) and not session.clean:
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.

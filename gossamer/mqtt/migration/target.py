@@ -212,9 +212,13 @@ class Taking:
             older = left_of(known, given=given)
             move = self._home.move_of(known)
             self._left = move if move is not None and move.token else None
-            if not given and known.born == state["born"]:
-                halves, unreleased = halves_of(known), unreleased_in(known)
-            if not given and known.born != state["born"] and not state["clean"]:
+            same = known.born == state["born"]
+            if not given and same:
+                halves = halves_of(known)
+            if not given and (same or not state["clean"]):
+                # Whichever of its sessions it began to publish a message in, it does not know them apart.
+                unreleased = unreleased_in(known)
+            if not given and not same and not state["clean"]:
                 wanted = list(subscriptions_in(known))
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
