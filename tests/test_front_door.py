@@ -11,7 +11,9 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 # Modules that are a door of their own by ``__all__``: vocabularies of plain values, too many for one, and the
 # client, which is no part of the broker.
 BY_MODULE = {
-    "gossamer.api.model",
+    "gossamer.api.model.base",
+    "gossamer.api.model.cluster",
+    "gossamer.api.model.node",
     "gossamer.audit.schema",
     "gossamer.config.discovery",
     "gossamer.drill.record",

@@ -12,11 +12,9 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gossamer.api.jobs.runs import Runs
-from gossamer.api.model import (
+from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
-    BackupInfo,
-    ClientInfo,
     ClusterInfo,
     HealEpisode,
     HealPlanInfo,
@@ -25,14 +23,18 @@ from gossamer.api.model import (
     KeyRequest,
     KeysInfo,
     MemberInfo,
-    Metric,
     NodeHistory,
     NodeInfo,
     NodeStatus,
-    ProcessInfo,
     Pulse,
     QuarantinedRow,
     Readiness,
+)
+from gossamer.api.model.node import (
+    BackupInfo,
+    ClientInfo,
+    Metric,
+    ProcessInfo,
     RecordingInfo,
     RecordingSettings,
     RetainedInfo,

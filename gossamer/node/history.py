@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
-from gossamer.api.model import NodeHistory
+from gossamer.api.model.cluster import NodeHistory
 from gossamer.supervisor import GenServer, NoReply, Stop, send_after
 
 __all__ = ["HISTORY", "INTERVAL", "HistoryKeeper", "Reading", "Ring"]

@@ -7,14 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from gossamer.api import Alarms, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
-from gossamer.api.model import (
+from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
-    BackupInfo,
-    ClientInfo,
     ClusterInfo,
     ClusterNode,
-    FoldedInfo,
     HealEpisode,
     HealPlanInfo,
     HealRows,
@@ -24,20 +21,25 @@ from gossamer.api.model import (
     KeyRequest,
     KeysInfo,
     MemberInfo,
-    Metric,
     NodeHistory,
     NodeInfo,
     NodeStatus,
     PartitionInfo,
-    ProcessInfo,
     Pulse,
     QuarantinedRow,
     Readiness,
+    Seen,
+)
+from gossamer.api.model.node import (
+    BackupInfo,
+    ClientInfo,
+    FoldedInfo,
+    Metric,
+    ProcessInfo,
     RecordingInfo,
     RetainedInfo,
     RouteFindings,
     Sample,
-    Seen,
     SubscriptionInfo,
     TableDigest,
     TableInfo,

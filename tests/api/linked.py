@@ -6,7 +6,7 @@ import httpx
 
 from api.fakes import FakeView, member
 from gossamer.api import PeerRequests, make_app
-from gossamer.api.model import ClientInfo
+from gossamer.api.model.node import ClientInfo
 from gossamer.supervisor import Runtime
 
 NAMES = [f"node{number}@127.0.0.1" for number in (1, 2, 3)]

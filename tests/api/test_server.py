@@ -9,7 +9,7 @@ import pytest
 
 from api.fakes import FakeView
 from gossamer.api import ApiServer
-from gossamer.api.model import ProcessInfo
+from gossamer.api.model.node import ProcessInfo
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import ChildSpec, Runtime, StartFailed, Supervisor, receive, spawn_link
@@ -63,7 +63,7 @@ async def test_a_tree_with_many_of_a_kind_is_folded(runtime):
     runtime.spawn(parent, label="Listener")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    (root,) = map(ProcessInfo.of, await runtime.tree(fold=5))
+    (root,) = map(ProcessInfo.model_validate, await runtime.tree(fold=5))
     assert (root.label, len(root.children), root.more) == ("Listener", 5, 25)
     assert [(kind.label, kind.number) for kind in root.folded] == [("Channel", 25)]
 

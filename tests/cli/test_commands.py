@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from gossamer import __version__
-from gossamer.api.model import HintInfo
+from gossamer.api.model.cluster import HintInfo
 from gossamer.cli import ExitCode
 from gossamer.cli.introspection import version
 from gossamer.routes import kernel_name

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gossamer.api.model import ClientInfo
+from gossamer.api.model.node import ClientInfo
 from gossamer.cli import ExitCode
 from gossamer.cli.cluster.events import new_events
 from gossamer.errors import UsageError

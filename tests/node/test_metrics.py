@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.api import Exposition
-from gossamer.api.model import AlarmRequest
+from gossamer.api.model.cluster import AlarmRequest
 from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node

@@ -13,7 +13,8 @@ import structlog
 from api.fakes import FakeTable, FakeView, member
 
 from gossamer.api import ApiServer, PeerRequests, Tokens, make_app
-from gossamer.api.model import ClientInfo, NodeHistory, NodeInfo, Seen
+from gossamer.api.model.cluster import NodeHistory, NodeInfo, Seen
+from gossamer.api.model.node import ClientInfo
 from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork

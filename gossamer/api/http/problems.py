@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fastapi.responses import JSONResponse
 from starlette.types import Send
 
-from gossamer.api.model import Problem
+from gossamer.api.model.base import Problem
 
 __all__ = ["PROBLEM", "problem", "refuse"]
 

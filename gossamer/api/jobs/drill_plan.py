@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from pydantic import Field
 
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.errors import WrongValueError
 from gossamer.faults import parse_shape
 

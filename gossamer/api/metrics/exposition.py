@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from gossamer.api.metrics.process import ProcessNumbers
-from gossamer.api.model import Metric
+from gossamer.api.model.node import Metric
 from gossamer.api.view import NodeView
 
 __all__ = ["CONTENT_TYPE_LATEST", "Exposition"]

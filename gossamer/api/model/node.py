@@ -1,29 +1,133 @@
-"""One node: its tables, processes, metrics, flow recorder and backups."""
+"""One node: its clients and routes, tables, processes, metrics, flow recorder and backups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from gossamer.api.model.base import Flag, Value
-from gossamer.api.model.durations import OptionalSeconds, PositiveSeconds
-from gossamer.supervisor import ProcessNode
+from gossamer.api.model.base import Flag, OptionalSeconds, PositiveSeconds, Value
 
 __all__ = [
     "BackupInfo",
     "BackupRequest",
+    "ClientInfo",
     "FoldedInfo",
     "Metric",
     "ProcessInfo",
     "RecordingInfo",
     "RecordingSettings",
+    "RetainedInfo",
+    "RouteFindings",
+    "RouteInfo",
+    "RouteVerification",
     "Sample",
+    "SubscriptionInfo",
     "TableDigest",
     "TableInfo",
+    "TopicInfo",
+    "TopicMatch",
     "TraceEvent",
 ]
+
+
+class RouteInfo(Value):
+    """One row of the route table: this node has a subscriber to this filter."""
+
+    filter: str
+    node: str
+
+
+class TopicInfo(Value):
+    """One filter, and all the nodes that have subscribers to it."""
+
+    filter: str
+    nodes: tuple[str, ...]
+
+
+class TopicMatch(Value):
+    """Where a message to this topic would go from here, and why."""
+
+    topic: str
+    matches: tuple[TopicInfo, ...]
+    nodes: tuple[str, ...]
+    """The nodes it goes to, each once."""
+    subscribers: int
+    """Subscribers on this node that get it."""
+
+
+class RouteVerification(Value):
+    """Order a node to hold its routes against their sources and its peers."""
+
+    repair: Flag = True
+    """Put right what is wrong; otherwise only report it."""
+
+
+class RouteFindings(Value):
+    """What a verification of one node's routes looked at, and what was wrong."""
+
+    node: str
+    repaired: bool
+    """Whether what was wrong was put right."""
+    checked: int
+    """Things looked at."""
+    peers: int
+    """Peers compared with."""
+    silent: int
+    """Peers that did not answer."""
+    wrong: int
+    """Differences, all together."""
+    differences: dict[str, int]
+    """How many of each kind; kinds without any are left out."""
+
+
+class SubscriptionInfo(Value):
+    """One subscription of one session."""
+
+    client: str
+    filter: str
+    node: str
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int | None = None
+
+
+class ClientInfo(Value):
+    """One session, connected or not."""
+
+    client: str
+    connected: bool
+    node: str
+    address: str = ""
+    version: Literal["", "3.1", "3.1.1", "5.0"] = ""
+    username: str = ""
+    keepalive: float = 0.0
+    clean_start: bool = True
+    """The session began with nothing because its client wanted that."""
+    session_expiry: float = 0.0
+    connected_at: float = 0.0
+    """Seconds since 1970; 0: it is not connected."""
+    subscriptions: int = 0
+    inflight: int = 0
+    queued: int = 0
+    dropped: int = 0
+    """Messages for it that were dropped, since the session is on this node."""
+    process: str = ""
+    """The process of its connection on that node, which can be traced."""
+
+
+class RetainedInfo(Value):
+    """A topic that has a retained message, and what is known of it here without its payload."""
+
+    topic: str
+    qos: int | None = None
+    """Null: it is large, and kept by other nodes."""
+    bytes: int | None = None
+    """Of its payload; null as above."""
+    expires_at: float | None = None
+    """Seconds since 1970; null: it stays."""
 
 
 class TableInfo(Value):
@@ -63,7 +167,7 @@ class FoldedInfo(Value):
 class ProcessInfo(Value):
     """One process of the supervision tree, with the processes below it."""
 
-    pid: str
+    pid: Annotated[str, BeforeValidator(str)]
     name: str | None = None
     label: str
     type: str
@@ -85,37 +189,6 @@ class ProcessInfo(Value):
     """What else is worth a word: whom it serves, what it waits for."""
     folded: tuple[FoldedInfo, ...] = ()
     """Those ``more``, summed up by label."""
-
-    @classmethod
-    def of(cls, node: ProcessNode) -> ProcessInfo:
-        """A tree of the supervisor's."""
-        return cls(
-            pid=str(node.pid),
-            name=node.name,
-            label=node.label,
-            type=node.type,
-            status=node.status,
-            restarts=node.restarts,
-            mailbox=node.mailbox,
-            reductions=node.reductions,
-            memory=node.memory,
-            links=node.links,
-            children=tuple(map(cls.of, node.children)),
-            more=sum(kind.number for kind in node.folded),
-            dropped=node.dropped,
-            note=node.note,
-            folded=tuple(
-                FoldedInfo(
-                    label=kind.label,
-                    number=kind.number,
-                    mailbox=kind.mailbox,
-                    reductions=kind.reductions,
-                    restarts=kind.restarts,
-                    memory=kind.memory,
-                )
-                for kind in node.folded
-            ),
-        )
 
 
 class TraceEvent(Value):

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.api.peers.ordered_scan import walk_in_order
 from gossamer.api.peers.paging import Key, Walked
 from gossamer.api.peers.requests import PeerSilentError

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from gossamer.api.http.tokens import Principal
-from gossamer.api.model import NodeInfo
+from gossamer.api.model.cluster import NodeInfo
 from gossamer.api.peers.merge import Lines, lines_of, merged
 from gossamer.api.peers.paging import Key, cursor_of
 from gossamer.api.peers.requests import Answer, Ask, More, PeerSilentError, ask_of

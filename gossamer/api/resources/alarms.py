@@ -18,7 +18,8 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gossamer.api.model import AlarmInfo, AlarmRequest, Page
+from gossamer.api.model.base import Page
+from gossamer.api.model.cluster import AlarmInfo, AlarmRequest
 from gossamer.api.peers.paging import Listed
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.view import NodeView

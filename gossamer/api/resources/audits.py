@@ -28,7 +28,8 @@ from gossamer.api.http.tokens import Role
 from gossamer.api.jobs.findings import findings_in, steps_in
 from gossamer.api.jobs.processes import Program
 from gossamer.api.jobs.runs import Run
-from gossamer.api.model import RecordingInfo, RecordingSettings, Value
+from gossamer.api.model.base import Value
+from gossamer.api.model.node import RecordingInfo, RecordingSettings
 from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
 from gossamer.errors import UnavailableError, WrongValueError, how_to_install

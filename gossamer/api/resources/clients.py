@@ -11,7 +11,9 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from gossamer.api.http.problems import problem
-from gossamer.api.model import ClientInfo, Done, Page, Problem, SubscriptionInfo
+from gossamer.api.model.base import Page, Problem
+from gossamer.api.model.cluster import Done
+from gossamer.api.model.node import ClientInfo, SubscriptionInfo
 from gossamer.api.peers.client_search import ClientSearch, ClientSort
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.resources.routes import Filter

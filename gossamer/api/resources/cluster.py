@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from gossamer.api.http.access import needs
 from gossamer.api.http.tokens import Role
-from gossamer.api.model import (
+from gossamer.api.model.cluster import (
     Done,
     ForceLeaveRequest,
     JoinRequest,

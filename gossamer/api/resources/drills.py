@@ -32,7 +32,7 @@ from gossamer.api.jobs.drill_plan import (
 )
 from gossamer.api.jobs.processes import Program
 from gossamer.api.jobs.runs import Run, RunBusyError
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView

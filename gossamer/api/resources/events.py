@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from gossamer.api.model import Page, Value
+from gossamer.api.model.base import Page, Value
 from gossamer.api.peers.client_search import sort_key
 from gossamer.api.peers.paging import Walked
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gossamer.api.http.access import needs
 from gossamer.api.http.tokens import Role
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.errors import UsageError
 from gossamer.faults import Fault, FaultTable, FaultyClock
 

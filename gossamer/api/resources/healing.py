@@ -15,7 +15,8 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 
 from gossamer.api.http.access import principal_of
-from gossamer.api.model import HealEpisode, HealPlanInfo, HealSettings, HealStatusInfo, Page, QuarantinedRow
+from gossamer.api.model.base import Page
+from gossamer.api.model.cluster import HealEpisode, HealPlanInfo, HealSettings, HealStatusInfo, QuarantinedRow
 from gossamer.api.peers.paging import Listed
 from gossamer.api.peers.requests import PeerSilentError
 from gossamer.api.peers.scatter_gather import Peers

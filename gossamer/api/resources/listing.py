@@ -19,7 +19,7 @@ from fastapi.responses import Response
 
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.streaming import NDJSON, StreamAnswer
-from gossamer.api.model import Page
+from gossamer.api.model.base import Page
 from gossamer.api.peers.merge import own_lines
 from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
 from gossamer.api.peers.scatter_gather import Peers, Row

@@ -21,7 +21,8 @@ from fastapi import APIRouter, Query, Request
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.streaming import StreamAnswer
 from gossamer.api.http.tokens import Principal, Role
-from gossamer.api.model import NodeHistory, Pulse, Value
+from gossamer.api.model.base import Value
+from gossamer.api.model.cluster import NodeHistory, Pulse
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.resources.listing import OnNode, Scope
 from gossamer.api.view import NodeView

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from gossamer.api.model import Flag, Page, RetainedInfo, Value
+from gossamer.api.model.base import Flag, Page, Value
+from gossamer.api.model.node import RetainedInfo
 from gossamer.api.resources.listing import After, Limit, local_page
 from gossamer.api.view import NodeView
 from gossamer.errors import WrongValueError

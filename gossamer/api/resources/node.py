@@ -19,16 +19,8 @@ from fastapi import APIRouter, Query
 from gossamer.api.http.access import needs
 from gossamer.api.http.streaming import NDJSON, StreamAnswer
 from gossamer.api.http.tokens import Role
-from gossamer.api.model import (
-    BackupInfo,
-    BackupRequest,
-    Problem,
-    ProcessInfo,
-    TableDigest,
-    TableInfo,
-    TraceEvent,
-    Value,
-)
+from gossamer.api.model.base import Problem, Value
+from gossamer.api.model.node import BackupInfo, BackupRequest, ProcessInfo, TableDigest, TableInfo, TraceEvent
 from gossamer.api.view import NodeView
 from gossamer.log_destination import log_destination
 from gossamer.supervisor import TraceLine

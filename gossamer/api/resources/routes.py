@@ -7,14 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from gossamer.api.model import (
-    Page,
-    RouteFindings,
-    RouteInfo,
-    RouteVerification,
-    TopicInfo,
-    TopicMatch,
-)
+from gossamer.api.model.base import Page
+from gossamer.api.model.node import RouteFindings, RouteInfo, RouteVerification, TopicInfo, TopicMatch
 from gossamer.api.resources.listing import After, Limit, OnNode, local_page
 from gossamer.api.view import NodeView
 

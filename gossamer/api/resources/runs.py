@@ -24,7 +24,7 @@ from gossamer.api.http.access import principal_of
 from gossamer.api.http.sandbox import page_response
 from gossamer.api.http.tokens import Principal
 from gossamer.api.jobs.runs import ID, Run, Runs, State
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gossamer.api.http.access import needs, principal_of
 from gossamer.api.http.tokens import Role, Token, Tokens
-from gossamer.api.model import Value
+from gossamer.api.model.base import Value
 from gossamer.config import PositiveDuration
 
 __all__ = ["NewToken", "TokenInfo", "TokenRequest", "WhoAmI", "tokens_router"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gossamer.api.model import Metric, Sample
+from gossamer.api.model.node import Metric, Sample
 from gossamer.histogram import Histogram
 
 __all__ = ["by", "histogram", "one"]

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gossamer.api.model import BackupInfo
+from gossamer.api.model.node import BackupInfo
 from gossamer.errors import UnavailableError, UsageError, WrongValueError
 from gossamer.mnesia_like import DiscError
 from gossamer.node.parts import NodeParts

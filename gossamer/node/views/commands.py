@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gossamer.api.model import KeyRequest
+from gossamer.api.model.cluster import KeyRequest
 from gossamer.errors import UsageError, WrongValueError
 from gossamer.gossip import Keys, Status, cluster_key
 from gossamer.mqtt import MqttProtocolError, drain

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from gossamer.api.model import TableDigest
+from gossamer.api.model.node import TableDigest
 from gossamer.mnesia_like import Store
 
 __all__ = ["digests_of"]

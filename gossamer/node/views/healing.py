@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gossamer.api import Alarms
-from gossamer.api.model import (
+from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
     HealEpisode,

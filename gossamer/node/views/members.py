@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from gossamer.api.model import HintInfo, MemberInfo, NodeInfo
+from gossamer.api.model.cluster import HintInfo, MemberInfo, NodeInfo
 from gossamer.gossip import Member, Status, explain
 from gossamer.node.parts import NodeParts
 

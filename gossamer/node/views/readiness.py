@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gossamer.api.model import AlarmInfo, Readiness
+from gossamer.api.model.cluster import AlarmInfo, Readiness
 from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.parts import NodeParts

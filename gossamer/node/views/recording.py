@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gossamer.api.model import RecordingInfo, RecordingSettings
+from gossamer.api.model.node import RecordingInfo, RecordingSettings
 from gossamer.node.parts import NodeParts
 
 __all__ = ["Recording"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from gossamer import __version__
-from gossamer.api.model import NodeInfo, NodeStatus, Pulse, Seen
+from gossamer.api.model.cluster import NodeInfo, NodeStatus, Pulse, Seen
 from gossamer.node.history import Reading
 from gossamer.node.metrics import LOOP_WATCH
 from gossamer.node.parts import NodeParts

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.api import ClientSearch, Listed, Walked, sort_key
-from gossamer.api.model import ClientInfo, RetainedInfo, SubscriptionInfo
+from gossamer.api.model.node import ClientInfo, RetainedInfo, SubscriptionInfo
 from gossamer.mqtt import ClientInfo as Session
 from gossamer.mqtt import Message
 from gossamer.routes import parse_filter

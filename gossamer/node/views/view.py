@@ -21,21 +21,23 @@ from gossamer.api import (
     Walked,
     make_app,
 )
-from gossamer.api.model import (
-    BackupInfo,
-    ClientInfo,
+from gossamer.api.model.cluster import (
     ClusterInfo,
     ClusterNode,
     KeyRequest,
     KeysInfo,
     MemberInfo,
-    Metric,
     NodeHistory,
     NodeInfo,
     NodeStatus,
-    ProcessInfo,
     Pulse,
     Readiness,
+)
+from gossamer.api.model.node import (
+    BackupInfo,
+    ClientInfo,
+    Metric,
+    ProcessInfo,
     RetainedInfo,
     RouteFindings,
     SubscriptionInfo,
@@ -315,7 +317,7 @@ class View:
         """The supervision tree, or what is below one process."""
         runtime = self._node.runtime
         pid = None if root is None else locate(runtime, root)
-        return [ProcessInfo.of(node) for node in await runtime.tree(fold=fold, root=pid)]
+        return [ProcessInfo.model_validate(node) for node in await runtime.tree(fold=fold, root=pid)]
 
     def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
         """What a process takes in and sends out, as it happens."""

@@ -72,6 +72,11 @@ class ProcessNode(Struct, frozen=True):
     children: list[ProcessNode]
     folded: list[Folded]
 
+    @property
+    def more(self) -> int:
+        """How many children are not listed."""
+        return sum(kind.number for kind in self.folded)
+
 
 @dataclass(slots=True)
 class _Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gossamer.api import ProcessNumbers
-from gossamer.api.model import Metric
+from gossamer.api.model.node import Metric
 from gossamer.testing.references.markdown import cell, code, flow, table
 
 __all__ = ["metrics_page"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from gossamer.api import make_app
-from gossamer.api.model import Metric
+from gossamer.api.model.node import Metric
 from gossamer.config import Config
 from gossamer.node import Node
 

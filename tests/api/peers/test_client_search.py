@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from api.linked import NAMES, client_of, pages
 from gossamer.api import ClientSearch, sort_key
-from gossamer.api.model import ClientInfo
+from gossamer.api.model.node import ClientInfo
 from gossamer.api.peers.paging import STRIDE, page_of
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from api.fakes import FakeView
 from gossamer.api import Alarms, make_app
-from gossamer.api.model import AlarmRequest
+from gossamer.api.model.cluster import AlarmRequest
 from gossamer.api.resources.alarms import MOST, TooManyAlarmsError
 
 
