@@ -332,7 +332,7 @@ def main():
     import structlog
 
     import gossamer.mqtt as whole
-    from gossamer.supervisor.inspect.collector import tune_collector
+    from gossamer.supervisor import tune_collector
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     whole.Broker  # noqa: B018 - loaded

@@ -30,38 +30,16 @@ from gossamer.supervisor.errors import (
     StopInit,
     TooManyTraces,
 )
-from gossamer.supervisor.inspect import (
-    PAUSES,
-    Statistics,
-    TraceLine,
-    follow,
-    get_state,
-    log_process,
-    replace_state,
-    resume,
-    statistics,
-    suspend,
-    trace,
-    tune_collector,
-)
-from gossamer.supervisor.process import (
-    Caller,
-    Folded,
-    Port,
-    ProcessNode,
-    Registry,
-    RemoteRouter,
-    Runtime,
-    Sent,
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import Sent
+from gossamer.supervisor.process.functions import (
     TimerRef,
     call,
     cancel_timer,
     cast,
     demonitor,
     exit,  # noqa: A004
-    guarded,
     link,
-    locate,
     monitor,
     receive,
     register,
@@ -75,39 +53,44 @@ from gossamer.supervisor.process import (
     unlink,
     whereis,
 )
+from gossamer.supervisor.process.port import Port, guarded
+from gossamer.supervisor.process.registry import Registry
+from gossamer.supervisor.process.reports import log_process
+from gossamer.supervisor.process.runtime import Runtime
+from gossamer.supervisor.process.signals import RemoteRouter
+from gossamer.supervisor.process.tracing import TraceLine, follow
+from gossamer.supervisor.process.tree import Folded, ProcessNode, locate
 from gossamer.supervisor.rendering import Told, is_secret, shown
-from gossamer.supervisor.server import (
-    Behaviour,
+from gossamer.supervisor.server.behaviour import Behaviour, Named
+from gossamer.supervisor.server.genserver import Continue, GenServer, NoReply, Reply, Stop, reply
+from gossamer.supervisor.server.loop_watch import PAUSES, LoopWatch, tune_collector
+from gossamer.supervisor.server.os_process import OsProcess
+from gossamer.supervisor.server.statem import (
     CallEvent,
-    Continue,
     Enter,
     EventTimeout,
-    GenServer,
     Info,
     Internal,
     Keep,
-    LoopWatch,
-    Named,
     NamedTimeout,
     Next,
-    NoReply,
-    OsProcess,
-    Reply,
     StateMachine,
     StateTimeout,
-    Stop,
-    reply,
 )
-from gossamer.supervisor.supervise import (
-    Application,
-    Applications,
-    Backoff,
-    ChildCounts,
-    ChildInfo,
-    ChildSpec,
-    DynamicSupervisor,
-    Supervisor,
+from gossamer.supervisor.server.system import (
+    Statistics,
+    get_state,
+    replace_state,
+    resume,
+    statistics,
+    suspend,
+    trace,
 )
+from gossamer.supervisor.supervise.application import Application, Applications
+from gossamer.supervisor.supervise.backoff import Backoff
+from gossamer.supervisor.supervise.dynamic import DynamicSupervisor
+from gossamer.supervisor.supervise.spec import ChildCounts, ChildInfo, ChildSpec
+from gossamer.supervisor.supervise.supervisor import Supervisor
 from gossamer.supervisor.values import (
     Cast,
     Crash,

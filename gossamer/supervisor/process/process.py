@@ -24,8 +24,8 @@ from typing import Any
 import structlog
 
 from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
-from gossamer.supervisor.process.crash import crash_text, handling, state_of
 from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.reports import crash_text, handling, state_of
 from gossamer.supervisor.values import (
     KILL,
     KILLED,

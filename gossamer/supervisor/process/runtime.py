@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, TypeVarTupl
 
 import structlog
 
-from gossamer.supervisor.errors import (
-    CallFailed,
-    CallingSelf,
-    MailboxFull,
-    NotAsync,
-    NotInProcess,
-)
+from gossamer.supervisor.errors import CallFailed, CallingSelf, MailboxFull, NotAsync, NotInProcess
 from gossamer.supervisor.process.calls import Caller, Lane
 from gossamer.supervisor.process.entry import Entry, Sent, current
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process

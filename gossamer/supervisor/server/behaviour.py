@@ -17,7 +17,9 @@ from typing import Any, Generic, ParamSpec, cast, overload
 import structlog
 
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, NotInProcess, StopInit
-from gossamer.supervisor.process import Initialised, Process, Runtime, current, reason_of, where_is
+from gossamer.supervisor.process.entry import current
+from gossamer.supervisor.process.process import Process, reason_of, where_is
+from gossamer.supervisor.process.runtime import Initialised, Runtime
 from gossamer.supervisor.values import KILL, Pid, Reason
 
 __all__ = ["Behaviour", "Named", "Stopped"]

@@ -22,9 +22,10 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
-from gossamer.supervisor.inspect import SystemRequest, attend
-from gossamer.supervisor.process import BURST, Caller, RemoteCaller
+from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.process import BURST
 from gossamer.supervisor.server.behaviour import Behaviour, Stopped
+from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
 
 __all__ = ["Continue", "GenServer", "NoReply", "Reply", "Stop", "reply"]

@@ -9,11 +9,15 @@ Others read ``watch.lag``, the seconds by which the last tick was late, or are t
 gossip takes it into its local health.
 
 Where the loop's time is not the system's (simulations), no thread is started and nothing is ever late.
+
+What else holds the loop is Python's garbage collector: ``tune_collector`` sets it for a program of many small
+long-lived objects, and measures its pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -24,11 +28,13 @@ from typing import Any
 import structlog
 
 from gossamer.histogram import Histogram
-from gossamer.supervisor.process import Process, Runtime, send_after
+from gossamer.supervisor.process.functions import send_after
+from gossamer.supervisor.process.process import Process
+from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.values import Pid
 
-__all__ = ["LoopWatch"]
+__all__ = ["PAUSES", "LoopWatch", "tune_collector"]
 
 log = structlog.get_logger(__name__)
 
@@ -152,3 +158,32 @@ class _Witness:
             # The table changed while it was read: the loop runs again.
             pass
         return None, None, where
+
+
+THRESHOLDS = (50_000, 20, 50)
+"""New objects between collections. With Python's own 700 a start and stop of one of 1,000, 10,000 and 50,000
+GenServers takes 27, 51 and 85 µs, with the collector off 26; off is no choice, since users' code makes
+cycles. With these, 100 times 1,000 children take 142 times the time."""
+
+PAUSES = tuple(Histogram() for _ in THRESHOLDS)
+"""Histograms of the seconds that garbage collections took, one for each generation."""
+
+
+def tune_collector() -> None:
+    """Collect garbage less often, and exempt what is loaded by now; to be called when a node starts."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    if _measure not in gc.callbacks:
+        gc.callbacks.append(_measure)
+
+
+_begun = 0.0
+
+
+def _measure(phase: str, info: dict[str, Any]) -> None:
+    global _begun
+    if phase == "start":
+        _begun = time.perf_counter()
+    else:
+        PAUSES[info["generation"]].observe(time.perf_counter() - _begun)

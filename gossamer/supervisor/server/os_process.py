@@ -30,7 +30,7 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import StopInit
-from gossamer.supervisor.process import self_pid, send, spawn_link, trap_exit
+from gossamer.supervisor.process.functions import self_pid, send, spawn_link, trap_exit
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.values import NORMAL, Exit, Pid, Reason
 

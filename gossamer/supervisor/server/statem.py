@@ -25,10 +25,11 @@ from typing import Any
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadReturn, ExitProcess
-from gossamer.supervisor.inspect import SystemRequest, attend
-from gossamer.supervisor.process import BURST, Caller, RemoteCaller
+from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.process import BURST
 from gossamer.supervisor.server.behaviour import Behaviour, Stopped
 from gossamer.supervisor.server.genserver import UNSET, Stop
+from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import Cast, Exit
 
 __all__ = [

@@ -25,8 +25,9 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import AlreadyStarted, BadChildSpec, ChildNotFound, StartFailed, StopInit
-from gossamer.supervisor.process import Caller, trap_exit
-from gossamer.supervisor.server import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.supervise.children import ask, flush_exit, reap, start_one
 from gossamer.supervisor.supervise.policy import Failed
 from gossamer.supervisor.supervise.spec import ChildSpec, Shutdown, Start

@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 
 from gossamer.supervisor.errors import Ignore, NotAsync, StartFailed
-from gossamer.supervisor.process import Process, Runtime, call, reason_of
+from gossamer.supervisor.process.functions import call
+from gossamer.supervisor.process.process import Process, reason_of
+from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.supervise.policy import Failed
 from gossamer.supervisor.supervise.spec import ChildSpec, Shutdown
 from gossamer.supervisor.values import (

@@ -19,8 +19,9 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadChildSpec, ChildNotFound, MaxChildren, StartFailed
-from gossamer.supervisor.process import Caller, cast, send_after, trap_exit
-from gossamer.supervisor.server import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import cast, send_after, trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.supervise.backoff import Backoff, Delays
 from gossamer.supervisor.supervise.children import (
     ask,

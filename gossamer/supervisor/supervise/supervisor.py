@@ -28,8 +28,9 @@ from gossamer.supervisor.errors import (
     StartFailed,
     StopInit,
 )
-from gossamer.supervisor.process import Caller, send_after, trap_exit
-from gossamer.supervisor.server import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import send_after, trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.supervise.backoff import Backoff
 from gossamer.supervisor.supervise.children import (
     ask,
@@ -60,15 +61,7 @@ from gossamer.supervisor.supervise.spec import (
     Strategy,
     check_children,
 )
-from gossamer.supervisor.values import (
-    SHUTDOWN,
-    Cast,
-    Destination,
-    Exit,
-    Pid,
-    Reason,
-    describe,
-)
+from gossamer.supervisor.values import SHUTDOWN, Cast, Destination, Exit, Pid, Reason, describe
 
 __all__ = ["Supervisor"]
 

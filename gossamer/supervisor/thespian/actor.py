@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.supervisor.errors import StopInit
-from gossamer.supervisor.process import Caller, call, cast, trap_exit
-from gossamer.supervisor.server import GenServer, NoReply, Stop
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import call, cast, trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.thespian.system import ActorEnded, Begin, Finish, Pass, Question
 from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit, Pid, Reason, is_clean
 

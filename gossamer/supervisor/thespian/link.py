@@ -12,7 +12,8 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from gossamer.supervisor.process import Process, guarded
+from gossamer.supervisor.process.port import guarded
+from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.thespian.wire import (
     MAX_FRAME,
     Create,

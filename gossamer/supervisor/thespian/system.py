@@ -21,9 +21,11 @@ from msgspec import Struct
 
 from gossamer.errors import how_to_install
 from gossamer.supervisor.errors import StopInit
-from gossamer.supervisor.process import Caller, self_pid, send, trap_exit
-from gossamer.supervisor.process import exit as send_exit
-from gossamer.supervisor.server import GenServer, NoReply, OsProcess, Reply, Stop
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import exit as send_exit
+from gossamer.supervisor.process.functions import self_pid, send, trap_exit
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.server.os_process import OsProcess
 from gossamer.supervisor.thespian.link import BACKLOG, HostLink
 from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe
 from gossamer.supervisor.thespian.wire import (

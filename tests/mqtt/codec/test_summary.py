@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gossamer.mqtt.codec.encoder import encode
 from gossamer.mqtt.codec.packets import V4, V5, Connect, Pingreq, Publish, Subscribe, Subscription
 from gossamer.mqtt.codec.summary import glance
-from gossamer.supervisor.inspect.tracing import attach
+from gossamer.supervisor.process.tracing import attach
 
 
 def test_packets_are_named_with_topic_and_length():

@@ -15,8 +15,10 @@ from typing import Any
 from msgspec import Struct
 
 from gossamer.supervisor.errors import CallFailed, MailboxFull, NotInProcess
-from gossamer.supervisor.inspect.tracing import attach, clear
-from gossamer.supervisor.process import Process, Runtime, Tracer, current
+from gossamer.supervisor.process.entry import Tracer, current
+from gossamer.supervisor.process.process import Process
+from gossamer.supervisor.process.runtime import Runtime
+from gossamer.supervisor.process.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
 
 __all__ = [

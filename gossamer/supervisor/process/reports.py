@@ -12,12 +12,14 @@ from __future__ import annotations
 import traceback
 from itertools import islice
 from types import TracebackType
+from typing import Any
 
 from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import current
 from gossamer.supervisor.rendering import is_secret, shown
 from gossamer.supervisor.values import Cast
 
-__all__ = ["crash_text", "handling", "state_of"]
+__all__ = ["crash_text", "handling", "log_process", "state_of"]
 
 FRAMEWORK = tuple(
     f"gossamer/supervisor/{module}.py"
@@ -84,3 +86,12 @@ def _said(message: object) -> str:
 
 def _is_ours(step: TracebackType) -> bool:
     return step.tb_frame.f_code.co_filename.endswith(FRAMEWORK)
+
+
+def log_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Add the pid and the name of the running process to a log event; a processor for structlog."""
+    entry = current.get(None)
+    if entry is not None:
+        event["process"] = str(entry.pid)
+        event["process_name"] = entry.name or entry.label
+    return event

@@ -38,7 +38,7 @@ from gossamer.supervisor import (
     trap_exit,
     unlink,
 )
-from gossamer.supervisor.inspect.tracing import BACKLOG, TRACES
+from gossamer.supervisor.process.tracing import BACKLOG, TRACES
 from tests.supervisor.harness import Worker, settle, virtual
 
 

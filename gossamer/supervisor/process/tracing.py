@@ -34,12 +34,14 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
-from gossamer.supervisor.process import Caller, Entry, Process, Sent
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import Entry, Sent
+from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.rendering import Told, shown
 from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 
 if TYPE_CHECKING:
-    from gossamer.supervisor.process import Runtime
+    from gossamer.supervisor.process.runtime import Runtime
 
 __all__ = ["Tap", "TraceLine", "attach", "clear", "detach", "follow"]
 
