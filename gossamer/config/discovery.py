@@ -31,6 +31,7 @@ __all__ = [
     "K8sConfig",
     "K8sDiscovery",
     "ManualDiscovery",
+    "RecordType",
     "SingletonDiscovery",
     "StaticDiscovery",
     "etcd_name",
@@ -101,12 +102,15 @@ class StaticDiscovery(DiscoveryConfig):
     strategy: Literal["static"] = "static"
 
 
+RecordType = Literal["a", "aaaa", "srv"]
+
+
 class DnsConfig(Section):
     """A name whose records are the members."""
 
     name: _Domain = ""
     """Blank: ``cluster.domain_name``."""
-    record_type: Literal["a", "aaaa", "srv"] = "a"
+    record_type: RecordType = "a"
     """a and aaaa give addresses, on ``port``; srv gives hosts and ports."""
     port: Port = 0
     """Gossip port of the addresses found; 0: the same as this node's."""

@@ -1,9 +1,10 @@
 """How a node finds the cluster it belongs to."""
 
-from gossamer.discovery.aloof import Aloof, AloofFileError
 from gossamer.discovery.autocluster import Autocluster
-from gossamer.discovery.choose import strategy_of
+from gossamer.discovery.choose import discovery_spec, strategy_of
 from gossamer.discovery.commands import (
+    Aloof,
+    AloofFileError,
     AlreadyInClusterError,
     ClusterCommands,
     IllegalTargetError,
@@ -12,17 +13,16 @@ from gossamer.discovery.commands import (
     SingletonError,
 )
 from gossamer.discovery.dns import Answer, Dns, Lookup
-from gossamer.discovery.errors import MissingExtraError
+from gossamer.discovery.hosts import Static
 from gossamer.discovery.k8s import K8s
-from gossamer.discovery.static import Static
 from gossamer.discovery.strategy import (
     Discovered,
     DiscoveryFailedError,
     Manual,
+    MissingExtraError,
     Singleton,
     Strategy,
 )
-from gossamer.discovery.tree import discovery_spec
 
 __all__ = [
     "Aloof",

@@ -1,8 +1,8 @@
 """The autocluster loop: discover, join, and again for as long as the node lives.
 
 Rules: 1. Each round is a process of its own: whoever asks how things stand is answered while a resolver, a
-lock or a seed keeps a round waiting.  2. One round at a time; news that comes during one begins the next.
-3. A node that was told to leave stays out, also after a restart, until it is told to join.
+lock or a seed keeps a round waiting.  2. One round at a time, under the strategy's lock until this node is
+registered.  3. A node that was told to leave stays out, also after a restart, until it is told to join.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from typing import Any
 
 import structlog
 
-from gossamer.discovery.aloof import Aloof
+from gossamer.discovery.commands import Aloof
 from gossamer.discovery.plan import Notice, Plan, advice
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.gossip import Join, JoinResult, Leave, Member, MembershipView, Status
 from gossamer.supervisor import (
     Caller,
     CallFailed,
-    Destination,
     GenServer,
     NoReply,
     Pid,
     Reply,
-    TimerRef,
     call,
-    cancel_timer,
     reply,
     self_pid,
     send,
@@ -63,26 +60,16 @@ class Autocluster(GenServer):
         *,
         strategy: Strategy,
         view: MembershipView,
-        gossip: Destination = "gossip",
         rng: random.Random | None = None,
         retry_interval: float = 5.0,
         aloof: Aloof | None = None,
     ) -> None:
         self._strategy = strategy
         self._view = view
-        self._gossip = gossip
         self._plan = Plan(rng=rng or random.Random(), longest=retry_interval)
         self._aloof = aloof or Aloof()
         self._waiting: list[Caller] = []
-        self._trying = False
-        self._again = False
-        me = self_pid()
-
-        def wake() -> None:
-            send(me, _TRY)
-
-        strategy.wake = wake
-        self._timer: TimerRef = send_after(0, me, _TRY)
+        send(self_pid(), _TRY)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         if request == "problems":
@@ -100,25 +87,14 @@ class Autocluster(GenServer):
 
     async def handle_info(self, message: Any) -> None:
         match message:
-            case "try" if self._trying:
-                self._again = True
             case "try":
-                self._begin()
+                spawn_link(self._run, self_pid(), label="autocluster round")
             case _Done(pause):
-                self._trying = False
                 if self._settled:
                     for caller in self._waiting:
                         reply(caller, None)
                     self._waiting.clear()
-                if self._again:
-                    self._begin()
-                else:
-                    self._timer = send_after(pause, self_pid(), _TRY)
-
-    def _begin(self) -> None:
-        cancel_timer(self._timer)
-        self._trying, self._again = True, False
-        spawn_link(self._run, self_pid(), label="autocluster round")
+                send_after(pause, self_pid(), _TRY)
 
     async def _run(self, server: Pid) -> None:
         send(server, _Done(await self._try()))
@@ -135,36 +111,37 @@ class Autocluster(GenServer):
         if not members:
             # Gossip is starting.
             return plan.pause()
-        if strategy.registered:
-            return await self._round(members)
+        entering = not strategy.registered
         try:
-            await strategy.lock()
-            return await self._round(members)
+            if entering:
+                await strategy.lock()
+            return await self._round(members, entering)
         except DiscoveryFailedError as error:
             found = Discovered(problems={error.where: error.problem})
             self._tell(found, JoinResult())
             return plan.pause()
         finally:
-            await strategy.unlock()
+            if entering:
+                await strategy.unlock()
 
     async def _stay_out(self) -> None:
         """Gossip has forgotten, or never known, that this node left."""
         try:
-            await call(self._gossip, Leave(), timeout=_LEAVE_TIMEOUT)
+            await call("gossip", Leave(), timeout=_LEAVE_TIMEOUT)
         except CallFailed as error:
             log.warning("leave_failed", error=str(error))
         else:
             log.info("stays_out", advice="it left its cluster; gossamer cluster join brings it back")
 
-    async def _round(self, members: list[Member]) -> float:
-        """Discover, join, register."""
+    async def _round(self, members: list[Member], entering: bool) -> float:
+        """Discover, join; register, where this node is ``entering``."""
         plan, strategy = self._plan, self._strategy
         local = members[0].endpoint
         found = await strategy.discover(local)
         live = {member.endpoint for member in members[1:] if member.status is not Status.OFFLINE}
         targets = plan.targets(found, local=local, live=live)
         result = await self._join(targets) if targets else JoinResult()
-        if not strategy.registered and not self._view.aloof:
+        if entering and not self._view.aloof:
             await strategy.register(members[0])
         if not targets and not found.problems:
             self._notice(found, plan.looked(found))
@@ -177,7 +154,7 @@ class Autocluster(GenServer):
             # Left while names were looked up.
             return JoinResult()
         try:
-            result: JoinResult = await call(self._gossip, Join(targets), timeout=_JOIN_TIMEOUT)
+            result: JoinResult = await call("gossip", Join(targets), timeout=_JOIN_TIMEOUT)
         except CallFailed:
             return JoinResult(failed=dict.fromkeys(targets, "unanswered"))
         return result

@@ -1,41 +1,69 @@
-"""Build the strategy that the configuration asks for."""
+"""The discovery subtree of a node: what the strategy of its configuration needs, and the loop that asks it.
+
+::
+
+    discovery (rest_for_one)
+    ├── …              processes of the strategy: an embedded etcd, a lease
+    └── autocluster    registered as ``discovery``
+
+A strategy that needs no processes has the loop alone, without a supervisor in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import random
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import assert_never
 
-from gossamer.config import ClusterConfig
+from gossamer.config import ClusterConfig, Endpoint
 from gossamer.config.discovery import (
-    DiscoveryConfig,
     DnsDiscovery,
+    EtcdConfig,
     EtcdDiscovery,
     K8sDiscovery,
     ManualDiscovery,
     SingletonDiscovery,
     StaticDiscovery,
 )
-from gossamer.discovery.dns import Dns, dnspython_lookup
-from gossamer.discovery.errors import MissingExtraError
-from gossamer.discovery.etcd_embedded import embedded_spec
+from gossamer.discovery.autocluster import Autocluster
+from gossamer.discovery.commands import Aloof
+from gossamer.discovery.dns import Dns
+from gossamer.discovery.etcd_embedded import dialled, embedded_spec
+from gossamer.discovery.hosts import Static
 from gossamer.discovery.k8s import K8s
-from gossamer.discovery.static import Static
-from gossamer.discovery.strategy import Manual, Singleton, Strategy
+from gossamer.discovery.strategy import Manual, MissingExtraError, Singleton, Strategy
+from gossamer.gossip import MembershipView
+from gossamer.supervisor import ChildSpec, Supervisor
 
-__all__ = ["strategy_of"]
-
-_REACHED = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - from bound to dialled
+__all__ = ["discovery_spec", "strategy_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Settings of a node that strategies need beside their own section."""
-
-    cluster: ClusterConfig
-    node: str
-    data_dir: Path
+def discovery_spec(
+    strategy: Strategy,
+    *,
+    view: MembershipView,
+    rng: random.Random,
+    retry_interval: float,
+    aloof: Aloof | None = None,
+) -> ChildSpec:
+    """The subtree; gossip must be registered as ``gossip``."""
+    needed = strategy.children()
+    start = partial(
+        Autocluster.start_link,
+        strategy=strategy,
+        view=view,
+        rng=rng,
+        retry_interval=retry_interval,
+        aloof=aloof,
+        name="discovery",
+        label="autocluster" if needed else "discovery",
+    )
+    if not needed:
+        return ChildSpec("discovery", start)
+    options = {"strategy": "rest_for_one", "intensity": 5, "period": 30.0, "label": "discovery"}
+    children = [*needed, ChildSpec("autocluster", start)]
+    return ChildSpec("discovery", partial(Supervisor.start_link, children, **options), type="supervisor")
 
 
 def strategy_of(cluster: ClusterConfig, *, node: str, data_dir: Path = Path()) -> Strategy:
@@ -45,68 +73,34 @@ def strategy_of(cluster: ClusterConfig, *, node: str, data_dir: Path = Path()) -
         MissingExtraError: what it needs is not installed.
     """
     section = cluster.discovery
-    return BUILDERS[type(section)](section, Surroundings(cluster, node, data_dir))
+    match section:
+        case ManualDiscovery():
+            return Manual()
+        case SingletonDiscovery():
+            return Singleton()
+        case StaticDiscovery():
+            return Static(cluster.seed_endpoints, domain_name=cluster.domain_name)
+        case DnsDiscovery():
+            return Dns(section.dns, name=cluster.domain_name)
+        case EtcdDiscovery():
+            return _etcd(section.etcd, cluster, node=node, data_dir=data_dir)
+        case K8sDiscovery():
+            return K8s(section.k8s)
+        case _:
+            assert_never(section)
 
 
-def _static(_section: StaticDiscovery, around: Surroundings) -> Strategy:
-    seeds = [(endpoint.host, endpoint.port) for endpoint in around.cluster.seed_endpoints]
-    return Static(seeds, domain_name=around.cluster.domain_name)
-
-
-def _dns(section: DnsDiscovery, around: Surroundings) -> Strategy:
-    dns = section.dns
-    return Dns(
-        dns.name or around.cluster.domain_name,
-        record_type=dns.record_type,
-        port=dns.port,
-        min_ttl=dns.min_ttl,
-        max_ttl=dns.max_ttl,
-        lookup=dnspython_lookup(nameservers=dns.nameservers, timeout=dns.timeout),
-    )
-
-
-def _k8s(section: K8sDiscovery, _around: Surroundings) -> Strategy:
-    return K8s(section.k8s)
-
-
-def _etcd(section: EtcdDiscovery, around: Surroundings) -> Strategy:
+def _etcd(config: EtcdConfig, cluster: ClusterConfig, *, node: str, data_dir: Path) -> Strategy:
     try:
         # Not above: a node with another strategy need not have its client installed.
         from gossamer.discovery.etcd import Etcd
-        from gossamer.discovery.etcd_client import EtcdClient, EtcdTls
+        from gossamer.discovery.etcd_client import EtcdClient
     except ModuleNotFoundError as error:
         raise MissingExtraError(what="strategy etcd", needs="aetcd", extra="etcd") from error
-    config, cluster, node = section.etcd, around.cluster, around.node
-    servers = [(server.host, server.port) for server in config.servers]
+    servers = list(config.servers)
     before = []
     if config.embedded:
-        own = config.client_addr
-        servers.insert(0, (_REACHED.get(own.host, own.host), own.port))
-        before = [embedded_spec(config, node=node, host=cluster.host, data_dir=around.data_dir)]
-    tls = config.tls
-    client = EtcdClient(
-        list(dict.fromkeys(servers)) or [("127.0.0.1", 2379)],
-        timeout=config.timeout,
-        username=config.username,
-        password=config.password.get_secret_value() if config.password else "",
-        tls=EtcdTls(tls.ca, tls.cert, tls.key, tls.server_name) if tls.on else None,
-    )
-    return Etcd(
-        client,
-        node=node,
-        prefix=f"{config.prefix}/{cluster.env}",
-        node_ttl=config.node_ttl,
-        lock_ttl=config.lock_ttl,
-        before=before,
-    )
-
-
-BUILDERS: Mapping[type[DiscoveryConfig], Callable[[Any, Surroundings], Strategy]] = {
-    ManualDiscovery: lambda _section, _around: Manual(),
-    SingletonDiscovery: lambda _section, _around: Singleton(),
-    StaticDiscovery: _static,
-    DnsDiscovery: _dns,
-    EtcdDiscovery: _etcd,
-    K8sDiscovery: _k8s,
-}
-"""The strategy of each section that ``cluster.discovery`` may be."""
+        servers.insert(0, dialled(config.client_addr))
+        before.append(embedded_spec(config, node=node, host=cluster.host, data_dir=data_dir))
+    client = EtcdClient(list(dict.fromkeys(servers)) or [Endpoint("127.0.0.1", 2379)], config)
+    return Etcd(client, config, node=node, env=cluster.env, before=before)

@@ -1,21 +1,26 @@
 """What an operator does by hand: join, leave, force-leave, with exact errors.
 
 Joining oneself is ignored, as EMQX does. Leaving is final: the node does not join back by itself, nor is it
-brought back by others, also not after a restart.
+brought back by others, also not after a restart: discovery would otherwise bring it back. Stopping a node is
+not leaving in this sense: it leaves its cluster in order, and joins again when it starts.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gossamer.discovery.aloof import Aloof
+from gossamer.config import Endpoint
 from gossamer.discovery.plan import advice
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import TransportError, UnavailableError, UsageError
 from gossamer.gossip import ForceLeave, Join, JoinResult, Leave, MembershipView, Status
 from gossamer.network import Address
 
 __all__ = [
+    "Aloof",
+    "AloofFileError",
     "AlreadyInClusterError",
     "ClusterCommands",
     "IllegalTargetError",
@@ -30,7 +35,7 @@ class AlreadyInClusterError(UsageError):
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         self.addresses = tuple(addresses)
-        shown = ", ".join(f"{host}:{port}" for host, port in addresses)
+        shown = ", ".join(str(Endpoint(*address)) for address in addresses)
         super().__init__(f"{shown}: already in this cluster; nothing to join")
 
 
@@ -66,8 +71,52 @@ class SeedsUnreachableError(UnavailableError):
 
     def __init__(self, failed: Mapping[Address, str]) -> None:
         self.failed = dict(failed)
-        lines = "; ".join(f"{host}:{port}: {why} ({advice(why)})" for (host, port), why in failed.items())
+        lines = "; ".join(f"{Endpoint(*seed)}: {why} ({advice(why)})" for seed, why in failed.items())
         super().__init__(f"no seed joined: {lines}")
+
+
+class AloofFileError(TransportError):
+    """The operator's word cannot be kept."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {problem}, so that this node would not remember at its next start whether it has left; "
+            "see that it can write there, and give the order again"
+        )
+
+
+class Aloof:
+    """Whether this node was told to leave: a file in ``directory``, or without one for this life.
+
+    Opening blocks, for one look.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._path = None if directory is None else directory / "left"
+        self.on = self._path is not None and self._path.exists()
+        """True from a leave to the next join."""
+
+    async def set(self, on: bool) -> None:
+        """Remember.
+
+        Raises:
+            AloofFileError: it holds for this life only.
+        """
+        self.on = on
+        if self._path is not None:
+            await asyncio.to_thread(_write, self._path, on)
+
+
+def _write(path: Path, on: bool) -> None:
+    text = "This node was told to leave its cluster; gossamer cluster join brings it back.\n"
+    try:
+        if on:
+            path.write_text(text)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise AloofFileError(path, error.strerror or str(error)) from None
 
 
 class ClusterCommands:
@@ -94,8 +143,7 @@ class ClusterCommands:
             AlreadyInClusterError: all of them are live members.
             SeedsUnreachableError: none let this node in; says why for each.
         """
-        wanted = [(host, port) for host, port in addresses]
-        others = [address for address in wanted if address != self._view.local.endpoint]
+        others = [address for address in addresses if address != self._view.local.endpoint]
         if not others:
             return JoinResult()
         if self._singleton:

@@ -14,16 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
-from gossamer.discovery.errors import MissingExtraError
+from gossamer.config.discovery import DnsConfig, RecordType
 from gossamer.discovery.hosts import is_literal
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, MissingExtraError, Strategy
 from gossamer.network import Address
 
-__all__ = ["Answer", "Dns", "Lookup", "RecordType", "dnspython_lookup"]
-
-RecordType = Literal["a", "aaaa", "srv"]
+__all__ = ["Answer", "Dns", "Lookup", "dnspython_lookup"]
 
 _MAX_TARGETS = 256
 """Hosts of one SRV answer that are looked at."""
@@ -42,51 +41,38 @@ Lookup = Callable[[str, RecordType], Awaitable[Answer]]
 
 
 class Dns(Strategy):
-    """``port`` 0: the gossip port of this node."""
+    """The records of ``config.name``, or of ``name`` where that is blank."""
 
     name = "dns"
 
-    def __init__(
-        self,
-        host: str,
-        *,
-        record_type: RecordType = "a",
-        port: int = 0,
-        min_ttl: float = 1.0,
-        max_ttl: float = 60.0,
-        lookup: Lookup,
-    ) -> None:
-        self._host = host
-        self._record_type: RecordType = record_type
-        self._port = port
-        self._min_ttl = min_ttl
-        self._max_ttl = max_ttl
-        self._lookup = lookup
+    def __init__(self, config: DnsConfig, *, name: str = "", lookup: Lookup | None = None) -> None:
+        self._config = config
+        self._host = config.name or name
+        self._lookup = lookup or dnspython_lookup(nameservers=config.nameservers, timeout=config.timeout)
         self._known = Discovered()
         self._fresh_until = 0.0
 
     async def discover(self, local: Address) -> Discovered:
+        config = self._config
         now = asyncio.get_running_loop().time()
         if now < self._fresh_until:
             return self._known
-        port = self._port or local[1]
         try:
-            answer = await self._lookup(self._host, self._record_type)
+            answer = await self._lookup(self._host, config.record_type)
         except DiscoveryFailedError as error:
             return Discovered(self._known.addresses, {error.where: error.problem})
         ttl = answer.ttl
         problems: dict[str, str] = {}
-        if self._record_type == "srv":
+        if config.record_type == "srv":
             addresses, problems, ttl = await self._targets(answer)
         else:
-            addresses = tuple((literal, port) for literal, _ in answer.records)
-        found = Discovered(tuple(dict.fromkeys(addresses)), problems)
+            addresses = tuple((literal, config.port or local[1]) for literal, _ in answer.records)
         if problems:
             # What could be found of those with a problem before is better than nothing.
             return Discovered(tuple(dict.fromkeys((*addresses, *self._known.addresses))), problems)
-        self._known = found
-        self._fresh_until = now + min(max(ttl, self._min_ttl), self._max_ttl)
-        return found
+        self._known = Discovered(tuple(dict.fromkeys(addresses)))
+        self._fresh_until = now + min(max(ttl, config.min_ttl), config.max_ttl)
+        return self._known
 
     async def _targets(self, answer: Answer) -> tuple[tuple[Address, ...], dict[str, str], float]:
         """The addresses of the hosts of an SRV answer, and the shortest TTL of all."""
@@ -105,16 +91,14 @@ class Dns(Strategy):
 
     async def _target(self, host: str) -> Answer | DiscoveryFailedError:
         if is_literal(host):
-            return Answer(((host, 0),), self._max_ttl)
-        failed: DiscoveryFailedError | None = None
-        types: tuple[RecordType, ...] = ("a", "aaaa")
-        for record_type in types:
+            return Answer(((host, 0),), self._config.max_ttl)
+        try:
+            return await self._lookup(host, "a")
+        except DiscoveryFailedError as failed:
             try:
-                return await self._lookup(host, record_type)
-            except DiscoveryFailedError as error:
-                failed = failed or error
-        assert failed is not None  # noqa: S101 - every type failed
-        return failed
+                return await self._lookup(host, "aaaa")
+            except DiscoveryFailedError:
+                return failed
 
 
 def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.0) -> Lookup:
@@ -131,18 +115,15 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
     except ModuleNotFoundError as error:
         raise MissingExtraError(what="strategy dns", needs="dnspython", extra="dns") from error
 
-    made: list[dns.asyncresolver.Resolver] = []
-
+    @cache
     def resolver() -> dns.asyncresolver.Resolver:
-        if not made:
-            one = dns.asyncresolver.Resolver(configure=not nameservers)
-            if nameservers:
-                one.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in nameservers]
-            one.lifetime = timeout
-            # Two servers must both have a chance within the time there is.
-            one.timeout = timeout / max(2, len(one.nameservers))
-            made.append(one)
-        return made[0]
+        made = dns.asyncresolver.Resolver(configure=not nameservers)
+        if nameservers:
+            made.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in nameservers]
+        made.lifetime = timeout
+        # Two servers must both have a chance within the time there is.
+        made.timeout = timeout / max(2, len(made.nameservers))
+        return made
 
     async def lookup(host: str, record_type: RecordType) -> Answer:
         kind = record_type.upper()

@@ -21,10 +21,10 @@ import structlog
 
 from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig, etcd_name
-from gossamer.discovery.errors import MissingExtraError
+from gossamer.discovery.strategy import MissingExtraError
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
-__all__ = ["embedded_spec", "etcd_arguments", "etcd_program"]
+__all__ = ["dialled", "embedded_spec", "etcd_arguments", "etcd_program"]
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,13 @@ START_LIMIT = 30.0
 _GRACE = 3.0
 """The last members of a cluster cannot hand over to anybody; what etcd acknowledged is on disc by then."""
 _PAUSE = 0.05
-_ANY = {"", "0.0.0.0", "::"}  # noqa: S104 - what may be bound
+_ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+"""Hosts that stand for every address of the machine, each with one of them."""
+
+
+def dialled(bound: Endpoint) -> Endpoint:
+    """Where this machine itself reaches what is bound."""
+    return Endpoint(_ANY.get(bound.host, bound.host), bound.port)
 
 
 def etcd_program() -> str:
@@ -58,7 +64,7 @@ def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) 
     name = etcd_name(node, config.initial_cluster) or node
     peers = dict(part.strip().split("=", 1) for part in config.initial_cluster.split(",") if part.strip())
     reached = host if config.bind_addr.host in _ANY and host not in _ANY else config.bind_addr.host
-    own = peers.get(name) or f"http://{_text(reached, config.bind_addr.port)}"
+    own = peers.get(name) or f"http://{Endpoint(reached, config.bind_addr.port)}"
     cluster = config.initial_cluster.replace(" ", "") or f"{name}={own}"
     client = host if config.client_addr.host in _ANY and host not in _ANY else config.client_addr.host
     return [
@@ -67,7 +73,7 @@ def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) 
         *("--listen-peer-urls", f"http://{config.bind_addr}"),
         *("--initial-advertise-peer-urls", own),
         *("--listen-client-urls", f"http://{config.client_addr}"),
-        *("--advertise-client-urls", f"http://{_text(client, config.client_addr.port)}"),
+        *("--advertise-client-urls", f"http://{Endpoint(client, config.client_addr.port)}"),
         *("--initial-cluster", cluster),
         *("--initial-cluster-state", "new" if config.bootstrap else "existing"),
         # Old revisions serve nobody but a watch that was away for longer than an hour, which loads anew.
@@ -108,10 +114,9 @@ def _taken(address: Endpoint) -> str:
 
 
 async def _answers(address: Endpoint) -> bool:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(address.host, address.host)  # noqa: S104
     try:
         async with asyncio.timeout(1.0):
-            reader, writer = await asyncio.open_connection(host, address.port)
+            reader, writer = await asyncio.open_connection(*dialled(address))
             try:
                 writer.write(b"GET /version HTTP/1.0\r\n\r\n")
                 return (await reader.read(5)) == b"HTTP/"
@@ -140,7 +145,3 @@ def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -
             raise StopInit(("etcd", problem)) from error
 
     return ChildSpec("etcd", start, shutdown=_GRACE + 2)
-
-
-def _text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

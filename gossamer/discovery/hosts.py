@@ -1,4 +1,6 @@
-"""Names to addresses by the system's resolver: within bounds, and never from knowing back to not knowing.
+"""The ``static`` strategy, and names to addresses by the system's resolver.
+
+Look-ups are within bounds, and never go from knowing back to not knowing.
 
 Rules: 1. All names are looked up at once, each within a time limit; the system's resolver may block a thread
 for far longer, and then the look-up under way is waited for again instead of being doubled.  2. A name whose
@@ -11,10 +13,10 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 
-from gossamer.discovery.strategy import Discovered
+from gossamer.discovery.strategy import Discovered, Strategy
 from gossamer.network import Address
 
-__all__ = ["Hosts", "Resolver", "is_literal", "resolve_host"]
+__all__ = ["Hosts", "Resolver", "Static", "is_literal", "resolve_host"]
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """From a host name to IP literals; raises OSError where that fails."""
@@ -89,3 +91,23 @@ class Hosts:
         if not done.cancelled():
             # Seen, also when nobody waits any more.
             done.exception()
+
+
+class Static(Strategy):
+    """Seeds that the configuration lists, and the addresses of ``domain_name`` with this node's own port.
+
+    Names are resolved at every try, since addresses move; a node may list itself, a seed may come later.
+    """
+
+    name = "static"
+
+    def __init__(
+        self, seeds: Sequence[Address], *, domain_name: str = "", resolve: Resolver = resolve_host
+    ) -> None:
+        self._seeds = tuple((host, port) for host, port in seeds)
+        self._domain_name = domain_name
+        self._hosts = Hosts(resolve)
+
+    async def discover(self, local: Address) -> Discovered:
+        by_name = [(self._domain_name, local[1])] if self._domain_name else []
+        return await self._hosts.look([*self._seeds, *by_name])

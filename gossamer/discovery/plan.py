@@ -14,6 +14,7 @@ import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from gossamer.config import Endpoint
 from gossamer.discovery.strategy import Discovered
 from gossamer.gossip import JoinResult
 from gossamer.network import Address
@@ -64,7 +65,7 @@ class Plan:
     def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
         """Whom to join now."""
         others = [address for address in found.addresses if address != local]
-        wanted = {_text(address): address for address in others}
+        wanted = {str(Endpoint(*address)): address for address in others}
         self._told = {
             # What lives was let in by somebody; should it be refused later, that is news.
             target: "joined" if wanted.get(target) in live else news
@@ -85,8 +86,8 @@ class Plan:
 
     def tried(self, found: Discovered, result: JoinResult) -> list[Notice]:
         """Take in the outcome of a try; gives back what is new."""
-        news = {_text(address): "joined" for address in result.joined}
-        news |= {_text(address): reason for address, reason in result.failed.items()}
+        news = {str(Endpoint(*address)): "joined" for address in result.joined}
+        news |= {str(Endpoint(*address)): reason for address, reason in result.failed.items()}
         news |= found.problems
         notices = self._news(news.items())
         if result.joined:
@@ -108,8 +109,3 @@ class Plan:
         for notice in notices:
             self._told[notice.target] = notice.news
         return notices
-
-
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

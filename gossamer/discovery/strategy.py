@@ -3,17 +3,15 @@
 Each answers one question, as often as it is asked, and never concludes: an empty answer means that there is
 nobody to look for, a failed look-up is a problem and keeps its reason. EMQX's old fault was to take the
 second for the first and to form a cluster of its own.
-
-A strategy that knows more than a list tells the loop when it learns something (``wake``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gossamer.errors import UnavailableError
+from gossamer.errors import UnavailableError, UsageError, how_to_install
 from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec
@@ -22,6 +20,7 @@ __all__ = [
     "Discovered",
     "DiscoveryFailedError",
     "Manual",
+    "MissingExtraError",
     "Singleton",
     "Strategy",
 ]
@@ -44,14 +43,22 @@ class DiscoveryFailedError(UnavailableError):
         super().__init__(f"{where}: {problem}")
 
 
+class MissingExtraError(UsageError):
+    """A strategy needs something that is not installed."""
+
+    def __init__(self, *, what: str, needs: str, extra: str) -> None:
+        self.what = what
+        self.needs = needs
+        self.extra = extra
+        super().__init__(f"{what} needs {needs}, which is not installed; {how_to_install(extra)}")
+
+
 class Strategy:
     """A way to find the cluster. What a strategy has no use for, it leaves as it is here."""
 
     name: ClassVar[str]
     registered: bool = True
     """False while other nodes could not find this one through the strategy."""
-    wake: Callable[[], None] | None = None
-    """Set by the loop: a strategy calls it, within a process, when it has news before it is asked."""
 
     def children(self) -> list[ChildSpec]:
         """Processes that the strategy needs, started before it is first asked."""
@@ -61,7 +68,10 @@ class Strategy:
         """Keep others that form the cluster out until ``unlock``. Raises DiscoveryFailedError."""
 
     async def discover(self, local: Address) -> Discovered:
-        """Gossip addresses of possible members; ``local`` is this node's own, which may be among them."""
+        """Gossip addresses of possible members; ``local`` is this node's own, which may be among them.
+
+        Raises DiscoveryFailedError under the lock; else what was known stays, beside the problem.
+        """
         raise NotImplementedError
 
     async def register(self, member: Member) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from gossamer.config.discovery import DnsConfig
 from gossamer.discovery import Answer, DiscoveryFailedError, Dns
 from gossamer.network import Address
 
@@ -38,7 +39,7 @@ class SimZone:
 
     def strategy(self, name: str) -> Dns:
         """The ``dns`` strategy of one node, asking this zone: SRV-like, each address with its port."""
-        return Dns(name, record_type="srv", lookup=self._lookup)
+        return Dns(DnsConfig(name=name, record_type="srv"), lookup=self._lookup)
 
     def _add(self, name: str, addresses: Iterable[Address]) -> None:
         self._served.setdefault(name, {}).update(dict.fromkeys(addresses))

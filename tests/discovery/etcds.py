@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 
 from discovery.apiserver import Authority
+from gossamer.config import Endpoint
+from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery import Discovered, DiscoveryFailedError
 from gossamer.discovery.etcd import Etcd
 from gossamer.discovery.etcd_client import EtcdClient
@@ -84,7 +86,8 @@ class Server:
 
     def client(self, *others: int, **options: Any) -> EtcdClient:
         ports = (*others, self.port)
-        return EtcdClient([("127.0.0.1", port) for port in ports], timeout=1.0, **options)
+        config = EtcdConfig(timeout=1.0, **options)
+        return EtcdClient([Endpoint("127.0.0.1", port) for port in ports], config)
 
     def control(self, *arguments: str) -> None:
         """``etcdctl``."""
@@ -104,7 +107,8 @@ class Node:
     def __init__(self, server: Server, number: int, *, ttl: float = 60.0, client: EtcdClient | None = None):
         self.member = member(number)
         self.client = client or server.client()
-        self.strategy = Etcd(self.client, node=self.member.name, prefix="g/test", node_ttl=ttl, lock_ttl=3.0)
+        config = EtcdConfig(prefix="g", node_ttl=ttl, lock_ttl=3.0)
+        self.strategy = Etcd(self.client, config, node=self.member.name, env="test")
         self.runtime = Runtime(node=self.member.name)
 
     async def start(self) -> Node:
@@ -153,6 +157,6 @@ async def keys(client: EtcdClient) -> list[str]:
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                return [item.key for item in (await client.range("g/"))[1]]
+                return [item.key for item in await client.range("g/")]
             except DiscoveryFailedError:
                 await asyncio.sleep(0.1)

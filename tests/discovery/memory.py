@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 from gossamer.discovery import DiscoveryFailedError
-from gossamer.discovery.etcd_client import Events, Item, WatchBrokenError
+from gossamer.discovery.etcd_client import Item
 
 WHERE = "etcd 10.9.0.1:2379, 10.9.0.2:2379"
 
@@ -22,12 +21,6 @@ class Memory:
         """Value, revision of creation, lease."""
         self.leases: dict[int, tuple[float, float]] = {}
         """Seconds to live, and until when."""
-        self.history: list[tuple[int, Item]] = []
-        self.changed = asyncio.Event()
-
-    def break_down(self, problem: str) -> None:
-        self.down = problem
-        self._tell()
 
     def put(self, key: str, value: bytes | None, lease: int = 0) -> None:
         self.revision += 1
@@ -36,8 +29,6 @@ class Memory:
             del self.keys[key]
         else:
             self.keys[key] = value, created, lease
-        self.history.append((self.revision, Item(key, value, created)))
-        self._tell()
 
     def expire(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -48,10 +39,6 @@ class Memory:
         self.leases.pop(lease, None)
         for key in [key for key, (_, _, on) in self.keys.items() if on == lease]:
             self.put(key, None)
-
-    def _tell(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 class MemoryClient:
@@ -74,16 +61,12 @@ class MemoryClient:
         self._memory.expire()
         return self._memory
 
-    async def reach(self, prefix: str) -> None:
-        await self._asked()
-
-    async def range(self, prefix: str) -> tuple[int, list[Item]]:
+    async def range(self, prefix: str) -> list[Item]:
         memory = await self._asked()
-        items = [Item(k, v, c) for k, (v, c, _) in sorted(memory.keys.items()) if k.startswith(prefix)]
-        return memory.revision, items
+        return [Item(k, v, c) for k, (v, c, _) in sorted(memory.keys.items()) if k.startswith(prefix)]
 
     async def predecessor(self, prefix: str, created: int) -> Item | None:
-        _, items = await self.range(prefix)
+        items = await self.range(prefix)
         return max((i for i in items if i.created < created), key=lambda i: i.created, default=None)
 
     async def create(self, key: str, value: bytes, lease: int) -> int:
@@ -105,26 +88,11 @@ class MemoryClient:
         memory.leases[memory.revision] = ttl, asyncio.get_running_loop().time() + ttl
         return memory.revision
 
-    async def keep_alive(self, lease: int) -> bool:
+    async def keep_alive(self, lease: int) -> None:
         memory = await self._asked()
-        if lease not in memory.leases:
-            return False
-        ttl, _ = memory.leases[lease]
-        memory.leases[lease] = ttl, asyncio.get_running_loop().time() + ttl
-        return True
+        if lease in memory.leases:
+            ttl, _ = memory.leases[lease]
+            memory.leases[lease] = ttl, asyncio.get_running_loop().time() + ttl
 
     async def revoke(self, lease: int) -> None:
         (await self._asked()).end(lease)
-
-    async def watch(self, prefix: str, revision: int) -> AsyncGenerator[Events, None]:
-        memory = await self._asked()
-        yield Events(memory.revision)
-        while True:
-            changed = memory.changed
-            items = tuple(i for at, i in memory.history if at >= revision and i.key.startswith(prefix))
-            if items:
-                revision = memory.revision + 1
-                yield Events(memory.revision, items)
-            await changed.wait()
-            if memory.down:
-                raise WatchBrokenError(WHERE, memory.down)

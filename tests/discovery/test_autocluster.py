@@ -244,28 +244,6 @@ async def test_a_failure_always_unlocks_is_told_once_and_is_tried_again(sim: Sim
     await stop(node, other)
 
 
-async def test_news_of_a_strategy_is_acted_on_at_once(sim: SimNetwork) -> None:
-    """The next look is otherwise up to retry_interval away; news during a round begins another."""
-    shared: dict[str, Address] = {}
-    strategy = Register(shared, [])
-    node = await SimNode(sim, 1, strategy).start()
-    other = await SimNode(sim, 2, Manual()).start()
-    await node.runtime.call("discovery", "settled", timeout=20)
-    await asyncio.sleep(21.3)
-
-    async def learn() -> None:
-        shared["node2"] = other.address
-        assert strategy.wake is not None
-        strategy.wake()
-        strategy.wake()
-
-    looks = strategy.log.count("discover")
-    node.runtime.spawn(learn)
-    await within(1, whole(node, other))
-    assert strategy.log.count("discover") <= looks + 3
-    await stop(node, other)
-
-
 async def test_who_waits_for_a_lock_still_answers(sim: SimNetwork) -> None:
     class Locked(Register):
         async def lock(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from discovery.names import NameServer
 from gossamer.config import config_from
+from gossamer.config.discovery import DnsConfig
 from gossamer.discovery import Answer, Discovered, DiscoveryFailedError, Dns, strategy_of
 
 ME = ("10.0.0.1", 7946)
@@ -36,7 +37,7 @@ class Zone:
 async def test_a_name_is_asked_for_again_when_its_ttl_has_passed(virtual_time) -> None:
     zone = Zone()
     zone.hold("10.0.0.2", ttl=10)
-    strategy = Dns(HOST, lookup=zone)
+    strategy = Dns(DnsConfig(name=HOST), lookup=zone)
     assert (await strategy.discover(ME)).addresses == (("10.0.0.2", 7946),)
     zone.hold("10.0.0.3", ttl=10)
     await asyncio.sleep(9.9)
@@ -50,7 +51,7 @@ async def test_a_name_is_asked_for_again_when_its_ttl_has_passed(virtual_time) -
 async def test_a_ttl_is_bounded_below_and_above(virtual_time, ttl: float, wait: float) -> None:
     zone = Zone()
     zone.hold("10.0.0.2", ttl=ttl)
-    strategy = Dns(HOST, min_ttl=2, max_ttl=30, lookup=zone)
+    strategy = Dns(DnsConfig(name=HOST, min_ttl=2, max_ttl=30), lookup=zone)
     await strategy.discover(ME)
     await asyncio.sleep(wait - 0.1)
     await strategy.discover(ME)
@@ -62,7 +63,7 @@ async def test_a_ttl_is_bounded_below_and_above(virtual_time, ttl: float, wait: 
 
 async def test_a_look_up_that_fails_is_not_an_empty_list(virtual_time) -> None:
     zone = Zone()
-    strategy = Dns(HOST, lookup=zone)
+    strategy = Dns(DnsConfig(name=HOST), lookup=zone)
     assert await strategy.discover(ME) == Discovered((), {HOST: "no such name"})
     zone.hold("10.0.0.2", ttl=1)
     assert await strategy.discover(ME) == Discovered((("10.0.0.2", 7946),))
@@ -79,7 +80,7 @@ async def test_srv_gives_hosts_with_their_ports_and_names_those_without_address(
     zone.answers[HOST, "srv"] = Answer(targets, 60)
     zone.answers["a.example", "a"] = Answer((("10.0.0.2", 0),), 5)
     zone.answers["b.example", "aaaa"] = Answer((("fd00::2", 0),), 60)
-    strategy = Dns(HOST, record_type="srv", lookup=zone)
+    strategy = Dns(DnsConfig(name=HOST, record_type="srv"), lookup=zone)
     found = await strategy.discover(ME)
     assert found.addresses == (("10.0.0.2", 7001), ("fd00::2", 7002))
     assert found.problems == {"gone.example": "no such name"}

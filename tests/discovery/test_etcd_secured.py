@@ -10,9 +10,10 @@ import pytest
 from discovery.apiserver import Authority
 from discovery.etcds import Node, Server, eventually, keys
 from gossamer.config import config_from
+from gossamer.config.discovery import EtcdTlsConfig
 from gossamer.discovery import DiscoveryFailedError, strategy_of
 from gossamer.discovery.etcd import Etcd
-from gossamer.discovery.etcd_client import EtcdClient, EtcdTls
+from gossamer.discovery.etcd_client import EtcdClient
 
 
 async def problem(client: EtcdClient) -> str:
@@ -46,7 +47,7 @@ async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Pa
 
         def asking(*files: Path, name: str = "") -> EtcdClient:
             ca, cert, key = (*files, None, None)[:3]
-            return server.client(tls=EtcdTls(ca, cert, key, name))
+            return server.client(tls=EtcdTlsConfig(ca=ca, cert=cert, key=key, server_name=name))
 
         good = Node(server, 1, client=asking(ca, cert, key))
         await up(server, good.client)
@@ -72,7 +73,7 @@ async def test_without_ca_the_authorities_of_the_system_count(
     server = Server(tmp_path / "etcd", Authority())
     server.start()
     try:
-        await up(server, server.client(tls=EtcdTls(tmp_path / "ca.crt")))
+        await up(server, server.client(tls=EtcdTlsConfig(ca=tmp_path / "ca.crt")))
         named = {"servers": f"localhost:{server.port}", "tls": {"server_name": "localhost"}}
         tree = {"cluster": {"discovery": {"strategy": "etcd", "etcd": named}}}
         strategy = strategy_of(config_from(tree).cluster, node="a@b")

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from discovery.apiserver import pod, slice_of
 from discovery.memory import Memory, MemoryClient
-from gossamer.config.discovery import K8sConfig
+from gossamer.config.discovery import DnsConfig, EtcdConfig, K8sConfig
 from gossamer.discovery import (
     Answer,
     DiscoveryFailedError,
@@ -58,7 +58,7 @@ class Names:
         if self.kind == "static":
             return Static([], domain_name="seeds.example", resolve=self._resolve)
         record_type: Any = self.kind
-        return Dns("seeds.example", record_type=record_type, lookup=self._look_up)
+        return Dns(DnsConfig(name="seeds.example", record_type=record_type), lookup=self._look_up)
 
     async def _resolve(self, host: str) -> Sequence[str]:
         self.tries += 1
@@ -119,11 +119,11 @@ class EtcdSource:
 
     @problem.setter
     def problem(self, problem: str) -> None:
-        self._memory.break_down(problem)
+        self._memory.down = problem
 
     def strategy(self, number: int) -> Strategy:
         client: Any = MemoryClient(self._memory)
-        return Etcd(client, node=f"node{number}", prefix="g/sim", node_ttl=60, lock_ttl=15)
+        return Etcd(client, EtcdConfig(prefix="g"), node=f"node{number}", env="sim")
 
 
 SOURCES: list[tuple[type[Names | Kubernetes | EtcdSource], str]] = [
