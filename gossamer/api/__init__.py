@@ -6,15 +6,14 @@ from gossamer.api.http.tokens import TOKENS, BadTokenError, NoSuchTokenError, Pr
 from gossamer.api.jobs.findings import is_audit
 from gossamer.api.jobs.processes import Programs, runs_spec
 from gossamer.api.jobs.runs import Runs
-from gossamer.api.metrics.exposition import Exposition
-from gossamer.api.metrics.process import ProcessNumbers
+from gossamer.api.metrics import Exposition, ProcessNumbers
 from gossamer.api.peers.client_search import ClientSearch, sort_key
 from gossamer.api.peers.paging import Listed, Walked
 from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
 from gossamer.api.resources.alarms import OWN_ALARMS, Alarms
 from gossamer.api.resources.audits import spark_lacks
 from gossamer.api.server import ApiServer, PortTakenError
-from gossamer.api.view import HealingView, NodeView, RecordingView, TopicRow
+from gossamer.api.view import HealingView, Metric, NodeView, RecordingView, TopicRow
 
 __all__ = [
     "OWN_ALARMS",
@@ -30,6 +29,7 @@ __all__ = [
     "HealingView",
     "Limits",
     "Listed",
+    "Metric",
     "More",
     "NoSuchTokenError",
     "NodeView",

@@ -26,7 +26,7 @@ from gossamer.api.http.limits import Limits, LimitsMiddleware
 from gossamer.api.http.problems import problem
 from gossamer.api.http.tokens import Tokens
 from gossamer.api.jobs.runs import NoReportError, NoSuchRunError, RunBusyError
-from gossamer.api.metrics.exposition import CONTENT_TYPE_LATEST, Exposition
+from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
 from gossamer.api.resources.alarms import NoSuchAlarmError, alarms_router

@@ -9,7 +9,9 @@ but for the processes, which are too many for one turn of the loop.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from prometheus_client.metrics_core import Metric as Family
 
 from gossamer.api.jobs.runs import Runs
 from gossamer.api.model.cluster import (
@@ -33,7 +35,6 @@ from gossamer.api.model.cluster import (
 from gossamer.api.model.node import (
     BackupInfo,
     ClientInfo,
-    Metric,
     ProcessInfo,
     RecordingInfo,
     RecordingSettings,
@@ -51,7 +52,7 @@ from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
-__all__ = ["ChronicleView", "HealingView", "NodeView", "RecordingView", "TopicRow"]
+__all__ = ["ChronicleView", "HealingView", "Metric", "NodeView", "RecordingView", "TopicRow"]
 
 
 class TopicRow(NamedTuple):
@@ -59,6 +60,16 @@ class TopicRow(NamedTuple):
 
     filter: str
     nodes: tuple[str, ...]
+
+
+class Metric(NamedTuple):
+    """One family of numbers, for ``/metrics``; the name carries its unit."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    """Names of the labels that each sample has, also while there is none."""
+    family: Family
 
 
 class ChronicleView(Protocol):

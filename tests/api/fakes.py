@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-from gossamer.api import Alarms, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
 from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
@@ -34,12 +36,10 @@ from gossamer.api.model.node import (
     BackupInfo,
     ClientInfo,
     FoldedInfo,
-    Metric,
     ProcessInfo,
     RecordingInfo,
     RetainedInfo,
     RouteFindings,
-    Sample,
     SubscriptionInfo,
     TableDigest,
     TableInfo,
@@ -497,16 +497,14 @@ class FakeView:
         """There is nothing to count."""
 
     def metrics(self):
-        yield Metric(
-            name="gossamer_messages_forwarded",
-            help="Messages handed to a peer.",
-            kind="counter",
-            labels=("peer",),
-            samples=(Sample(value=5, labels={"peer": "node2"}), Sample(value=6, labels={"peer": "node3"})),
+        peers = CounterMetricFamily(
+            "gossamer_messages_forwarded", "Messages handed to a peer.", labels=("peer",)
         )
-        yield Metric(
-            name="gossamer_connections", help="Open connections.", kind="gauge", samples=(Sample(value=1),)
-        )
+        peers.add_metric(("node2",), 5)
+        peers.add_metric(("node3",), 6)
+        yield Metric("gossamer_messages_forwarded", "counter", ("peer",), peers)
+        connections = GaugeMetricFamily("gossamer_connections", "Open connections.", 1)
+        yield Metric("gossamer_connections", "gauge", (), connections)
 
     async def join(self, endpoints: Sequence[Endpoint]) -> None:
         self.orders.append(("join", tuple(endpoints)))

@@ -54,7 +54,7 @@ def test_names_units_and_help_are_as_promtool_wants_them(page):
             assert name.endswith("_seconds"), name
         assert "gauge" not in name
         assert "counter" not in name
-        assert re.fullmatch(r"[A-Z0-9/].{8,}\.", metric.help), f"{name}: help is a sentence"
+        assert re.fullmatch(r"[A-Z0-9/].{8,}\.", metric.family.documentation), f"{name}: help is a sentence"
         for label in metric.labels:
             assert re.fullmatch(r"[a-z]+", label), (name, label)
             assert label not in ("le", "quantile", "job", "instance"), (name, label)

@@ -14,7 +14,6 @@ __all__ = [
     "BackupRequest",
     "ClientInfo",
     "FoldedInfo",
-    "Metric",
     "ProcessInfo",
     "RecordingInfo",
     "RecordingSettings",
@@ -22,7 +21,6 @@ __all__ = [
     "RouteFindings",
     "RouteInfo",
     "RouteVerification",
-    "Sample",
     "SubscriptionInfo",
     "TableDigest",
     "TableInfo",
@@ -205,29 +203,6 @@ class TraceEvent(Value):
     """From whom or to whom, where that is known."""
     text: str
     """What it was, shortened, without secrets."""
-
-
-class Sample(Value):
-    """One number of a metric."""
-
-    value: float
-    """Of a histogram, how many observations there are."""
-    labels: Mapping[str, str] = {}
-    buckets: tuple[tuple[str, int], ...] = ()
-    """Of a histogram: upper bounds, and how many observations were at most that."""
-    sum: float = 0.0
-    """Of a histogram: of all observations."""
-
-
-class Metric(Value):
-    """One family of numbers, for ``/metrics``; the name carries its unit."""
-
-    name: str
-    help: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...] = ()
-    """Names of the labels that each sample has, also while there is none."""
-    samples: tuple[Sample, ...]
 
 
 class BackupRequest(Value):

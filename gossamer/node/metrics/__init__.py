@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gossamer.api import Metric
 from gossamer.api.model.cluster import AlarmInfo
-from gossamer.api.model.node import Metric
 from gossamer.node.metrics.broker import forwarding, mqtt, routing
 from gossamer.node.metrics.census import Census, take_census
 from gossamer.node.metrics.cluster import gossip, healing, links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gossamer.api.model.node import Metric
+from gossamer.api import Metric
 from gossamer.node.metrics.census import Census
 from gossamer.node.metrics.family import by, histogram, one
 from gossamer.node.parts import NodeParts
@@ -17,7 +17,7 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     stats = node.broker.stats()
     yield from _connections(node, stats)
     yield from _sessions(stats, census)
-    yield from _messages(stats)
+    yield from _messages(node, stats)
     yield from _away(stats)
     yield by(
         ("question", "by", "decision"),
@@ -69,7 +69,7 @@ def _sessions(stats: dict[str, int], census: Census) -> Iterator[Metric]:
     )
 
 
-def _messages(stats: dict[str, int]) -> Iterator[Metric]:
+def _messages(node: NodeParts, stats: dict[str, int]) -> Iterator[Metric]:
     for way, text in (("received", "Messages published by clients."), ("sent", "Messages delivered here.")):
         acked, twice = stats[f"messages_{way}_qos1"], stats[f"messages_{way}_qos2"]
         counts = {"0": stats[f"messages_{way}"] - acked - twice, "1": acked, "2": twice}
@@ -92,7 +92,7 @@ def _messages(stats: dict[str, int]) -> Iterator[Metric]:
         "gossamer_messages_dropped_total",
         "Messages that were not delivered, by reason.",
         "counter",
-        {key.removeprefix("dropped_"): count for key, count in stats.items() if key.startswith("dropped_")},
+        dict(sorted(node.broker.hub.drops.items())),
     )
 
 

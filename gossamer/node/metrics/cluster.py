@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gossamer.api import Metric
 from gossamer.api.model.cluster import AlarmInfo
-from gossamer.api.model.node import Metric
 from gossamer.gossip import Status
 from gossamer.node.metrics.family import by, histogram, one
 from gossamer.node.parts import NodeParts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gossamer.api.model.node import Metric
+from gossamer.api import Metric
 from gossamer.node.metrics.family import by, one
 from gossamer.node.parts import NodeParts
 

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 
 from gossamer import __version__
-from gossamer.api.model.node import Metric
+from gossamer.api import Metric
 from gossamer.node.metrics.census import Census
 from gossamer.node.metrics.family import by, histogram, one
 from gossamer.node.parts import NodeParts

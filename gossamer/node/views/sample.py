@@ -38,7 +38,7 @@ def sample_of(node: NodeParts, status: NodeStatus, nodes: Iterable[NodeInfo], he
         queued_bytes=stats["queued_bytes"],
         received=stats["messages_received"],
         sent=stats["messages_sent"],
-        dropped=_dropped(stats),
+        dropped=node.broker.hub.drops.total(),
         forwarded_bytes={
             peer: forwarder.counts["bytes"] for peer, forwarder in node.router.forwarders().items()
         },
@@ -59,16 +59,12 @@ def reading_of(node: NodeParts) -> Reading:
         monotonic=node.clock.monotonic(),
         received=stats["messages_received"],
         sent=stats["messages_sent"],
-        dropped=_dropped(stats),
+        dropped=node.broker.hub.drops.total(),
         cpu=time.process_time(),
         connections=stats["connections"],
         memory=_memory(),
         loop_lag=watch.take_peak() if isinstance(watch, LoopWatch) else 0.0,
     )
-
-
-def _dropped(stats: dict[str, int]) -> int:
-    return sum(count for name, count in stats.items() if name.startswith("dropped_"))
 
 
 def _memory() -> int:

@@ -13,6 +13,7 @@ from gossamer.api import (
     Ask,
     ClientSearch,
     Listed,
+    Metric,
     More,
     PeerRequests,
     PeerSilentError,
@@ -36,7 +37,6 @@ from gossamer.api.model.cluster import (
 from gossamer.api.model.node import (
     BackupInfo,
     ClientInfo,
-    Metric,
     ProcessInfo,
     RetainedInfo,
     RouteFindings,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gossamer.api import ProcessNumbers
-from gossamer.api.model.node import Metric
+from gossamer.api import Metric, ProcessNumbers
 from gossamer.testing.references.markdown import cell, code, flow, table
 
 __all__ = ["metrics_page"]
@@ -26,7 +25,7 @@ _UNITS = ("seconds", "bytes", "rows", "messages", "sessions", "connections", "me
 
 def metrics_page(metrics: Iterable[Metric]) -> str:
     """In the order in which a node gives them."""
-    named = ((metric.name, metric.kind, metric.labels, metric.help) for metric in metrics)
+    named = ((metric.name, metric.kind, metric.labels, metric.family.documentation) for metric in metrics)
     rows = (
         (code(name), kind, _unit(name), " ".join(map(code, labels)) or "–", cell(text))
         for name, kind, labels, text in (*named, *_of_the_process())

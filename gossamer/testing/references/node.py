@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
-from gossamer.api import make_app
-from gossamer.api.model.node import Metric
+from gossamer.api import Metric, make_app
 from gossamer.config import Config
 from gossamer.node import Node
 
