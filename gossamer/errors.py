@@ -5,6 +5,7 @@
     GossamerError
     ├── UsageError        the caller's mistake: correct the call, the file or the packet
     │   ├── ConfigError   a key of the configuration is missing, unknown or wrong
+    │   ├── NotFoundError   nothing has the name or identifier that was given
     │   └── WrongValueError  a value that cannot be right, whatever the state of things is
     ├── PeerError         the other side broke a protocol or may not do this: drop it, tell its operator
     ├── TransportError    bytes stopped flowing: reconnect and try again
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 __all__ = [
     "ConfigError",
     "ConfigProblem",
     "GossamerError",
+    "NotFoundError",
     "PeerError",
     "TransportError",
     "UnavailableError",
@@ -44,6 +47,20 @@ class GossamerError(Exception):
 
 class UsageError(GossamerError):
     """The caller's mistake; trying again without a change fails again."""
+
+    key = ""
+    """What was wrong, where it has a name."""
+
+    @classmethod
+    def about(cls, key: str, got: str, expected: str) -> Self:
+        """Build the error of one value, ``key``, that is not what was expected."""
+        error = cls(f"{key}: got {got}, expected {expected}")
+        error.key = key
+        return error
+
+
+class NotFoundError(UsageError):
+    """Nothing has the name or the identifier that was given."""
 
 
 class WrongValueError(UsageError):

@@ -2,7 +2,7 @@
 
 from gossamer.api.app import make_app
 from gossamer.api.http.limits import Limits
-from gossamer.api.http.tokens import TOKENS, BadTokenError, NoSuchTokenError, Principal, Role, Tokens
+from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tokens
 from gossamer.api.jobs.findings import is_audit
 from gossamer.api.jobs.processes import Programs, runs_spec
 from gossamer.api.jobs.runs import Runs
@@ -31,7 +31,6 @@ __all__ = [
     "Listed",
     "Metric",
     "More",
-    "NoSuchTokenError",
     "NodeView",
     "PeerRequests",
     "PeerSilentError",

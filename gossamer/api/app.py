@@ -25,11 +25,11 @@ from gossamer.api.http.guard import GuardMiddleware
 from gossamer.api.http.limits import Limits, LimitsMiddleware
 from gossamer.api.http.problems import problem
 from gossamer.api.http.tokens import Tokens
-from gossamer.api.jobs.runs import NoReportError, NoSuchRunError, RunBusyError
+from gossamer.api.jobs.runs import RunBusyError
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
-from gossamer.api.resources.alarms import NoSuchAlarmError, alarms_router
+from gossamer.api.resources.alarms import alarms_router
 from gossamer.api.resources.audits import audits_router
 from gossamer.api.resources.clients import clients_router
 from gossamer.api.resources.cluster import cluster_router
@@ -47,7 +47,14 @@ from gossamer.api.resources.tokens import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import ApiConfig, expected_of, shown_of
-from gossamer.errors import GossamerError, PeerError, TransportError, UsageError, WrongValueError
+from gossamer.errors import (
+    GossamerError,
+    NotFoundError,
+    PeerError,
+    TransportError,
+    UsageError,
+    WrongValueError,
+)
 
 __all__ = ["make_app"]
 
@@ -140,7 +147,7 @@ def _probes(view: NodeView) -> APIRouter:
 
 _STATUS = (
     (RoleTooLowError, (403, "Forbidden")),
-    ((NoSuchRunError, NoReportError, NoSuchAlarmError), (404, "Not Found")),
+    (NotFoundError, (404, "Not Found")),
     (RunBusyError, (409, "Conflict")),
     (WrongValueError, (422, "Unprocessable Content")),
     (UsageError, (400, "Bad Request")),

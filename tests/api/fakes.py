@@ -47,9 +47,8 @@ from gossamer.api.model.node import (
     TopicMatch,
 )
 from gossamer.config import Endpoint
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, WrongValueError
 from gossamer.faults import FaultTable
-from gossamer.node.views.backups import BadBackupPathError
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
@@ -426,7 +425,7 @@ class FakeView:
 
     async def backup(self, path):
         if path and not path.startswith("/"):
-            raise BadBackupPathError(got=path)
+            raise WrongValueError.about("path", repr(path), "an absolute path on the node's machine")
         self.orders.append(("backup", path))
         return BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
 

@@ -27,7 +27,6 @@ from gossamer.errors import UnavailableError, UsageError
 __all__ = [
     "TOKENS",
     "BadTokenError",
-    "NoSuchTokenError",
     "Principal",
     "Role",
     "Token",
@@ -73,14 +72,6 @@ class BadTokenError(UsageError):
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
         super().__init__(f"token: {reason}; make one with `gossamer tokens create` on a node")
-
-
-class NoSuchTokenError(UsageError):
-    """No token has this id."""
-
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - the word of the API
-        self.id = id
-        super().__init__(f"token: got the id {id[:40]!r}, expected one of `gossamer tokens list`")
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -172,11 +163,11 @@ class Tokens:
         """Take a token back.
 
         Raises:
-            NoSuchTokenError: there is none with this id.
+            UsageError: there is none with this id.
         """
         token = self._read(id)
         if token is None:
-            raise NoSuchTokenError(id=id)
+            raise UsageError(f"token: got the id {id[:40]!r}, expected one of `gossamer tokens list`")
         self._writable().delete(id)
         return token
 

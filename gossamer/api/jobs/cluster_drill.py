@@ -27,7 +27,7 @@ from gossamer.api.peers.scatter_gather import Peers
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import parse_shape, sides_of
 
-__all__ = ["ClusterDrill", "GateRefusedError", "orders_of", "verdicts_of"]
+__all__ = ["ClusterDrill", "orders_of", "verdicts_of"]
 
 BEGIN_IN = 2.0
 """Seconds from telling the nodes to the cut: all of them have been told by then, or none is cut."""
@@ -40,21 +40,6 @@ LOOK_INTERVAL = 0.5
 QUIET = 3.0
 """Seconds for which nothing may be open: a heal begins a little after the links are back."""
 _FAULTS = "/api/v1/drill/faults"
-
-
-class GateRefusedError(UnavailableError):
-    """A node takes no faults, or does not answer."""
-
-    def __init__(self, *, node: str, reason: str) -> None:
-        self.node = node
-        super().__init__(f"{node} cannot be drilled: {reason}; no node was cut off")
-
-
-class AlreadyApartError(UsageError):
-    """The cluster is not whole."""
-
-    def __init__(self, *, missing: str) -> None:
-        super().__init__(f"got a cluster that is not whole ({missing}), expected one that can be parted")
 
 
 def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str, list[dict[str, Any]]]:
@@ -99,11 +84,11 @@ class ClusterDrill:
         """Tell every node.
 
         Raises:
-            AlreadyApartError: some node is not there.
-            GateRefusedError: one takes no faults; those that were told have been told that it is off.
+            UsageError: some node is not there.
+            UnavailableError: one takes no faults; those that were told have been told that it is off.
         """
         if missing := self.apart():
-            raise AlreadyApartError(missing=missing)
+            raise UsageError(f"got a cluster that is not whole ({missing}), expected one that can be parted")
         orders = orders_of(self.names, parse_shape(self.shape, len(self.names)).cuts)
         told = []
         for name, faults in orders.items():
@@ -112,7 +97,7 @@ class ClusterDrill:
             why = await self._tell(name, body)
             if why:
                 await self.end(told)
-                raise GateRefusedError(node=name, reason=why)
+                raise UnavailableError(f"{name} cannot be drilled: {why}; no node was cut off")
 
     async def end(self, names: Sequence[str] | None = None) -> None:
         """Open the gates of those that can be reached; the others open by themselves."""

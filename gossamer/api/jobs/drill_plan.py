@@ -21,7 +21,6 @@ __all__ = [
     "DrillKind",
     "DrillKindInfo",
     "DrillRequest",
-    "DrillRequestError",
     "ParameterInfo",
     "plan_of",
 ]
@@ -31,14 +30,6 @@ DrillKind = Literal[
 ]
 On = Literal["own-cluster", "this-cluster"]
 MOST_NODES = 9
-
-
-class DrillRequestError(WrongValueError):
-    """An order that its kind of drill cannot carry out."""
-
-    def __init__(self, *, key: str, got: object, expected: str) -> None:
-        self.key = key
-        super().__init__(f"{key}: got {got!r}, expected {expected}")
 
 
 class DrillRequest(Value):
@@ -165,7 +156,7 @@ def plan_of(order: DrillRequest) -> dict[str, Any]:
     """The plan of a drill on a cluster of its own, as ``gossamer drill`` has it.
 
     Raises:
-        DrillRequestError: it gives what its kind does not take, or a node that there is not.
+        WrongValueError: it gives what its kind does not take, or a node that there is not.
         ShapeError: the split is none, or none for so many nodes.
     """
     taken = {parameter.name: parameter.default for parameter in _OWN[order.kind][1]}
@@ -173,7 +164,7 @@ def plan_of(order: DrillRequest) -> dict[str, Any]:
     for name, got in given.items():
         if name not in taken:
             expected = f"nothing for the drill {order.kind}, which takes {', '.join(taken) or 'no such key'}"
-            raise DrillRequestError(key=name, got=got, expected=expected)
+            raise WrongValueError.about(name, repr(got), expected)
     values = {**taken, **given}
     nodes = order.nodes
     shape = ""
@@ -182,7 +173,7 @@ def plan_of(order: DrillRequest) -> dict[str, Any]:
     elif "node" in taken:
         number = order.node or nodes
         if number > nodes:
-            raise DrillRequestError(key="node", got=number, expected=f"a node from 1 to {nodes}")
+            raise WrongValueError.about("node", str(number), f"a node from 1 to {nodes}")
         shape = str(number)
     settings: dict[str, Any] = {
         name: value for name, value in values.items() if name not in ("split", "node")
@@ -207,15 +198,13 @@ def check_here(order: DrillRequest) -> None:
     """See that this cluster can carry it out.
 
     Raises:
-        DrillRequestError: it is of a kind, or has keys, for clusters of their own only.
+        WrongValueError: it is of a kind, or has keys, for clusters of their own only.
     """
     if order.kind not in HERE:
-        raise DrillRequestError(
-            key="kind", got=order.kind, expected=f"{', '.join(sorted(HERE))} on this-cluster"
-        )
+        raise WrongValueError.about("kind", repr(order.kind), f"{', '.join(sorted(HERE))} on this-cluster")
     for name in sorted(order.model_fields_set - {"kind", "on", "seconds", "split"}):
         expected = "no such key on this-cluster, which has its own nodes, load and settings"
-        raise DrillRequestError(key=name, got=getattr(order, name), expected=expected)
+        raise WrongValueError.about(name, repr(getattr(order, name)), expected)
 
 
 def plan_json(order: DrillRequest) -> bytes:

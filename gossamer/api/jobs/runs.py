@@ -30,14 +30,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gossamer.api.jobs.processes import BROKEN, Body, Ended, Program, Started
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import NotFoundError, UnavailableError, UsageError
 from gossamer.supervisor import Reason
 
 __all__ = [
     "ID",
-    "NoDirectoryError",
-    "NoReportError",
-    "NoSuchRunError",
     "Run",
     "RunBusyError",
     "Runs",
@@ -63,31 +60,6 @@ class RunBusyError(UsageError):
     def __init__(self, *, what: str, id: str) -> None:  # noqa: A002 - the word of the API
         self.id = id
         super().__init__(f"{what}: {id} is running, expected none: one at a time; wait, or stop it")
-
-
-class NoSuchRunError(UsageError):
-    """No run has this ID."""
-
-    def __init__(self, *, what: str, id: str) -> None:  # noqa: A002
-        self.id = id
-        super().__init__(f"{what}: got {id}, expected the id of one that is listed")
-
-
-class NoReportError(UsageError):
-    """A run has no page, or not yet."""
-
-    def __init__(self, *, what: str, id: str, why: str) -> None:  # noqa: A002
-        self.id = id
-        super().__init__(f"{what}: {id} has no report: {why}")
-
-
-class NoDirectoryError(UnavailableError):
-    """The node keeps nothing on disc."""
-
-    def __init__(self, *, what: str, why: str) -> None:
-        super().__init__(
-            f"{what}: {why}; expected a data directory that the node may write to (node.data_dir)"
-        )
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -157,8 +129,7 @@ class Runs:
 
         Raises:
             RunBusyError: one is running.
-            UnavailableError: something is missing for it.
-            NoDirectoryError: there is nowhere to keep it.
+            UnavailableError: something is missing for it, or there is nowhere to keep it.
             StartFailed: the program cannot be started.
         """
         async with self._lock:
@@ -187,18 +158,18 @@ class Runs:
         """One of them.
 
         Raises:
-            NoSuchRunError: none has this ID.
+            NotFoundError: none has this ID.
         """
         found = await asyncio.to_thread(self._find, id)
         if found is None:
-            raise NoSuchRunError(what=self.what, id=id)
+            raise NotFoundError.about(self.what, id, "the id of one that is listed")
         return found
 
     async def remove(self, id: str) -> Run:  # noqa: A002
         """Stop the one that runs, or remove one that is over and all of its files; as it was.
 
         Raises:
-            NoSuchRunError: none has this ID.
+            NotFoundError: none has this ID.
         """
         run = await self.get(id)
         if run.id == self.running:
@@ -217,20 +188,19 @@ class Runs:
         """The page of a run.
 
         Raises:
-            NoSuchRunError: none has this ID.
-            NoReportError: it has none.
+            NotFoundError: none has this ID, or it has none.
         """
         run = await self.get(id)
         page = await self.read(id, "report.html")
         if page is None:
             why = "it is running" if run.state == "running" else "it made none, or it is too long"
-            raise NoReportError(what=self.what, id=id, why=why)
+            raise NotFoundError(f"{self.what}: {id} has no report: {why}")
         return page
 
     def directory(self, id: str) -> Path:  # noqa: A002
         """Where a run is."""
         if self._root is None or re.fullmatch(ID, id) is None:
-            raise NoSuchRunError(what=self.what, id=id)
+            raise NotFoundError.about(self.what, id, "the id of one that is listed")
         return self._root / id
 
     async def _begin(self, run: Run, program: Program, directory: Path) -> Started:
@@ -258,7 +228,7 @@ class Runs:
         try:
             directory = self.directory(id)
             run = msgspec.json.decode((directory / STATE).read_bytes(), type=Run)
-        except NoSuchRunError:
+        except NotFoundError:
             return None
         except (OSError, msgspec.DecodeError):
             at = round(self._made_at(directory), 3)
@@ -279,13 +249,18 @@ class Runs:
 
     async def _make(self, run: Run, program: Program) -> Path:
         if self._root is None:
-            raise NoDirectoryError(what=self.what, why="this node keeps nothing on disc")
+            raise self._nowhere("this node keeps nothing on disc")
         directory = self.directory(run.id)
         try:
             await asyncio.to_thread(self._prepare, directory, run, program.files)
         except OSError as error:
-            raise NoDirectoryError(what=self.what, why=f"{directory}: {error.strerror or error}") from error
+            raise self._nowhere(f"{directory}: {error.strerror or error}") from error
         return directory
+
+    def _nowhere(self, why: str) -> UnavailableError:
+        return UnavailableError(
+            f"{self.what}: {why}; expected a data directory that the node may write to (node.data_dir)"
+        )
 
     def _prepare(self, directory: Path, run: Run, files: Mapping[str, bytes]) -> None:
         directory.mkdir(parents=True, mode=0o700)

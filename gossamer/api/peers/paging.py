@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from gossamer.errors import WrongValueError
 
-__all__ = ["STRIDE", "BadCursorError", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of"]
+__all__ = ["STRIDE", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of"]
 
 T = TypeVar("T")
 
@@ -35,21 +35,13 @@ STRIDE = 2000
 _KEY: Callable[[Listed[object]], Key] = itemgetter(0)
 
 
-class BadCursorError(WrongValueError):
-    """``after`` is not what an earlier page gave as ``next``."""
-
-    def __init__(self, *, got: str) -> None:
-        self.got = got
-        super().__init__(f"after: got {got[:60]!r}, expected the value of next of an earlier page")
-
-
 async def page_of(
     items: Iterable[Walked[T]], *, limit: int, after: str | None = None
 ) -> tuple[tuple[T, ...], str | None]:
     """The next ``limit`` items in the order of their keys and the cursor for the rest, None at the end.
 
     Raises:
-        BadCursorError: ``after`` was not made here.
+        WrongValueError: ``after`` was not made here.
     """
     floor = decode_cursor(after)
     walk = iter(items)
@@ -71,14 +63,18 @@ def decode_cursor(cursor: str | None) -> Key:
     """The key that the items asked for are above.
 
     Raises:
-        BadCursorError: it was not made here.
+        WrongValueError: it was not made here.
     """
     if cursor is None:
         return ()
     try:
         parts = json.loads(base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, UnicodeError, binascii.Error, RecursionError):
-        raise BadCursorError(got=cursor) from None
+        raise _bad_cursor(cursor) from None
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise BadCursorError(got=cursor)
+        raise _bad_cursor(cursor)
     return tuple(parts)
+
+
+def _bad_cursor(cursor: str) -> WrongValueError:
+    return WrongValueError.about("after", repr(cursor[:60]), "the value of next of an earlier page")

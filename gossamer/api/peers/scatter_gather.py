@@ -25,7 +25,7 @@ from gossamer.api.peers.paging import Key, cursor_of
 from gossamer.api.peers.requests import Answer, Ask, More, PeerSilentError, ask_of
 from gossamer.errors import GossamerError, UsageError
 
-__all__ = ["MergedPage", "Neighbours", "NoSuchNodeError", "Peers", "Row"]
+__all__ = ["MergedPage", "Neighbours", "Peers", "Row"]
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -49,14 +49,6 @@ class Neighbours(Protocol):
 
     async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
         """The answer of another node's API. Raises PeerSilentError if there is none."""
-
-
-class NoSuchNodeError(UsageError):
-    """No node of the cluster has this name."""
-
-    def __init__(self, *, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        super().__init__(f"node: got {name[:100]!r}, expected one of {', '.join(known)}")
 
 
 class _Page(msgspec.Struct):
@@ -85,12 +77,12 @@ class Peers:
         """The answer of another node to a request.
 
         Raises:
-            NoSuchNodeError: there is no such node.
+            UsageError: there is no such node.
             PeerSilentError: it gave none.
         """
         known = [row.name for row in self._view.nodes()]
         if node not in known:
-            raise NoSuchNodeError(name=node, known=known)
+            raise UsageError.about("node", repr(node[:100]), f"one of {', '.join(known)}")
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), timeout)
 
     async def get(self, node: str, target: str, read: Callable[[bytes], T], *, timeout: float = TIMEOUT) -> T:

@@ -23,9 +23,9 @@ from gossamer.api.model.cluster import AlarmInfo, AlarmRequest
 from gossamer.api.peers.paging import Listed
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.view import NodeView
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import NotFoundError, UnavailableError, UsageError
 
-__all__ = ["OWN_ALARMS", "Alarms", "AnyScope", "NoSuchAlarmError", "alarms_router", "itself", "usual_scope"]
+__all__ = ["OWN_ALARMS", "Alarms", "AnyScope", "alarms_router", "itself", "usual_scope"]
 
 T = TypeVar("T")
 OWN_ALARMS: Mapping[str, str] = {
@@ -44,30 +44,6 @@ AnyScope = Annotated[
 ]
 
 
-class NotYourAlarmError(UsageError):
-    """The name is one of the node's own alarms."""
-
-    def __init__(self, *, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name} is an alarm that the node raises by itself; expected another name")
-
-
-class NoSuchAlarmError(UsageError):
-    """Nobody has raised an alarm of this name at this node."""
-
-    def __init__(self, *, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        others = f"one that was raised here: {', '.join(known)}" if known else "none: none was raised here"
-        super().__init__(f"alarms: got {name!r}, expected {others}")
-
-
-class TooManyAlarmsError(UnavailableError):
-    """As many alarms are active as are kept."""
-
-    def __init__(self) -> None:
-        super().__init__(f"{MOST} alarms are active, no more are kept; clear some")
-
-
 class Alarms:
     """The alarms of others at one node. Times are wall-clock seconds."""
 
@@ -78,15 +54,19 @@ class Alarms:
         """Raise or clear; the alarm as it is now.
 
         Raises:
-            NotYourAlarmError: the name is the node's own.
-            NoSuchAlarmError: what is to be cleared was never raised.
-            TooManyAlarmsError: there is no place for another one.
+            UsageError: the name is the node's own.
+            NotFoundError: what is to be cleared was never raised.
+            UnavailableError: there is no place for another one.
         """
         if order.name in OWN_ALARMS:
-            raise NotYourAlarmError(name=order.name)
+            raise UsageError(
+                f"{order.name} is an alarm that the node raises by itself; expected another name"
+            )
         known = self._known.get(order.name)
         if known is None and not order.active:
-            raise NoSuchAlarmError(name=order.name, known=sorted(self._known))
+            others = ", ".join(sorted(self._known))
+            raised = f"one that was raised here: {others}" if others else "none: none was raised here"
+            raise NotFoundError.about("alarms", repr(order.name), raised)
         lasts = known is not None and known.active
         since = known.since if known is not None and (lasts or not order.active) else now
         until = 0.0 if known is None or order.active else now if lasts else known.until
@@ -104,7 +84,7 @@ class Alarms:
     def _forget_one(self) -> None:
         over = [alarm for alarm in self._known.values() if not alarm.active]
         if not over:
-            raise TooManyAlarmsError
+            raise UnavailableError(f"{MOST} alarms are active, no more are kept; clear some")
         del self._known[min(over, key=lambda alarm: alarm.until).name]
 
 

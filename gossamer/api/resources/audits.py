@@ -53,22 +53,6 @@ Moment = Annotated[str, Field(pattern=_MOMENT, max_length=40)]
 """A time such as 2026-01-31T07:00 (UTC where it names no zone), 6h, 2d ago, yesterday, now."""
 
 
-class SparkAbsentError(UnavailableError):
-    """This node cannot run jobs."""
-
-    def __init__(self, *, lacks: str, remedy: str) -> None:
-        self.lacks = lacks
-        super().__init__(f"audit jobs need {lacks}, which this node's machine has not; {remedy}")
-
-
-class BadSpanError(WrongValueError):
-    """From when to when makes no sense."""
-
-    def __init__(self, *, key: str, got: str, expected: str) -> None:
-        self.key = key
-        super().__init__(f"{key}: got {got!r}, expected {expected}")
-
-
 class AuditRequest(Value):
     """A job to run over what this node recorded."""
 
@@ -175,26 +159,25 @@ def audits_router(view: NodeView) -> APIRouter:
     return router
 
 
-def spark_lacks() -> SparkAbsentError | None:
+def spark_lacks() -> UnavailableError | None:
     """What this machine lacks for jobs to run, by a look that takes no time; the job itself looks closer."""
     if importlib.util.find_spec("duckdb") is not None:
         return None
-    if importlib.util.find_spec("pyspark") is None:
-        return SparkAbsentError(lacks="duckdb", remedy=how_to_install("audit"))
     home = os.environ.get("JAVA_HOME")
-    java = FilePath(home, "bin", "java").exists() if home else shutil.which("java") is not None
-    if not java:
-        return SparkAbsentError(
-            lacks="Java 17 or newer", remedy="install it (Debian: apt install openjdk-17-jre-headless)"
-        )
-    return None
+    if importlib.util.find_spec("pyspark") is None:
+        lacks, remedy = "duckdb", how_to_install("audit")
+    elif not (FilePath(home, "bin", "java").exists() if home else shutil.which("java")):
+        lacks, remedy = "Java 17 or newer", "install it (Debian: apt install openjdk-17-jre-headless)"
+    else:
+        return None
+    return UnavailableError(f"audit jobs need {lacks}, which this node's machine has not; {remedy}")
 
 
 def check_span(order: AuditRequest) -> None:
     """See that days and hours exist, as far as they are written out.
 
     Raises:
-        BadSpanError: they do not, or the end is not after the beginning.
+        WrongValueError: they do not, or the end is not after the beginning.
     """
     moments = []
     for key, text in (("from", order.begin), ("to", order.end)):
@@ -203,10 +186,10 @@ def check_span(order: AuditRequest) -> None:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
-            raise BadSpanError(key=key, got=text, expected=f"a time that exists: {error}") from None
+            raise WrongValueError.about(key, repr(text), f"a time that exists: {error}") from None
         moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if len(moments) == 2 and moments[0] >= moments[1]:
-        raise BadSpanError(key="to", got=order.end or "", expected=f"a time after {order.begin}")
+        raise WrongValueError.about("to", repr(order.end), f"a time after {order.begin}")
 
 
 def _program(order: AuditRequest, where: str) -> Program:

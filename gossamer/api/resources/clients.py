@@ -44,14 +44,6 @@ Sort = Annotated[
 Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
 
 
-class UnsortedError(WrongValueError):
-    """JSON lines come in the order of identifiers only."""
-
-    def __init__(self, *, sort: str) -> None:
-        self.sort = sort
-        super().__init__(f"sort: got {sort} with format=ndjson, expected a page; lines come by identifier")
-
-
 def clients_router(view: NodeView) -> APIRouter:
     """``/clients`` and ``/subscriptions``."""
     router = APIRouter(tags=["clients"])
@@ -95,7 +87,9 @@ def _add_clients(router: APIRouter, view: NodeView) -> None:
         if sort is None and order == "desc":
             sort = "client"
         if sort is not None and listing.format == "ndjson":
-            raise UnsortedError(sort=sort)
+            raise WrongValueError.about(
+                "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
+            )
         wanted = ClientSearch(
             client=client,
             connected=connected,

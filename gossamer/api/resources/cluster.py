@@ -23,14 +23,6 @@ from gossamer.errors import WrongValueError
 __all__ = ["cluster_router"]
 
 
-class BadEndpointError(WrongValueError):
-    """An endpoint to join cannot be read."""
-
-    def __init__(self, *, got: str) -> None:
-        self.got = got
-        super().__init__(f"endpoints: got {got[:100]!r}, expected a gossip endpoint such as 10.0.0.2:7946")
-
-
 def cluster_router(view: NodeView) -> APIRouter:
     """``/status``, ``/members``, ``/nodes`` and ``/cluster``."""
     router = APIRouter(tags=["cluster"])
@@ -58,7 +50,9 @@ def cluster_router(view: NodeView) -> APIRouter:
             try:
                 endpoints.append(parse_endpoint(text))
             except ValueError:
-                raise BadEndpointError(got=text) from None
+                raise WrongValueError.about(
+                    "endpoints", repr(text[:100]), "a gossip endpoint such as 10.0.0.2:7946"
+                ) from None
         await view.join(endpoints)
         return Done(done=f"{view.name} joined", members=tuple(view.members()))
 

@@ -7,7 +7,7 @@ Rule: a row is written again at the node that keeps it, whichever node is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -28,16 +28,6 @@ from gossamer.errors import UsageError
 __all__ = ["healing_router"]
 
 RowId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a quarantined row.")]
-
-
-class NotKeptError(UsageError):
-    """No quarantine has the row, as far as nodes answer."""
-
-    def __init__(self, *, id: str, silent: Sequence[str]) -> None:  # noqa: A002 - the word of the API
-        self.id = id
-        self.silent = tuple(silent)
-        unknown = f" ({', '.join(silent)} did not answer)" if silent else ""
-        super().__init__(f"quarantine: got {id}, expected the id of a row that is listed{unknown}")
 
 
 def healing_router(view: NodeView) -> APIRouter:
@@ -94,7 +84,8 @@ def healing_router(view: NodeView) -> APIRouter:
                     continue
                 if answer.status == 200:
                     return Response(answer.body, media_type=answer.content_type)
-            raise NotKeptError(id=id, silent=silent)
+            unknown = f" ({', '.join(silent)} did not answer)" if silent else ""
+            raise UsageError.about("quarantine", id, f"the id of a row that is listed{unknown}")
         return (await healing.replay(id)).model_copy(update={"node": view.name})
 
     return router

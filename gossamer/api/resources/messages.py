@@ -18,19 +18,11 @@ from gossamer.api.resources.listing import After, Limit, local_page
 from gossamer.api.view import NodeView
 from gossamer.errors import WrongValueError
 
-__all__ = ["BadPayloadError", "PublishRequest", "Published", "messages_router"]
+__all__ = ["PublishRequest", "Published", "messages_router"]
 
 MAX_PAYLOAD = 48 * 1024
 
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
-
-
-class BadPayloadError(WrongValueError):
-    """A payload is not what its encoding says."""
-
-    def __init__(self, *, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"payload: {reason}; expected base64, or encoding: text")
 
 
 class PublishRequest(Value):
@@ -66,7 +58,7 @@ def messages_router(view: NodeView) -> APIRouter:
             try:
                 payload = base64.b64decode(payload, validate=True)
             except binascii.Error as error:
-                raise BadPayloadError(reason=str(error)) from None
+                raise WrongValueError(f"payload: {error}; expected base64, or encoding: text") from None
         receivers, safe = await view.publish(order.topic, payload, qos=order.qos, retain=order.retain)
         return Published(topic=order.topic, receivers=receivers, safe=safe)
 

@@ -6,7 +6,8 @@ import pytest
 from api.fakes import FakeView
 from gossamer.api import Alarms, make_app
 from gossamer.api.model.cluster import AlarmRequest
-from gossamer.api.resources.alarms import MOST, TooManyAlarmsError
+from gossamer.api.resources.alarms import MOST
+from gossamer.errors import UnavailableError
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_what_is_over_the_longest_gives_its_place():
     alarms = Alarms()
     for number in range(MOST):
         alarms.order(AlarmRequest(name=f"a{number}"), 1.0)
-    with pytest.raises(TooManyAlarmsError):
+    with pytest.raises(UnavailableError):
         alarms.order(AlarmRequest(name="more"), 2.0)
     alarms.order(AlarmRequest(name="a7", active=False), 3.0)
     alarms.order(AlarmRequest(name="more"), 4.0)
