@@ -233,21 +233,22 @@ class FakePrograms:
         self.told = []
         self.end = self.task = None
 
-    async def start(self, arguments, directory, ended, label):
-        self.told.append((arguments, directory, label))
-        self.end = ended
-        return self
+    async def start(self, program, directory, ended, label):
+        if program.body is None:
+            arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
+            self.told.append((arguments, directory, label))
+            self.end = ended
+            return self.stop
 
-    async def watch(self, body, directory, ended, label):
         async def run():
             try:
-                ended("normal" if await body(directory) else ("exit_status", 8))
+                ended("normal" if await program.body(directory) else ("exit_status", 8))
             except asyncio.CancelledError:
                 ended("shutdown")
 
         self.task = asyncio.create_task(run())
         self.end = lambda reason: self.task.cancel()
-        return self
+        return self.stop
 
     async def stop(self):
         self.end("shutdown")

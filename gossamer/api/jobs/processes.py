@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -28,7 +27,7 @@ from gossamer.supervisor import (
     spawn_link,
 )
 
-__all__ = ["BROKEN", "RUNS", "Body", "Ended", "Program", "Programs", "Started", "runs_spec"]
+__all__ = ["BROKEN", "Program", "Programs", "Stop", "runs_spec"]
 
 RUNS = "runs"
 """Name of the supervisor of all programs."""
@@ -47,27 +46,18 @@ for number, name in ((1, sys.argv[2]), (2, sys.argv[3])):
 os.execv(sys.argv[4], sys.argv[4:])
 """
 
-
-Ended = Callable[[Reason], None]
-Body = Callable[[Path], Awaitable[bool]]
-"""Works in a directory; whether what it promised was kept."""
+Stop = Callable[[], Awaitable[None]]
+"""Ends a program, and waits until nothing of it is left."""
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """What to run; ``{dir}`` in the arguments stands for the directory of the run."""
+    """What to run: Python with ``arguments``, in which ``{dir}`` stands for the directory of the run."""
 
     arguments: tuple[str, ...] = ()
     files: Mapping[str, bytes] = {}
     """To be there before it starts."""
-    body: Body | None = None
-    """In place of a program: what the node does itself."""
-
-
-class Started(Protocol):
-    """A program that runs."""
-
-    async def stop(self) -> None:
-        """End it, and wait until nothing of it is left."""
+    body: Callable[[Path], Awaitable[bool]] | None = None
+    """In place of a program, what the node does itself in the directory; whether promises were kept."""
 
 
 class Programs:
@@ -76,49 +66,41 @@ class Programs:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def start(self, arguments: Sequence[str], directory: Path, ended: Ended, label: str) -> Started:
-        """Start Python with ``arguments`` in ``directory``.
+    async def start(
+        self, program: Program, directory: Path, ended: Callable[[Reason], None], label: str
+    ) -> Stop:
+        """Start ``program`` in ``directory``; how to end it.
 
         Raises:
             StartFailed: it cannot be started.
         """
         # What this node is told by its environment must not come to nodes, or jobs, that are not it.
         environ = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
+        arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
         stub = [sys.executable, "-I", "-S", "-c", _STUB, str(NICE), "out", "err", sys.executable, *arguments]
-
-        async def start() -> Pid:
-            return await OsProcess.start_link(stub, env=environ, cwd=directory, grace=GRACE, label=label)
-
-        return await self._start(ChildSpec(label, start, restart="temporary", shutdown=GRACE + 5.0), ended)
-
-    async def watch(self, body: Body, directory: Path, ended: Ended, label: str) -> Started:
-        """Run ``body`` as a process of the node itself."""
+        body = program.body
 
         async def run() -> None:
-            if not await body(directory):
+            if body is not None and not await body(directory):
                 exit(self_pid(), ("exit_status", BROKEN))
 
         async def start() -> Pid:
-            return spawn_link(run, label=label)
+            if body is not None:
+                return spawn_link(run, label=label)
+            return await OsProcess.start_link(stub, env=environ, cwd=directory, grace=GRACE, label=label)
 
-        return await self._start(ChildSpec(label, start, restart="temporary", shutdown=GRACE), ended)
-
-    async def _start(self, spec: ChildSpec, ended: Ended) -> Started:
-        pid = await self._runtime.run(DynamicSupervisor.start_child, RUNS, spec)
-        assert pid is not None  # noqa: S101 - an OsProcess never ignores
+        spec = ChildSpec(label, start, restart="temporary", shutdown=GRACE + 5.0)
+        child = await self._runtime.run(DynamicSupervisor.start_child, RUNS, spec)
+        assert child is not None  # noqa: S101 - an OsProcess never ignores
+        pid = child
         self._runtime.join(pid).add_done_callback(lambda joined: ended(joined.result()))
-        return _Child(self._runtime, pid)
 
+        async def stop() -> None:
+            # It may have ended in this moment.
+            with contextlib.suppress(ChildNotFound):
+                await self._runtime.run(DynamicSupervisor.terminate_child, RUNS, pid)
 
-class _Child:
-    def __init__(self, runtime: Runtime, pid: Pid) -> None:
-        self._runtime = runtime
-        self._pid = pid
-
-    async def stop(self) -> None:
-        # It may have ended in this moment.
-        with contextlib.suppress(ChildNotFound):
-            await self._runtime.run(DynamicSupervisor.terminate_child, RUNS, self._pid)
+        return stop
 
 
 def runs_spec() -> ChildSpec:

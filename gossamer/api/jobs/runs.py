@@ -19,27 +19,20 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-import msgspec
 import structlog
-from msgspec import Struct
-from msgspec.structs import replace
+from pydantic import ConfigDict, ValidationError
 
-from gossamer.api.jobs.processes import BROKEN, Body, Ended, Program, Started
+from gossamer.api.jobs.processes import BROKEN, Program, Programs, Stop
+from gossamer.api.model.base import Value
 from gossamer.errors import NotFoundError, UnavailableError, UsageError
 from gossamer.supervisor import Reason
 
-__all__ = [
-    "ID",
-    "Run",
-    "RunBusyError",
-    "Runs",
-    "State",
-]
+__all__ = ["ID", "Run", "RunBusyError", "Runs"]
 
 log = structlog.get_logger(__name__)
 
@@ -62,30 +55,23 @@ class RunBusyError(UsageError):
         super().__init__(f"{what}: {id} is running, expected none: one at a time; wait, or stop it")
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Value):
     """One run, as its directory tells."""
 
+    model_config = ConfigDict(extra="ignore")
+
     id: str
-    order: dict[str, Any] = {}
-    by: str = ""
-    """Who ordered it."""
-    state: State = "running"
+    state: State
     """kept and broken: the promises; stopped: by an order; interrupted: the node ended; elsewhere: the
     directory was put there by somebody else."""
-    says: str = ""
+    order: Mapping[str, Any]
+    by: str
+    """Who ordered it."""
+    began_at: float
+    ended_at: float
+    """0 while it runs."""
+    says: str
     """Why it failed."""
-    began_at: float = 0.0
-    ended_at: float = 0.0
-
-
-class Starter(Protocol):
-    """Starts what is to run; see :class:`gossamer.api.jobs.processes.Programs`."""
-
-    async def start(self, arguments: Sequence[str], directory: Path, ended: Ended, label: str) -> Started:
-        """A program."""
-
-    async def watch(self, body: Body, directory: Path, ended: Ended, label: str) -> Started:
-        """Something that the node does itself."""
 
 
 class Runs:
@@ -101,14 +87,14 @@ class Runs:
         what: str,
         most: int,
         now: Callable[[], float],
-        programs: Starter,
+        programs: Programs,
         made_at: Callable[[Path], float] | None = None,
         lacks: Callable[[], UnavailableError | None] = lambda: None,
     ) -> None:
         self.what = what
         self.lacks = lacks
         """What is missing on this machine for anything to be run; None: nothing."""
-        self._made_at = made_at or page_at
+        self._made_at = made_at or _page_at
         # Programs have a directory of their own to work in.
         self._root = None if directory is None else directory.absolute()
         self._most = most
@@ -116,7 +102,7 @@ class Runs:
         self._programs = programs
         self._lock = asyncio.Lock()
         self._run: Run | None = None
-        self._started: Started | None = None
+        self._stop: Stop | None = None
         self._stopping = False
 
     @property
@@ -139,11 +125,21 @@ class Runs:
                 raise missing
             now = self._now()
             stamp = f"{datetime.fromtimestamp(now, tz=UTC):%Y%m%dT%H%M%S}"
-            run = Run(id=f"{stamp}-{secrets.token_hex(3)}", order=order, by=by, began_at=round(now, 3))
+            run = Run(
+                id=f"{stamp}-{secrets.token_hex(3)}",
+                state="running",
+                order=order,
+                by=by,
+                began_at=round(now, 3),
+                ended_at=0.0,
+                says="",
+            )
             directory = await self._make(run, program)
             self._run, self._stopping = run, False
             try:
-                self._started = await self._begin(run, program, directory)
+                self._stop = await self._programs.start(
+                    program, directory, lambda reason: self._ended(run, reason), self.what
+                )
             except BaseException:
                 self._run = None
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
@@ -173,16 +169,23 @@ class Runs:
         """
         run = await self.get(id)
         if run.id == self.running:
-            if self._started is not None:
+            if self._stop is not None:
                 self._stopping = True
-                await self._started.stop()
+                await self._stop()
             return await self.get(id)
         await asyncio.to_thread(shutil.rmtree, self.directory(id), ignore_errors=True)
         return run
 
-    async def read(self, id: str, *names: str) -> bytes | None:  # noqa: A002
-        """The first of these files of a run that is there, None without."""
-        return await asyncio.to_thread(self._read, id, names)
+    async def read(self, id: str, name: str) -> bytes | None:  # noqa: A002
+        """A file of a run, None where it is not there, or too long."""
+
+        def read(file: Path) -> bytes | None:
+            try:
+                return file.read_bytes() if file.stat().st_size <= _REPORT else None
+            except OSError:
+                return None
+
+        return await asyncio.to_thread(read, self.directory(id) / name)
 
     async def report(self, id: str) -> bytes:  # noqa: A002
         """The page of a run.
@@ -203,15 +206,6 @@ class Runs:
             raise NotFoundError.about(self.what, id, "the id of one that is listed")
         return self._root / id
 
-    async def _begin(self, run: Run, program: Program, directory: Path) -> Started:
-        def ended(reason: Reason) -> None:
-            self._ended(run, reason)
-
-        if program.body is not None:
-            return await self._programs.watch(program.body, directory, ended, self.what)
-        arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
-        return await self._programs.start(arguments, directory, ended, self.what)
-
     # -- in threads
 
     def _list(self) -> list[Run]:
@@ -227,25 +221,18 @@ class Runs:
     def _find(self, id: str) -> Run | None:  # noqa: A002
         try:
             directory = self.directory(id)
-            run = msgspec.json.decode((directory / STATE).read_bytes(), type=Run)
+            run = Run.model_validate_json((directory / STATE).read_bytes())
         except NotFoundError:
             return None
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValidationError):
             at = round(self._made_at(directory), 3)
-            return Run(id=id, state="elsewhere", began_at=at, ended_at=at) if at else None
+            if not at:
+                return None
+            return Run(id=id, state="elsewhere", order={}, by="", began_at=at, ended_at=at, says="")
+        changed: dict[str, Any] = {"id": id}
         if run.state == "running" and run.id != self.running:
-            return replace(run, id=id, state="interrupted", says="the node ended while it ran")
-        return replace(run, id=id)
-
-    def _read(self, id: str, names: Sequence[str]) -> bytes | None:  # noqa: A002
-        for name in names:
-            file = self.directory(id) / name
-            try:
-                if file.stat().st_size <= _REPORT:
-                    return file.read_bytes()
-            except OSError:
-                continue
-        return None
+            changed |= {"state": "interrupted", "says": "the node ended while it ran"}
+        return run.model_copy(update=changed)
 
     async def _make(self, run: Run, program: Program) -> Path:
         if self._root is None:
@@ -276,8 +263,8 @@ class Runs:
     def _ended(self, run: Run, reason: Reason) -> None:
         """A callback of the loop: what is written is small, and must stand before the next one begins."""
         state, says = _judged(reason, self.directory(run.id), stopping=self._stopping)
-        over = replace(run, state=state, says=says, ended_at=round(self._now(), 3))
-        self._run = self._started = None
+        over = run.model_copy(update={"state": state, "says": says, "ended_at": round(self._now(), 3)})
+        self._run = self._stop = None
         try:
             _write(self.directory(run.id), over)
         except OSError as error:
@@ -307,11 +294,11 @@ def _last_words(file: Path) -> str:
     except OSError:
         return ""
     _, mark, said = text.rpartition("error: ")
-    lines_ = [line for line in text.splitlines() if line.strip()]
-    return (said if mark else lines_[-1] if lines_ else "").strip()[:_WORDS]
+    printed = [line for line in text.splitlines() if line.strip()]
+    return (said if mark else printed[-1] if printed else "").strip()[:_WORDS]
 
 
-def page_at(directory: Path) -> float:
+def _page_at(directory: Path) -> float:
     """When the page in ``directory`` was made, 0 without one."""
     try:
         return (directory / "report.html").stat().st_mtime
@@ -321,5 +308,5 @@ def page_at(directory: Path) -> float:
 
 def _write(directory: Path, run: Run) -> None:
     aside = directory / f"{STATE}.new"
-    aside.write_bytes(msgspec.json.encode(run))
+    aside.write_text(run.model_dump_json())
     aside.replace(directory / STATE)

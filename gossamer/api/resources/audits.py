@@ -20,7 +20,6 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from msgspec import structs
 from pydantic import ConfigDict, Field, ValidationError
 
 from gossamer.api.http.access import needs, principal_of
@@ -207,7 +206,7 @@ def _program(order: AuditRequest, where: str) -> Program:
 def _info(run: Run, directory: FilePath, node: str) -> AuditInfo:
     found = findings_in(directory)
     own: dict[str, Any] = {
-        **structs.asdict(run),
+        **dict(run),
         "node": node,
         "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in steps_in(directory)),
         "report": (directory / "report.html").is_file(),

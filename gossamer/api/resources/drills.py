@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Request
-from msgspec import structs
 from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.http.access import RoleTooLowError, principal_of
@@ -200,7 +199,7 @@ async def _info(view: NodeView, run: Run, *, whole: bool = False) -> DrillInfo:
     # A drill of this cluster has verdicts and no page: nobody counted messages.
     paged = bool(result.words) and run.order.get("on") != "this-cluster"
     return DrillInfo(
-        **structs.asdict(run),
+        **dict(run),
         **dict(result),
         node=view.name,
         report=run.state == "elsewhere" or paged,

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
+from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.sandbox import page_response
 from gossamer.api.http.tokens import Principal
-from gossamer.api.jobs.runs import ID, Run, Runs, State
+from gossamer.api.jobs.runs import ID, Run, Runs
 from gossamer.api.model.base import Value
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.view import NodeView
@@ -47,20 +48,13 @@ HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
 RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
 
 
-class RunInfo(Value):
+class RunInfo(Run):
     """One run of a background job."""
 
-    id: str
+    model_config = ConfigDict(extra="forbid")
+
     node: str
     """On whose machine."""
-    state: State
-    order: Mapping[str, Any]
-    by: str
-    began_at: float
-    ended_at: float
-    """0 while it runs."""
-    says: str
-    """Why it failed."""
     report: bool = False
     """Whether it has a page."""
 
