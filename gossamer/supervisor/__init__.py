@@ -1,7 +1,7 @@
 """The OTP port: processes, links, monitors, servers and supervisors on asyncio.
 
 A process is one task with a mailbox, owned by the process table of its ``Runtime``. Semantics are OTP's,
-names too. See ``process`` for exit signals, ``policy`` for what a supervisor decides, ``port`` for
+names too. See ``process`` for exit signals, ``supervisor`` for what one decides, ``port`` for
 connections.
 """
 
@@ -87,9 +87,8 @@ from gossamer.supervisor.server.system import (
     trace,
 )
 from gossamer.supervisor.supervise.application import Application, Applications
-from gossamer.supervisor.supervise.backoff import Backoff
 from gossamer.supervisor.supervise.dynamic import DynamicSupervisor
-from gossamer.supervisor.supervise.spec import ChildCounts, ChildInfo, ChildSpec
+from gossamer.supervisor.supervise.spec import Backoff, ChildCounts, ChildInfo, ChildSpec
 from gossamer.supervisor.supervise.supervisor import Supervisor
 from gossamer.supervisor.values import (
     Cast,

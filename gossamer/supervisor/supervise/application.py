@@ -22,15 +22,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
-from msgspec import Struct
 
-from gossamer.supervisor.errors import AlreadyStarted, BadChildSpec, ChildNotFound, StartFailed, StopInit
-from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.errors import AlreadyStarted, ChildNotFound, StartFailed, StopInit
 from gossamer.supervisor.process.functions import trap_exit
-from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.supervise.children import ask, flush_exit, reap, start_one
-from gossamer.supervisor.supervise.policy import Failed
-from gossamer.supervisor.supervise.spec import ChildSpec, Shutdown, Start
+from gossamer.supervisor.server.genserver import NoReply, Stop
+from gossamer.supervisor.supervise.children import Administered, Failed, ask, reap, start_one
+from gossamer.supervisor.supervise.spec import ChildSpec, Restart, Shutdown, Start, check, check_choice
 from gossamer.supervisor.values import SHUTDOWN, Destination, Exit, Pid, Reason, describe, is_clean
 
 __all__ = ["Application", "Applications", "start_order"]
@@ -49,10 +46,7 @@ class Application:
     shutdown: Shutdown = "infinity"
 
     def __post_init__(self) -> None:
-        if self.type not in ("permanent", "transient", "temporary"):
-            raise BadChildSpec(
-                f"application {self.name!r}", "type", self.type, "'permanent', 'transient' or 'temporary'"
-            )
+        check_choice(f"application {self.name!r}", "type", self.type, Restart)
 
 
 def start_order(applications: Iterable[Application], running: Sequence[str] = ()) -> list[Application]:
@@ -63,40 +57,25 @@ def start_order(applications: Iterable[Application], running: Sequence[str] = ()
     """
     waiting: dict[str, Application] = {}
     for application in applications:
-        if application.name in waiting:
-            raise BadChildSpec("applications", "name", application.name, "a name that no other has")
-        waiting[application.name] = application
-    done = dict.fromkeys(running)
+        name = application.name
+        check(name not in waiting, "applications", "name", name, "a name that no other has")
+        waiting[name] = application
+    done = set(running)
     for application in waiting.values():
         for name in application.depends:
-            if name not in waiting and name not in done:
-                raise BadChildSpec(
-                    f"application {application.name!r}", "depends", name, "a known application"
-                )
+            known = name in waiting or name in done
+            check(known, f"application {application.name!r}", "depends", name, "a known application")
     order: list[Application] = []
     while waiting:
-        ready = next((a for a in waiting.values() if all(name in done for name in a.depends)), None)
-        if ready is None:
-            raise BadChildSpec("applications", "depends", sorted(waiting), "no circle of dependencies")
-        del waiting[ready.name]
-        done[ready.name] = None
-        order.append(ready)
+        ready = [a for a in waiting.values() if done.issuperset(a.depends)][:1]
+        check(bool(ready), "applications", "depends", sorted(waiting), "no circle of dependencies")
+        order += ready
+        done.add(ready[0].name)
+        del waiting[ready[0].name]
     return order
 
 
-class _StartApplication(Struct, frozen=True):
-    application: Application
-
-
-class _StopApplication(Struct, frozen=True):
-    name: str
-
-
-class _Which(Struct, frozen=True):
-    pass
-
-
-class Applications(GenServer):
+class Applications(Administered):
     """Starts, watches and stops the applications of a node."""
 
     kind = "supervisor"
@@ -126,7 +105,7 @@ class Applications(GenServer):
         Raises:
             AlreadyStarted, BadChildSpec, StartFailed: it runs, lacks a dependency, or failed.
         """
-        await ask(controller, _StartApplication(application), timeout)
+        await ask(controller, timeout, Applications._start_more, application)
 
     @staticmethod
     async def stop_application(controller: Destination, name: str, timeout: float | None = None) -> None:
@@ -135,29 +114,32 @@ class Applications(GenServer):
         Raises:
             ChildNotFound: it does not run.
         """
-        await ask(controller, _StopApplication(name), timeout)
+        await ask(controller, timeout, Applications._stop_one, name)
 
     @staticmethod
     async def which_applications(
         controller: Destination, timeout: float | None = None
     ) -> list[tuple[str, Pid]]:
         """Return names and topmost processes, in start order."""
-        answer: list[tuple[str, Pid]] = await ask(controller, _Which(), timeout)
-        return answer
+        return await ask(controller, timeout, Applications._which)
+
+    async def _start_more(self, application: Application) -> None:
+        if application.name in self._running:
+            raise AlreadyStarted(application.name, self._running[application.name][1])
+        start_order([application], list(self._running))
+        failed = await self._start(application)
+        if failed is not None:
+            raise StartFailed(f"application {application.name!r}", failed.reason)
+
+    async def _stop_one(self, name: str) -> None:
+        if name not in self._running:
+            raise ChildNotFound(repr(name), list(self._running))
+        await self._stop(name)
+
+    async def _which(self) -> list[tuple[str, Pid]]:
+        return [(name, pid) for name, (_, pid) in self._running.items()]
 
     # Callbacks.
-
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
-        if isinstance(request, _StartApplication):
-            return Reply(await self._start_more(request.application))
-        if isinstance(request, _StopApplication):
-            if request.name not in self._running:
-                return Reply(ChildNotFound(repr(request.name), list(self._running)))
-            await self._stop(request.name)
-            return Reply(None)
-        if isinstance(request, _Which):
-            return Reply([(name, pid) for name, (_, pid) in self._running.items()])
-        return await super().handle_call(request, caller)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
         if not isinstance(message, Exit):
@@ -186,16 +168,6 @@ class Applications(GenServer):
         )
         return Stop((SHUTDOWN, ("application_terminated", application.name, reason))) if fatal else None
 
-    async def _start_more(self, application: Application) -> Any:
-        if application.name in self._running:
-            return AlreadyStarted(application.name, self._running[application.name][1])
-        try:
-            start_order([application], list(self._running))
-        except BadChildSpec as error:
-            return error
-        failed = await self._start(application)
-        return None if failed is None else StartFailed(f"application {application.name!r}", failed.reason)
-
     async def _start(self, application: Application) -> Failed | None:
         outcome = await start_one(ChildSpec(application.name, application.start, type="supervisor"))
         if isinstance(outcome, Failed):
@@ -210,6 +182,5 @@ class Applications(GenServer):
 
     async def _stop(self, name: str) -> None:
         application, pid = self._running.pop(name)
-        reason = await reap(self._otp_process.runtime, pid, application.shutdown)
-        flush_exit(self._otp_process, pid)
+        reason = await reap(self._otp_process, pid, application.shutdown)
         log.info("application_stopped", application=name, reason=describe(reason))

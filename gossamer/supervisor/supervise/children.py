@@ -1,54 +1,273 @@
-"""One child: how it is started, stopped, and told of; what all kinds of supervisors share.
+"""What all kinds of supervisors share: how a child is started, stopped, counted and told of.
 
 Rules: 1. Whatever goes wrong in a start function is the child's failure.  2. Stopping watches for the end by
 the table row, not by a link, so a child that unlinked cannot hang its supervisor.  3. A child that hangs in
-its start does not keep the tree above it from stopping.
+its start does not keep the tree above it from stopping.  4. With back-off a restart counts against the
+intensity when the child fails, not when the wait ends, so a supervisor that gives up does so at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import random
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
+import structlog
+from msgspec import Struct
+
+from gossamer.errors import GossamerError
 from gossamer.supervisor.errors import Ignore, NotAsync, StartFailed
-from gossamer.supervisor.process.functions import call
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.functions import call, send_after, trap_exit
 from gossamer.supervisor.process.process import Process, reason_of
-from gossamer.supervisor.process.runtime import Runtime
-from gossamer.supervisor.supervise.policy import Failed
-from gossamer.supervisor.supervise.spec import ChildSpec, Shutdown
+from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
+from gossamer.supervisor.supervise.restarts import Delays, RestartWindow
+from gossamer.supervisor.supervise.spec import Backoff, ChildCounts, ChildInfo, ChildSpec, Flags, Shutdown
 from gossamer.supervisor.values import (
     KILL,
     KILLED,
     NOPROC,
-    NORMAL,
     SHUTDOWN,
+    Cast,
     Destination,
     Exit,
     Pid,
     Reason,
+    describe,
     is_clean,
 )
 
-__all__ = [
-    "ask",
-    "expected_end",
-    "flush_exit",
-    "killed_late",
-    "offender",
-    "reap",
-    "start_one",
-    "start_unless_told",
-]
+__all__ = ["Administered", "Child", "ChildKeeper", "Failed", "TryAgain", "ask", "expected_end", "start_one"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
-async def ask(supervisor: Destination, request: object, timeout: float | None) -> Any:
-    """Call; an exception for an answer is raised."""
-    answer = await call(supervisor, request, timeout)
-    if isinstance(answer, Exception):
+class Failed(Struct, frozen=True):
+    """The child ``id`` did not start."""
+
+    id: str
+    reason: Reason
+
+
+class Child:
+    """A specification and what became of it."""
+
+    __slots__ = ("attempt", "delays", "leader", "pid", "restarts", "spec")
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.pid: Pid | Literal["restarting"] | None = None
+        self.restarts = 0
+        self.delays: Delays | None = None
+        self.leader: Child | None = None
+        """While it waits by back-off: the child whose wait it is, itself or the one it was stopped with."""
+        self.attempt = 0
+        """Numbers its waits; an order that comes from an earlier one is stale."""
+
+
+class TryAgain(Struct, frozen=True):
+    """The supervisor's order to itself to make the next attempt for a child."""
+
+    child: Child
+    attempt: int
+
+
+class _Order(Struct, frozen=True):
+    """An administrator's request: a method of the server, by name, and its arguments."""
+
+    method: str
+    arguments: tuple[object, ...]
+
+
+class Administered(GenServer):
+    """A server whose administrators call its methods; an error that one raises is raised at the caller."""
+
+    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
+        if type(request) is not _Order:
+            return await super().handle_call(request, caller)
+        try:
+            return Reply(await getattr(self, request.method)(*request.arguments))
+        except GossamerError as error:
+            return Reply(error)
+
+
+async def ask(
+    server: Destination,
+    timeout: float | None,
+    method: Callable[[Any, *Ts], Awaitable[T]],
+    *args: *Ts,
+) -> T:
+    """Call a method of an ``Administered`` server in its process."""
+    answer: T | GossamerError = await call(server, _Order(method.__name__, args), timeout)
+    if isinstance(answer, GossamerError):
         raise answer
     return answer
+
+
+class ChildKeeper(Administered):
+    """The base of ``Supervisor`` and ``DynamicSupervisor``."""
+
+    kind = "supervisor"
+
+    def _begin(self, flags: Flags, rng: random.Random | None) -> None:
+        trap_exit(True)
+        self._flags = flags
+        self._rng = rng or random.Random()
+        self._window = RestartWindow(intensity=flags.intensity, period=flags.period)
+        self._restarts = 0
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of children so far, failed attempts included."""
+        return self._restarts
+
+    @staticmethod
+    async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
+        """Return every child, in start order; a ``DynamicSupervisor`` puts those to be restarted last."""
+        return await ask(supervisor, timeout, ChildKeeper._which)
+
+    @staticmethod
+    async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
+        """Return how many children there are of each kind."""
+        return await ask(supervisor, timeout, ChildKeeper._count)
+
+    async def _which(self) -> list[ChildInfo]:
+        return [ChildInfo(spec.id, pid, spec.type) for spec, pid in self._members()]
+
+    async def _count(self) -> ChildCounts:
+        members = list(self._members())
+        supervisors = sum(spec.type == "supervisor" for spec, _ in members)
+        active = sum(isinstance(pid, Pid) for _, pid in members)
+        return ChildCounts(len(members), active, supervisors, len(members) - supervisors)
+
+    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+        if type(request) is TryAgain:
+            return await self._try_again(request)
+        return await super().handle_cast(request)
+
+    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+        if isinstance(message, Exit):
+            return await self._exited(message.source, message.reason)
+        return await super().handle_info(message)
+
+    # What the kinds decide.
+
+    def _members(self) -> Iterable[tuple[ChildSpec, Pid | Literal["restarting"] | None]]:
+        """Every child, with what ``ChildInfo`` says of it."""
+        raise NotImplementedError
+
+    async def _exited(self, pid: Pid, reason: Reason) -> Stop | None:
+        """A linked process ended."""
+        raise NotImplementedError
+
+    async def _try_again(self, order: TryAgain) -> Stop | None:
+        """The time for the next attempt has come."""
+        raise NotImplementedError
+
+    # What they do with a child.
+
+    async def _launch(self, spec: ChildSpec, restarts: int = 0) -> Pid | Failed | None:
+        """Start a child; a failure is reported. Gives up once the parent tells this process to end.
+
+        The order to end stays in the mailbox and is obeyed next.
+        """
+        process, told = self._otp_process, False
+
+        def interrupt() -> None:
+            nonlocal told
+            if not told:
+                told = True
+                process.task.cancel()
+
+        process.interrupt = interrupt
+        try:
+            outcome = await start_one(spec)
+        except asyncio.CancelledError:
+            if not told or process.reason is not None:
+                raise
+            process.task.uncancel()
+            outcome = Failed(spec.id, (SHUTDOWN, "told to end while it started"))
+        finally:
+            process.interrupt = None
+        if isinstance(outcome, Failed):
+            self._report("start_error", outcome.reason, spec, None, restarts)
+        return outcome
+
+    async def _stop(self, spec: ChildSpec, pid: Pid, restarts: int = 0) -> None:
+        """Stop a child as its specification says and wait for the end."""
+        reason = await reap(self._otp_process, pid, spec.shutdown)
+        if not expected_end(reason, spec):
+            self._report("shutdown_error", reason, spec, pid, restarts)
+
+    def _restarts_again(self, spec: ChildSpec, pid: Pid, reason: Reason, restarts: int) -> bool:
+        """Return True where a child that ended restarts; an end that is not as it should be is reported."""
+        clean = is_clean(reason)
+        again = spec.restart == "permanent" or (spec.restart == "transient" and not clean)
+        if again or not clean:
+            self._report("child_terminated", reason, spec, pid, restarts)
+        return again
+
+    def _admit(self, child: Child) -> bool:
+        """Count one restart; False means give up."""
+        self._restarts += 1
+        child.restarts += 1
+        process = self._otp_process
+        process.runtime.restarts[process.name or ""] += 1
+        if self._window.admit(process.loop.time()):
+            return True
+        self._report("shutdown", "reached_max_restart_intensity", child.spec, child.pid, child.restarts)
+        return False
+
+    def _backoff(self, child: Child) -> Backoff | None:
+        return child.spec.backoff or self._flags.backoff
+
+    def _delay(self, child: Child) -> float:
+        """Seconds until the next attempt for a child that failed; 0 where there is no back-off."""
+        backoff = self._backoff(child)
+        if backoff is None:
+            return 0.0
+        if child.delays is None:
+            child.delays = Delays(backoff, self._rng)
+        return child.delays.next(self._otp_process.loop.time())
+
+    async def _try_later(self, child: Child, delay: float = 0.0) -> None:
+        """Try again in ``delay`` seconds; 0: once the messages that wait now are served."""
+        order, process = Cast(TryAgain(child, child.attempt)), self._otp_process
+        if delay:
+            send_after(delay, process.pid, order)
+        else:
+            process.runtime.send(process.pid, order)
+            # Attempts that fail at once must not hold the loop.
+            await asyncio.sleep(0)
+
+    # What they say.
+
+    def _report(self, context: str, reason: Reason, spec: ChildSpec, pid: object, restarts: int) -> None:
+        log.error(
+            context,
+            supervisor=self._name(),
+            reason=describe(reason),
+            **_killed_late(context, reason, spec),
+            offender={
+                "pid": None if pid is None else str(pid),
+                "id": spec.id,
+                "start": _named(spec.start.func if isinstance(spec.start, partial) else spec.start),
+                "restart": spec.restart,
+                "significant": spec.significant,
+                "shutdown": spec.shutdown,
+                "type": spec.type,
+                "restarts": restarts,
+            },
+        )
+
+    def _name(self) -> str:
+        return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
 
 
 async def start_one(spec: ChildSpec) -> Pid | Failed | None:
@@ -61,89 +280,43 @@ async def start_one(spec: ChildSpec) -> Pid | Failed | None:
     except Ignore:
         return None
     except StartFailed as error:
-        return Failed(error.reason)
+        return Failed(spec.id, error.reason)
     except Exception as error:  # noqa: BLE001 - a start function is the user's code
-        return Failed(reason_of(error))
-    if pid is not None and not isinstance(pid, Pid):
-        return Failed(
-            ("bad_return_value", f"start of {spec.id} gave {type(pid).__name__}, expected a Pid or None")
-        )
-    return pid
+        return Failed(spec.id, reason_of(error))
+    if pid is None or isinstance(pid, Pid):
+        return pid
+    wrong = f"start of {spec.id} gave {type(pid).__name__}, expected a Pid or None"
+    return Failed(spec.id, ("bad_return_value", wrong))
 
 
-async def start_unless_told(process: Process, spec: ChildSpec) -> Pid | Failed | None:
-    """As ``start_one``, but give up once the parent of the supervisor ``process`` tells it to end.
-
-    A child that hangs in its start must not keep the tree above it from stopping. The order to end stays in
-    the mailbox and is obeyed next.
-    """
-    task, told = process.task, False
-
-    def interrupt() -> None:
-        nonlocal told
-        if not told:
-            told = True
-            task.cancel()
-
-    process.interrupt = interrupt
-    try:
-        return await start_one(spec)
-    except asyncio.CancelledError:
-        if not told or process.reason is not None:
-            raise
-        task.uncancel()
-        return Failed((SHUTDOWN, "told to end while it started"))
-    finally:
-        process.interrupt = None
-
-
-async def reap(runtime: Runtime, pid: Pid, shutdown: Shutdown | None) -> Reason:
-    """Stop a process as ``shutdown`` says; gives back the reason with which it ended."""
+async def reap(supervisor: Process, pid: Pid, shutdown: Shutdown | None) -> Reason:
+    """Stop a process as ``shutdown`` says and forget its EXIT; gives back the reason with which it ended."""
+    runtime = supervisor.runtime
     done = runtime.join(pid)
-    if shutdown == "brutal_kill":
-        runtime.exit(pid, KILL)
-        return await done
-    runtime.exit(pid, SHUTDOWN)
+    runtime.exit(pid, KILL if shutdown == "brutal_kill" else SHUTDOWN)
     if not done.done():
         await asyncio.wait([done], timeout=None if isinstance(shutdown, str) else shutdown)
         if not done.done():
             runtime.exit(pid, KILL)
-    return await done
-
-
-def flush_exit(process: Any, pid: Pid) -> None:
-    """Forget the EXIT of a child that was stopped on purpose."""
-    mailbox = process.mailbox
+    reason = await done
+    mailbox = supervisor.mailbox
     for index, message in enumerate(mailbox):
         if type(message) is Exit and message.source == pid:
             del mailbox[index]
-            return
+            break
+    return reason
 
 
-def offender(spec: ChildSpec, pid: object, restarts: int) -> dict[str, object]:
-    """A child as reports show it."""
-    start = spec.start.func if isinstance(spec.start, partial) else spec.start
-    return {
-        "pid": None if pid is None else str(pid),
-        "id": spec.id,
-        "start": _named(start),
-        "restart": spec.restart,
-        "significant": spec.significant,
-        "shutdown": spec.shutdown,
-        "type": spec.type,
-        "restarts": restarts,
-    }
+def expected_end(reason: Reason, spec: ChildSpec) -> bool:
+    """True where a stopped child ended as its specification lets one hope."""
+    if reason == NOPROC:
+        return True
+    if spec.shutdown == "brutal_kill":
+        return reason == KILLED
+    return reason == SHUTDOWN or (spec.restart != "permanent" and is_clean(reason))
 
 
-def _named(start: Any) -> str:
-    """A start function by its name, ``Ledger.start_link``."""
-    owner = getattr(start, "__self__", None)
-    if isinstance(owner, type):
-        return f"{owner.__qualname__}.{start.__name__}"
-    return str(getattr(start, "__qualname__", type(start).__qualname__))
-
-
-def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
+def _killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
     """What to say of a child that had to be killed."""
     if context != "shutdown_error" or reason != KILLED:
         return {}
@@ -153,12 +326,9 @@ def killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]
     return {"advice": f"{late}; see what its terminate() waits for, or give it more"}
 
 
-def expected_end(reason: Reason, spec: ChildSpec) -> bool:
-    """True where a stopped child ended as its specification lets one hope."""
-    if reason == NOPROC:
-        return True
-    if spec.shutdown == "brutal_kill":
-        return reason == KILLED
-    if reason == SHUTDOWN:
-        return True
-    return spec.restart != "permanent" and (reason == NORMAL or is_clean(reason))
+def _named(start: Any) -> str:
+    """A start function by its name, ``Ledger.start_link``."""
+    owner = getattr(start, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__qualname__}.{start.__name__}"
+    return str(getattr(start, "__qualname__", type(start).__qualname__))

@@ -10,27 +10,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, ParamSpec
+from typing import Literal, ParamSpec, get_args
 
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadChildSpec
-from gossamer.supervisor.supervise.backoff import Backoff
 from gossamer.supervisor.values import Pid
 
-__all__ = [
-    "AutoShutdown",
-    "ChildCounts",
-    "ChildInfo",
-    "ChildSpec",
-    "Flags",
-    "Restart",
-    "Shutdown",
-    "Start",
-    "Strategy",
-    "check_children",
-    "check_is_spec",
-]
+__all__ = ["Backoff", "ChildCounts", "ChildInfo", "ChildSpec", "Flags", "Shutdown", "Start"]
 
 P = ParamSpec("P")
 
@@ -39,6 +26,57 @@ Shutdown = float | Literal["brutal_kill", "infinity"]
 Strategy = Literal["one_for_one", "one_for_all", "rest_for_one"]
 AutoShutdown = Literal["never", "any_significant", "all_significant"]
 Start = Callable[[], Awaitable[Pid | None]]
+
+
+def check(sound: bool, where: str, key: str, got: object, expected: str) -> None:
+    """Refuse a value that makes no sense.
+
+    Raises:
+        BadChildSpec: it is not ``sound``.
+    """
+    if not sound:
+        raise BadChildSpec(where, key, got, expected)
+
+
+def check_choice(where: str, key: str, got: object, choices: object) -> None:
+    """Refuse what is none of the values of a ``Literal``, as ``check`` does."""
+    *others, last = map(repr, get_args(choices))
+    check(got in get_args(choices), where, key, got, f"{', '.join(others)} or {last}")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential back-off between restarts; times in seconds.
+
+    The n-th wait in a row is ``initial * factor ** (n - 1)``, at most ``maximum``, less a random part of it
+    that is no larger than ``jitter`` (0 to 1), so that children of many nodes do not restart in step. A child
+    whose last restart is ``reset_after`` seconds ago starts at ``initial`` again.
+
+    Raises:
+        BadChildSpec: a value makes no sense.
+    """
+
+    initial: float = 0.1
+    maximum: float = 30.0
+    factor: float = 2.0
+    jitter: float = 0.5
+    reset_after: float = 60.0
+
+    def __post_init__(self) -> None:
+        where = "backoff"
+        check(self.initial > 0, where, "initial", self.initial, "seconds, more than 0")
+        check(self.maximum >= self.initial, where, "maximum", self.maximum, "seconds, not less than initial")
+        check(self.factor >= 1, where, "factor", self.factor, "a number, 1 or more")
+        check(0 <= self.jitter < 1, where, "jitter", self.jitter, "a part from 0 to less than 1")
+        check(self.reset_after >= 0, where, "reset_after", self.reset_after, "seconds, 0 or more")
+
+
+def _check_backoff(where: str, backoff: object) -> None:
+    check(backoff is None or isinstance(backoff, Backoff), where, "backoff", backoff, "a Backoff or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +112,16 @@ class ChildSpec:
 
     def __post_init__(self) -> None:
         where = f"child {self.id!r}"
-        if expected := _start_expected(self.start):
-            raise BadChildSpec(where, "start", self.start, expected)
-        if self.restart not in ("permanent", "transient", "temporary"):
-            raise BadChildSpec(where, "restart", self.restart, "'permanent', 'transient' or 'temporary'")
-        if self.type not in ("worker", "supervisor"):
-            raise BadChildSpec(where, "type", self.type, "'worker' or 'supervisor'")
-        if self.significant and self.restart == "permanent":
-            raise BadChildSpec(
-                where, "significant", True, "False for a permanent child: it never ends for good"
-            )
+        expected = _start_expected(self.start)
+        check(not expected, where, "start", self.start, expected)
+        check_choice(where, "restart", self.restart, Restart)
+        check_choice(where, "type", self.type, Literal["worker", "supervisor"])
+        lasts = self.significant and self.restart == "permanent"
+        check(not lasts, where, "significant", True, "False for a permanent child: it never ends for good")
         if self.shutdown is None:
             object.__setattr__(self, "shutdown", "infinity" if self.type == "supervisor" else 5.0)
-        elif self.shutdown not in ("brutal_kill", "infinity") and not _is_time(self.shutdown):
-            raise BadChildSpec(where, "shutdown", self.shutdown, "seconds, 'brutal_kill' or 'infinity'")
+        sound = self.shutdown in ("brutal_kill", "infinity") or _is_time(self.shutdown)
+        check(sound, where, "shutdown", self.shutdown, "seconds, 'brutal_kill' or 'infinity'")
         _check_backoff(where, self.backoff)
 
 
@@ -103,11 +137,6 @@ def _start_expected(start: object) -> str:
     return "" if callable(start) else "an async function without arguments"
 
 
-def _check_backoff(where: str, backoff: object) -> None:
-    if backoff is not None and not isinstance(backoff, Backoff):
-        raise BadChildSpec(where, "backoff", backoff, "a Backoff or None")
-
-
 @dataclass(frozen=True, slots=True)
 class Flags:
     """How a supervisor behaves."""
@@ -119,69 +148,44 @@ class Flags:
     backoff: Backoff | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in ("one_for_one", "one_for_all", "rest_for_one"):
-            raise BadChildSpec(
-                "supervisor", "strategy", self.strategy, "'one_for_one', 'one_for_all' or 'rest_for_one'"
-            )
-        if not isinstance(self.intensity, int) or isinstance(self.intensity, bool) or self.intensity < 0:
-            raise BadChildSpec("supervisor", "intensity", self.intensity, "a number of restarts, 0 or more")
-        if not _is_time(self.period) or self.period == 0:
-            raise BadChildSpec("supervisor", "period", self.period, "seconds, more than 0")
-        if self.auto_shutdown not in ("never", "any_significant", "all_significant"):
-            raise BadChildSpec(
-                "supervisor",
-                "auto_shutdown",
-                self.auto_shutdown,
-                "'never', 'any_significant' or 'all_significant'",
-            )
-        _check_backoff("supervisor", self.backoff)
+        where = "supervisor"
+        check_choice(where, "strategy", self.strategy, Strategy)
+        counts = isinstance(self.intensity, int) and _is_time(self.intensity)
+        check(counts, where, "intensity", self.intensity, "a number of restarts, 0 or more")
+        lasts = _is_time(self.period) and self.period > 0
+        check(lasts, where, "period", self.period, "seconds, more than 0")
+        check_choice(where, "auto_shutdown", self.auto_shutdown, AutoShutdown)
+        _check_backoff(where, self.backoff)
 
-    def check(self, spec: object) -> None:
-        """A significant child needs a supervisor that looks at it.
+    def check(self, spec: ChildSpec) -> None:
+        """Refuse what is no specification, and a significant child where nobody looks at it.
 
         Raises:
-            BadChildSpec: it does not.
+            BadChildSpec: it is one of them.
         """
         check_is_spec("supervisor", spec)
-        assert isinstance(spec, ChildSpec)  # noqa: S101
-        if spec.significant and self.auto_shutdown == "never":
-            raise BadChildSpec(
-                f"child {spec.id!r}",
-                "significant",
-                True,
-                "False, or a supervisor whose auto_shutdown is not 'never'",
-            )
+        unseen = spec.significant and self.auto_shutdown == "never"
+        expected = "False, or a supervisor whose auto_shutdown is not 'never'"
+        check(not unseen, f"child {spec.id!r}", "significant", True, expected)
 
 
 def check_is_spec(where: str, spec: object) -> None:
-    """Refuse what is no specification, an actor class first of all.
-
-    Raises:
-        BadChildSpec: it is none.
-    """
+    """Refuse what is no specification, an actor class first of all, as ``check`` does."""
+    if isinstance(spec, ChildSpec):
+        return
+    expected = "a ChildSpec"
     if isinstance(spec, type) and hasattr(spec, "start_link"):
-        name = spec.__qualname__
-        raise BadChildSpec(where, "child", spec, f"a ChildSpec: pass `ChildSpec('id', {name}.start_link)`")
-    if not isinstance(spec, ChildSpec):
-        raise BadChildSpec(where, "child", spec, "a ChildSpec")
+        expected += f": pass `ChildSpec('id', {spec.__qualname__}.start_link)`"
+    raise BadChildSpec(where, "child", spec, expected)
 
 
 def check_children(flags: Flags, children: Iterable[ChildSpec]) -> None:
-    """Every specification fits the flags, and no id comes twice.
-
-    Raises:
-        BadChildSpec: names the first that does not.
-    """
-    seen: dict[str, None] = {}
+    """Refuse specifications that do not fit the flags, and ids that come twice, as ``check`` does."""
+    seen: set[str] = set()
     for spec in children:
         flags.check(spec)
-        if spec.id in seen:
-            raise BadChildSpec("supervisor", "child id", spec.id, "an id that no other child has")
-        seen[spec.id] = None
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        check(spec.id not in seen, "supervisor", "child id", spec.id, "an id that no other child has")
+        seen.add(spec.id)
 
 
 class ChildInfo(Struct, frozen=True):

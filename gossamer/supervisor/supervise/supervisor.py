@@ -1,8 +1,18 @@
-"""Supervisor: carries out what the policy decides, and answers its administrators.
+"""Supervisor: starts, restarts and stops children in an order, by a strategy.
 
-It is a GenServer that traps exits. Every action is awaited before the next, as in OTP: children start and
-stop one after another, and requests wait meanwhile. Stopping watches for the child's end by its table
-row, not by a link, so a child that unlinked cannot hang its supervisor.
+Every step is awaited before the next, as in OTP: children start and stop one after another, and requests
+wait meanwhile. Rules (``supervisor.erl``): 1. Children start in order of their specifications and stop in
+reverse.  2. A sweep counts once against the intensity, and every failed attempt once more.  3. A restart that
+fails leaves the child "restarting" and puts the next attempt behind what waits in the mailbox, so the
+supervisor keeps answering.  4. Temporary children are never restarted, not even as bystanders of a sweep.
+5. Only an end of its own lets a significant child shut its supervisor down, never ``terminate_child`` or a
+sweep.
+
+With back-off (off by default) a restart waits.  6. ``rest_for_one`` and ``one_for_all`` stop the others at
+once, in reverse order, and start them in order when the wait is over; until then all of them are
+"restarting".  7. A child that fails while one waits that starts before it, or with it, joins that wait: no
+child starts before those it follows.  8. ``terminate_child`` of the child that failed ends the wait, and what
+was stopped with it stays stopped.
 
 The administrator's functions are static methods that take the supervisor's pid or name, to be called from
 any process: ``await Supervisor.start_child(sup, spec)``.
@@ -10,94 +20,46 @@ any process: ``await Supervisor.start_child(sup, spec)``.
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Generator, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import structlog
-from msgspec import Struct
 
 from gossamer.supervisor.errors import (
     AlreadyPresent,
     AlreadyStarted,
-    BadChildSpec,
     ChildNotFound,
     ChildRestarting,
     ChildRunning,
     StartFailed,
     StopInit,
 )
-from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.functions import send_after, trap_exit
-from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.supervise.backoff import Backoff
-from gossamer.supervisor.supervise.children import (
-    ask,
-    expected_end,
-    flush_exit,
-    killed_late,
-    offender,
-    reap,
-    start_unless_told,
-)
-from gossamer.supervisor.supervise.policy import (
-    RESTARTING,
-    Action,
-    Child,
-    Failed,
-    Policy,
-    Report,
-    StartChild,
-    StopChild,
-    TryAgain,
-)
+from gossamer.supervisor.server.genserver import Stop
+from gossamer.supervisor.supervise.children import Child, ChildKeeper, Failed, TryAgain, ask
 from gossamer.supervisor.supervise.spec import (
     AutoShutdown,
-    ChildCounts,
-    ChildInfo,
+    Backoff,
     ChildSpec,
     Flags,
     Strategy,
     check_children,
 )
-from gossamer.supervisor.values import SHUTDOWN, Cast, Destination, Exit, Pid, Reason, describe
+from gossamer.supervisor.values import SHUTDOWN, Destination, Pid, Reason
 
 __all__ = ["Supervisor"]
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
+RESTARTING: Literal["restarting"] = "restarting"
 
 
-class _StartChild(Struct, frozen=True):
-    spec: ChildSpec
-
-
-class _OfChild(Struct, frozen=True):
-    operation: str
-    id: str
-
-
-class _About(Struct, frozen=True):
-    what: str
-
-
-class Supervisor(GenServer):
+class Supervisor(ChildKeeper):
     """Starts, restarts and stops the children it is given."""
-
-    kind = "supervisor"
-
-    policy: Policy
-
-    @property
-    def restarts(self) -> int:
-        """Restarts of children so far, failed attempts included."""
-        return self.policy.restarts
 
     def restarts_of(self, pid: Pid) -> int:
         """Return how often the child that runs as ``pid`` was restarted."""
-        child = self.policy.find(pid)
+        child = self._running.get(pid)
         return 0 if child is None else child.restarts
 
     async def init(
@@ -119,19 +81,14 @@ class Supervisor(GenServer):
         Raises:
             BadChildSpec: a specification or a flag makes no sense; nothing was started.
         """
-        flags = Flags(
-            strategy=strategy,
-            intensity=intensity,
-            period=period,
-            auto_shutdown=auto_shutdown,
-            backoff=backoff,
-        )
-        specs = list(children)
+        flags, specs = Flags(strategy, intensity, period, auto_shutdown, backoff), list(children)
         check_children(flags, specs)
-        trap_exit(True)
-        self.policy = Policy(flags, rng)
-        failed = await self._carry_out(self.policy.boot(specs))
+        self._begin(flags, rng)
+        self._children = {spec.id: Child(spec) for spec in specs}
+        self._running: dict[Pid, Child] = {}
+        failed = await self._start_all(list(self._children.values()))
         if failed is not None:
+            await self._stop_all(list(self._children.values()))
             raise StopInit((SHUTDOWN, ("failed_to_start_child", failed.id, failed.reason)))
 
     # Administration.
@@ -146,8 +103,7 @@ class Supervisor(GenServer):
             AlreadyStarted, AlreadyPresent: the id is taken.
             StartFailed: it did not start, and is forgotten again.
         """
-        answer: Pid | None = await ask(supervisor, _StartChild(spec), timeout)
-        return answer
+        return await ask(supervisor, timeout, Supervisor._start_child, spec)
 
     @staticmethod
     async def terminate_child(supervisor: Destination, child_id: str, timeout: float | None = None) -> None:
@@ -156,7 +112,7 @@ class Supervisor(GenServer):
         Raises:
             ChildNotFound: no such id.
         """
-        await ask(supervisor, _OfChild("terminate", child_id), timeout)
+        await ask(supervisor, timeout, Supervisor._terminate_child, child_id)
 
     @staticmethod
     async def restart_child(
@@ -168,8 +124,7 @@ class Supervisor(GenServer):
             ChildRunning, ChildRestarting, ChildNotFound: it cannot be.
             StartFailed: it did not start.
         """
-        answer: Pid | None = await ask(supervisor, _OfChild("restart", child_id), timeout)
-        return answer
+        return await ask(supervisor, timeout, Supervisor._restart_child, child_id)
 
     @staticmethod
     async def delete_child(supervisor: Destination, child_id: str, timeout: float | None = None) -> None:
@@ -178,7 +133,7 @@ class Supervisor(GenServer):
         Raises:
             ChildRunning, ChildRestarting, ChildNotFound: it cannot be.
         """
-        await ask(supervisor, _OfChild("delete", child_id), timeout)
+        await ask(supervisor, timeout, Supervisor._delete_child, child_id)
 
     @staticmethod
     async def get_childspec(
@@ -189,129 +144,171 @@ class Supervisor(GenServer):
         Raises:
             ChildNotFound: no such id.
         """
-        answer: ChildSpec = await ask(supervisor, _OfChild("spec", child_id), timeout)
-        return answer
+        return await ask(supervisor, timeout, Supervisor._get_childspec, child_id)
 
-    @staticmethod
-    async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
-        """Return every child, in start order."""
-        answer: list[ChildInfo] = await ask(supervisor, _About("which"), timeout)
-        return answer
+    async def _start_child(self, spec: ChildSpec) -> Pid | None:
+        self._flags.check(spec)
+        present = self._children.get(spec.id)
+        if present is not None:
+            raise AlreadyPresent(spec.id) if present.pid is None else AlreadyStarted(spec.id, present.pid)
+        self._children[spec.id] = child = Child(spec)
+        try:
+            return await self._start_or_raise(child)
+        except StartFailed:
+            del self._children[spec.id]
+            raise
 
-    @staticmethod
-    async def count_children(supervisor: Destination, timeout: float | None = None) -> ChildCounts:
-        """Return how many children there are of each kind."""
-        answer: ChildCounts = await ask(supervisor, _About("count"), timeout)
-        return answer
+    async def _terminate_child(self, child_id: str) -> None:
+        child = self._find(child_id)
+        led = [other for other in self._children.values() if other.leader is child]
+        await self._stop_all([child])
+        for other in led:
+            other.pid = other.leader = None
 
-    # Callbacks.
+    async def _restart_child(self, child_id: str) -> Pid | None:
+        return await self._start_or_raise(self._find_idle(child_id))
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
-        if isinstance(request, _StartChild):
-            return Reply(await self._start_child(request.spec))
-        if isinstance(request, _OfChild):
-            child = self.policy.children.get(request.id)
-            if child is None:
-                return Reply(ChildNotFound(repr(request.id), list(self.policy.children)))
-            return Reply(await self._of_child(request.operation, child))
-        if isinstance(request, _About):
-            return Reply(self.policy.which() if request.what == "which" else self.policy.count())
-        return await super().handle_call(request, caller)
+    async def _delete_child(self, child_id: str) -> None:
+        del self._children[self._find_idle(child_id).spec.id]
 
-    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
-        if isinstance(request, TryAgain):
-            now = self._otp_process.loop.time()
-            return await self._decide(self.policy.try_again(request.id, now, request.attempt))
-        return await super().handle_cast(request)
+    async def _get_childspec(self, child_id: str) -> ChildSpec:
+        return self._find(child_id).spec
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        if isinstance(message, Exit):
-            return await self._decide(
-                self.policy.exited(message.source, message.reason, self._otp_process.loop.time())
-            )
-        return await super().handle_info(message)
+    def _find(self, child_id: str) -> Child:
+        child = self._children.get(child_id)
+        if child is None:
+            raise ChildNotFound(repr(child_id), list(self._children))
+        return child
+
+    def _find_idle(self, child_id: str) -> Child:
+        child = self._find(child_id)
+        if child.pid == RESTARTING:
+            raise ChildRestarting(child_id)
+        if isinstance(child.pid, Pid):
+            raise ChildRunning(child_id, child.pid)
+        return child
+
+    async def _start_or_raise(self, child: Child) -> Pid | None:
+        outcome = await self._start(child)
+        if isinstance(outcome, Failed):
+            raise StartFailed(f"child {child.spec.id!r}", outcome.reason)
+        return outcome
+
+    # Ends and restarts.
+
+    def _members(self) -> Iterator[tuple[ChildSpec, Pid | Literal["restarting"] | None]]:
+        return ((child.spec, child.pid) for child in self._children.values())
 
     async def terminate(self, reason: Reason) -> None:
-        await self._carry_out(self.policy.stop())
+        await self._stop_all(list(self._children.values()))
 
-    # The shell.
-
-    async def _start_child(self, spec: ChildSpec) -> Any:
-        try:
-            self.policy.flags.check(spec)
-        except BadChildSpec as error:
-            return error
-        present = self.policy.children.get(spec.id)
-        if present is not None:
-            return AlreadyPresent(spec.id) if present.pid is None else AlreadyStarted(spec.id, present.pid)
-        return _as_answer(spec.id, await self._carry_out(self.policy.start_child(spec)))
-
-    async def _of_child(self, operation: str, child: Child) -> Any:
-        if operation == "spec":
-            return child.spec
-        if operation == "terminate":
-            await self._carry_out(self.policy.terminate_child(child))
+    async def _exited(self, pid: Pid, reason: Reason) -> Stop | None:
+        child = self._running.pop(pid, None)
+        if child is None:
             return None
-        if child.pid == RESTARTING:
-            return ChildRestarting(child.spec.id)
-        if isinstance(child.pid, Pid):
-            return ChildRunning(child.spec.id, child.pid)
-        if operation == "delete":
-            del self.policy.children[child.spec.id]
+        if self._restarts_again(child.spec, pid, reason, child.restarts):
+            return await self._restart(child)
+        self._drop(child)
+        return Stop(SHUTDOWN) if self._shuts_down(child) else None
+
+    async def _try_again(self, order: TryAgain) -> Stop | None:
+        child = order.child
+        if self._children.get(child.spec.id) is not child or child.pid != RESTARTING:
+            # Somebody stopped it.
             return None
-        return _as_answer(child.spec.id, await self._carry_out(self.policy.restart_child(child)))
+        if child.leader is None:
+            return await self._restart(child)
+        if child.leader is child and child.attempt == order.attempt:
+            return await self._sweep(child)
+        return None
 
-    async def _decide(self, plan: Generator[Action, object, bool]) -> Stop | None:
-        before = self.policy.restarts
-        over = await self._carry_out(plan)
-        again = self.policy.restarts - before
-        if again:
-            self._otp_process.runtime.restarts[self._otp_process.name or ""] += again
-        return Stop(SHUTDOWN) if over else None
+    async def _restart(self, child: Child) -> Stop | None:
+        if not self._admit(child):
+            self._drop(child)
+            return Stop(SHUTDOWN)
+        delay = self._delay(child)
+        if not delay:
+            return await self._sweep(child)
+        child.pid = None
+        swept = self._swept(child)
+        leader = self._waiting_elder(child) or child
+        await self._stop_all(swept)
+        # A temporary child that was stopped is forgotten.
+        for other in swept:
+            if self._children.get(other.spec.id) is other:
+                other.pid, other.leader = RESTARTING, leader
+        if leader is child:
+            child.attempt += 1
+            await self._try_later(child, delay)
+        return None
 
-    async def _carry_out(self, plan: Generator[Action, object, T]) -> T:
-        outcome: object = None
-        while True:
-            try:
-                action = plan.send(outcome)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            outcome = None
-            if isinstance(action, StartChild):
-                outcome = await start_unless_told(self._otp_process, action.child.spec)
-                self._note_start(action.child, outcome)
-            elif isinstance(action, StopChild):
-                reason = await reap(self._otp_process.runtime, action.pid, action.child.spec.shutdown)
-                flush_exit(self._otp_process, action.pid)
-                if not expected_end(reason, action.child.spec):
-                    self._report(Report("shutdown_error", reason, action.child, action.pid))
-            elif isinstance(action, Report):
-                self._report(action)
-            elif action.delay:
-                send_after(action.delay, self._otp_process.pid, Cast(action))
-            else:
-                self._otp_process.runtime.cast(self._otp_process.pid, action)
-                # Attempts that fail at once must not hold the loop.
-                await asyncio.sleep(0)
+    async def _sweep(self, child: Child) -> Stop | None:
+        """Restart a child, and those that its strategy restarts with it."""
+        child.pid = None
+        swept = self._swept(child)
+        await self._stop_all(swept)
+        failed = await self._start_all([c for c in swept if c.spec.id in self._children])
+        if failed is None:
+            return None
+        child = self._children[failed.id]
+        child.pid = RESTARTING
+        if self._backoff(child) is not None:
+            return await self._restart(child)
+        await self._try_later(child)
+        return None
 
-    def _note_start(self, child: Child, outcome: object) -> None:
+    def _swept(self, child: Child) -> list[Child]:
+        """The children that restart with ``child``, in start order."""
+        if self._flags.strategy == "one_for_one":
+            return [child]
+        children = list(self._children.values())
+        return children[children.index(child) :] if self._flags.strategy == "rest_for_one" else children
+
+    def _waiting_elder(self, child: Child) -> Child | None:
+        """The child whose wait ``child`` has to join: one that the strategy starts before it, or with it."""
+        if self._flags.strategy == "one_for_one":
+            return None
+        children = list(self._children.values())
+        if self._flags.strategy == "rest_for_one":
+            children = children[: children.index(child)]
+        return next((c.leader for c in children if c.leader is not None and c.leader is not child), None)
+
+    async def _start_all(self, children: list[Child]) -> Failed | None:
+        for child in children:
+            outcome = await self._start(child)
+            if isinstance(outcome, Failed):
+                return outcome
+        return None
+
+    async def _start(self, child: Child) -> Pid | Failed | None:
+        outcome = await self._launch(child.spec, child.restarts)
+        child.pid = None
         if isinstance(outcome, Pid):
+            child.pid = outcome
+            self._running[outcome] = child
             log.debug("progress", supervisor=self._name(), child=child.spec.id, pid=str(outcome))
+        elif outcome is None and child.spec.restart == "temporary":
+            del self._children[child.spec.id]
+        return outcome
 
-    def _report(self, report: Report) -> None:
-        spec = report.child.spec
-        log.error(
-            report.context,
-            supervisor=self._name(),
-            reason=describe(report.reason),
-            **killed_late(report.context, report.reason, spec),
-            offender=offender(spec, report.pid, report.child.restarts),
-        )
+    async def _stop_all(self, children: list[Child]) -> None:
+        for child in reversed(children):
+            pid, child.pid, child.leader = child.pid, None, None
+            if isinstance(pid, Pid):
+                del self._running[pid]
+                await self._stop(child.spec, pid, child.restarts)
+            if child.spec.restart == "temporary":
+                self._children.pop(child.spec.id, None)
 
-    def _name(self) -> str:
-        return self._otp_process.name or f"{self._otp_process.label} {self._otp_process.pid}"
+    def _drop(self, child: Child) -> None:
+        """Take a child as ended; a temporary one is forgotten."""
+        child.pid = child.leader = None
+        if child.spec.restart == "temporary":
+            del self._children[child.spec.id]
 
-
-def _as_answer(child_id: str, outcome: Failed | Pid | None) -> Any:
-    return StartFailed(f"child {child_id!r}", outcome.reason) if isinstance(outcome, Failed) else outcome
+    def _shuts_down(self, child: Child) -> bool:
+        if not child.spec.significant:
+            return False
+        if self._flags.auto_shutdown == "all_significant":
+            return not any(c.spec.significant and c.pid is not None for c in self._children.values())
+        return self._flags.auto_shutdown == "any_significant"

@@ -213,7 +213,7 @@ async def test_a_suspended_supervisor_restarts_after_it_is_resumed(rt):
     await resume("sup")
     await settle()
     assert whereis("a") is not None
-    assert (await get_state(sup))["policy"].restarts == 1
+    assert (await get_state(sup))["_restarts"] == 1
 
 
 @virtual
