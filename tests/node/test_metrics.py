@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gossamer.api import Exposition
+from gossamer.api import OWN_ALARMS, Exposition
 from gossamer.api.model.cluster import AlarmRequest
 from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
@@ -154,7 +154,7 @@ async def test_alarms_that_others_raised_are_counted_beside_the_nodes_own():
         families = {family.name: family for family in text_string_to_metric_families(page)}
         return {s.labels["alarm"]: s.value for s in families["gossamer_alarm_active"].samples}
 
-    own = dict.fromkeys(("partition", "kept_overflow", "node_down", "disc_failing"), 0)
+    own = dict.fromkeys(OWN_ALARMS, 0)
     assert await told() == own
     node.view.healing.order_alarm(AlarmRequest(name="audit_lost", text="3 lost"))
     node.view.healing.order_alarm(AlarmRequest(name="audit_doubled"))

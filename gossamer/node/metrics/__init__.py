@@ -12,26 +12,26 @@ from gossamer.api import Metric
 from gossamer.api.model.cluster import AlarmInfo
 from gossamer.node.metrics.broker import forwarding, mqtt, routing
 from gossamer.node.metrics.census import Census, take_census
-from gossamer.node.metrics.cluster import gossip, healing, links
-from gossamer.node.metrics.http import http
-from gossamer.node.metrics.inside import (
+from gossamer.node.metrics.cluster import disc, gossip, healing, links, tables
+from gossamer.node.metrics.process import (
     LOOP_WATCH,
     auditing,
+    http,
     loop,
+    loop_watch,
     processes,
     software,
     tracing,
 )
-from gossamer.node.metrics.tables import disc, tables
 from gossamer.node.parts import NodeParts
 
-__all__ = ["LOOP_WATCH", "Census", "metrics_of", "take_census"]
+__all__ = ["LOOP_WATCH", "Census", "loop_watch", "metrics_of", "take_census"]
 
 
 def metrics_of(
     node: NodeParts, census: Census, *, ready: bool, alarms: Sequence[AlarmInfo]
 ) -> Iterator[Metric]:
-    """Return every metric of ``node``, in a fixed order; ``alarms``: raised by programs beside it."""
+    """Return every metric of ``node``, in a fixed order; ``alarms``: all that are known."""
     yield from software(node, ready=ready)
     yield from mqtt(node, census)
     yield from routing(node)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gossamer.api import Metric
 from gossamer.node.metrics.census import Census
-from gossamer.node.metrics.family import by, histogram, one
+from gossamer.node.metrics.family import beginning, durations, family
 from gossamer.node.parts import NodeParts
 
 __all__ = ["forwarding", "mqtt", "routing"]
@@ -17,135 +17,90 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     stats = node.broker.stats()
     yield from _connections(node, stats)
     yield from _sessions(stats, census)
-    yield from _messages(node, stats)
+    yield from _messages(stats)
     yield from _away(stats)
-    yield by(
-        ("question", "by", "decision"),
-        "gossamer_mqtt_decisions_total",
+    yield family(
+        "mqtt_decisions_total{question,by,decision}",
         "What clients asked for, by question, who decided, and how.",
-        "counter",
-        dict(sorted(node.broker.access.decisions.items())),
+        node.broker.access.decisions,
     )
-    yield one(
-        "gossamer_mqtt_slowed_total",
-        "Reads after which a client was made to wait.",
-        "counter",
-        stats["slowed"],
-    )
+    yield family("mqtt_slowed_total", "Reads after which a client was made to wait.", stats["slowed"])
 
 
 def _connections(node: NodeParts, stats: dict[str, int]) -> Iterator[Metric]:
-    yield one("gossamer_mqtt_connections", "Open MQTT connections.", "gauge", stats["connections"])
-    yield by(
-        ("listener", "reason"),
-        "gossamer_mqtt_connections_refused_total",
+    yield family("mqtt_connections", "Open MQTT connections.", stats["connections"])
+    yield family(
+        "mqtt_connections_refused_total{listener,reason}",
         "Connections that were not let in, by listener and reason.",
-        "counter",
-        dict(sorted(node.broker.refused.items())),
+        node.broker.refused,
     )
-    yield by(
-        "reason",
-        "gossamer_mqtt_clients_disconnected_total",
+    yield family(
+        "mqtt_clients_disconnected_total{reason}",
         "Clients that this node has disconnected, by reason code.",
-        "counter",
-        dict(sorted(node.broker.disconnected.items())),
+        node.broker.disconnected,
     )
 
 
 def _sessions(stats: dict[str, int], census: Census) -> Iterator[Metric]:
-    yield one("gossamer_mqtt_sessions", "Sessions, connected or not.", "gauge", stats["sessions"])
-    yield one("gossamer_mqtt_sessions_offline", "Sessions without a connection.", "gauge", census.offline)
-    yield one(
-        "gossamer_mqtt_subscriptions", "Subscriptions of all sessions here.", "gauge", census.subscriptions
-    )
-    yield one("gossamer_mqtt_retained_messages", "Retained messages held.", "gauge", stats["retained"])
-    yield one("gossamer_mqtt_queued_bytes", "Bytes in sessions' queues.", "gauge", stats["queued_bytes"])
-    yield one("gossamer_mqtt_queued_messages", "Messages in sessions' queues.", "gauge", census.queued)
-    yield one(
-        "gossamer_mqtt_inflight_messages",
+    yield family("mqtt_sessions", "Sessions, connected or not.", stats["sessions"])
+    yield family("mqtt_sessions_offline", "Sessions without a connection.", census.offline)
+    yield family("mqtt_subscriptions", "Subscriptions of all sessions here.", census.subscriptions)
+    yield family("mqtt_retained_messages", "Retained messages held.", stats["retained"])
+    yield family("mqtt_queued_bytes", "Bytes in sessions' queues.", stats["queued_bytes"])
+    yield family("mqtt_queued_messages", "Messages in sessions' queues.", census.queued)
+    yield family(
+        "mqtt_inflight_messages",
         "Messages of QoS 1 and 2 sent to subscribers and not yet acknowledged by them.",
-        "gauge",
         census.inflight,
     )
 
 
-def _messages(node: NodeParts, stats: dict[str, int]) -> Iterator[Metric]:
+def _messages(stats: dict[str, int]) -> Iterator[Metric]:
     for way, text in (("received", "Messages published by clients."), ("sent", "Messages delivered here.")):
         acked, twice = stats[f"messages_{way}_qos1"], stats[f"messages_{way}_qos2"]
         counts = {"0": stats[f"messages_{way}"] - acked - twice, "1": acked, "2": twice}
-        yield by("qos", f"gossamer_mqtt_messages_{way}_total", text, "counter", counts)
-    yield one(
-        "gossamer_mqtt_messages_from_peers_total",
+        yield family(f"mqtt_messages_{way}_total{{qos}}", text, counts)
+    yield family(
+        "mqtt_messages_from_peers_total",
         "Messages that other nodes forwarded here.",
-        "counter",
         stats["messages_from_peers"],
     )
-    yield one(
-        "gossamer_mqtt_received_bytes_total",
-        "Bytes read from clients.",
-        "counter",
-        stats["bytes_received"],
-    )
-    yield one("gossamer_mqtt_sent_bytes_total", "Bytes written to clients.", "counter", stats["bytes_sent"])
-    yield by(
-        "reason",
-        "gossamer_messages_dropped_total",
+    yield family("mqtt_received_bytes_total", "Bytes read from clients.", stats["bytes_received"])
+    yield family("mqtt_sent_bytes_total", "Bytes written to clients.", stats["bytes_sent"])
+    yield family(
+        "messages_dropped_total{reason}",
         "Messages that were not delivered, by reason.",
-        "counter",
-        dict(sorted(node.broker.hub.drops.items())),
+        beginning("dropped_", stats),
     )
 
 
 def _away(stats: dict[str, int]) -> Iterator[Metric]:
-    yield one(
-        "gossamer_mqtt_away_messages",
-        "Messages kept for sessions of nodes that are away.",
-        "gauge",
-        stats.get("away_waiting", 0),
-    )
-    yield one("gossamer_mqtt_away_bytes", "Bytes of such messages.", "gauge", stats.get("away_bytes", 0))
-    yield by(
-        "outcome",
-        "gossamer_mqtt_away_total",
-        "Messages for sessions of nodes that were away, by what became of them.",
-        "counter",
-        {
-            key.removeprefix("away_"): count
-            for key, count in stats.items()
-            if key.startswith("away_") and key not in ("away_waiting", "away_bytes")
-        },
-    )
+    outcomes = beginning("away_", stats)
+    waiting, size = outcomes.pop("waiting", 0), outcomes.pop("bytes", 0)
+    yield family("mqtt_away_messages", "Messages kept for sessions of nodes that are away.", waiting)
+    yield family("mqtt_away_bytes", "Bytes of such messages.", size)
+    text = "Messages for sessions of nodes that were away, by what became of them."
+    yield family("mqtt_away_total{outcome}", text, outcomes)
 
 
 def routing(node: NodeParts) -> Iterator[Metric]:
     """Of the index of filters, and the cache of topics before it."""
     stats = node.router.stats()
-    yield one(
-        "gossamer_routes_filters", "Filters that somebody in the cluster wants.", "gauge", stats["filters"]
-    )
-    yield one(
-        "gossamer_routes_cached_topics",
-        "Topics whose route is in the cache.",
-        "gauge",
-        stats["cached_topics"],
-    )
-    yield one(
-        "gossamer_routes_cache_misses_total",
+    yield family("routes_filters", "Filters that somebody in the cluster wants.", stats["filters"])
+    yield family("routes_cached_topics", "Topics whose route is in the cache.", stats["cached_topics"])
+    yield family(
+        "routes_cache_misses_total",
         "Messages whose route had to be looked up; over messages received, the share that missed.",
-        "counter",
         stats["resolved"],
     )
-    yield by(
-        "why",
-        "gossamer_routes_cache_removed_total",
+    yield family(
+        "routes_cache_removed_total{why}",
         "Topics that left the cache: their route changed, or there was no room.",
-        "counter",
         {"invalidated": stats["cache_invalidated"], "evicted": stats.get("cache_evicted", 0)},
     )
-    yield one(
-        "gossamer_routes_visible_timeouts_total",
+    yield family(
+        "routes_visible_timeouts_total",
         "Subscriptions that not every live node had confirmed within subscribe_wait.",
-        "counter",
         stats.get("visible_timeouts", 0),
     )
 
@@ -153,35 +108,27 @@ def routing(node: NodeParts) -> Iterator[Metric]:
 def forwarding(node: NodeParts) -> Iterator[Metric]:
     """Of the messages on their way to other nodes."""
     forwarders = node.router.forwarders()
-    yield histogram(
-        "gossamer_forward_latency_seconds",
+    yield durations(
+        "forward_latency_seconds{peer}",
         "Until another node had dispatched messages of QoS 1 or 2, by node.",
         node.router.latency,
-        label="peer",
     )
-    yield by(
-        "peer",
-        "gossamer_forward_unacknowledged_bytes",
+    yield family(
+        "forward_unacknowledged_bytes{peer}",
         "Bytes forwarded to a node that it has not dispatched yet.",
-        "gauge",
         {name: found.unacked_bytes for name, found in forwarders.items()},
     )
-    yield by(
-        "peer",
-        "gossamer_forward_congested",
+    yield family(
+        "forward_congested{peer}",
         "1 while a node is so far behind that QoS 0 for it is dropped and publishers are slowed down.",
-        "gauge",
         {name: int(found.congested) for name, found in forwarders.items()},
     )
-    yield by(
-        ("peer", "reason"),
-        "gossamer_forward_dropped_total",
+    yield family(
+        "forward_dropped_total{peer,reason}",
         "Messages for another node that did not get there, by node and reason.",
-        "counter",
         {
-            (name, what.removeprefix("dropped_")): count
+            (name, why): count
             for name, found in forwarders.items()
-            for what, count in sorted(found.counts.items())
-            if what.startswith("dropped_")
+            for why, count in beginning("dropped_", found.counts).items()
         },
     )

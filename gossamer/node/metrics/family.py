@@ -1,47 +1,52 @@
-"""How one family of numbers is written down."""
+"""How one family of numbers is written down: ``link_up{peer}`` is ``gossamer_link_up`` with a label ``peer``.
+
+With labels, there is a number for each value of the label, or for each tuple of values where it has several.
+Without, None says that there is nothing to count, and the name stands alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gossamer.api import Metric
 from gossamer.histogram import Histogram
 
-__all__ = ["by", "histogram", "one"]
-
-Key = TypeVar("Key", bound=str | tuple[str, ...])
-Kind = Literal["counter", "gauge"]
-_FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+__all__ = ["beginning", "durations", "family"]
 
 
-def one(name: str, text: str, kind: Kind, value: float | None) -> Metric:
-    """A number without labels; None: there is nothing to count, and the name stands alone."""
-    return by((), name, text, kind, {} if value is None else {(): value})
+def family(spec: str, text: str, value: float | Mapping[Any, float] | None) -> Metric:
+    """A counter where the name says ``_total``, or else a gauge."""
+    name, labels = _parsed(spec)
+    counts = name.endswith("_total")
+    found = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=labels)
+    rows = value if isinstance(value, Mapping) else {} if value is None else {(): value}
+    for key, row in sorted(rows.items()):
+        found.add_metric(_values(key), row)
+    return Metric(name, "counter" if counts else "gauge", labels, found)
 
 
-def by(
-    label: str | tuple[str, ...],
-    name: str,
-    text: str,
-    kind: Kind,
-    values: Mapping[Key, float],
-) -> Metric:
-    """A number for each value of a label, or of several."""
-    labels = (label,) if isinstance(label, str) else label
-    family = _FAMILIES[kind](name, text, labels=labels)
-    for key, value in values.items():
-        family.add_metric((key,) if isinstance(key, str) else key, value)
-    return Metric(name, kind, labels, family)
-
-
-def histogram(name: str, text: str, found: Histogram | Mapping[str, Histogram], *, label: str = "") -> Metric:
-    """How many took how long, of all or for each value of a label."""
-    labels = (label,) if label else ()
-    family = HistogramMetricFamily(name, text, labels=labels)
-    for key, row in ({"": found} if isinstance(found, Histogram) else found).items():
+def durations(spec: str, text: str, value: Histogram | Mapping[Any, Histogram]) -> Metric:
+    """How many took how long."""
+    name, labels = _parsed(spec)
+    found = HistogramMetricFamily(name, text, labels=labels)
+    for key, row in ({(): value} if isinstance(value, Histogram) else value).items():
         buckets = list(zip((*map(str, row.bounds), "+Inf"), row.buckets(), strict=True))
-        family.add_metric((key,) if label else (), buckets, row.sum)
-    return Metric(name, "histogram", labels, family)
+        found.add_metric(_values(key), buckets, row.sum)
+    return Metric(name, "histogram", labels, found)
+
+
+def _parsed(spec: str) -> tuple[str, tuple[str, ...]]:
+    name, _, labels = spec.removesuffix("}").partition("{")
+    return f"gossamer_{name}", tuple(labels.split(",")) if labels else ()
+
+
+def _values(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key
+
+
+def beginning(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """The ``counts`` whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): n for name, n in counts.items() if name.startswith(prefix)}

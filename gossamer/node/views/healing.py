@@ -97,11 +97,6 @@ class Healing:
             *self._heal_alarms(),
         ]
 
-    @property
-    def of_others(self) -> Sequence[AlarmInfo]:
-        """Alarms that programs beside the cluster raised here."""
-        return self._of_others.alarms()
-
     def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
         """Raise or clear an alarm for a program beside the cluster."""
         return self._of_others.order(order, self._node.clock.wall())

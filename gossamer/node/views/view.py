@@ -341,7 +341,7 @@ class View:
             self._node,
             self._census,
             ready=self.readiness().ready,
-            alarms=self._healing.of_others,
+            alarms=self._healing.alarms(),
         )
 
     # -- orders
