@@ -10,7 +10,7 @@ from gossamer.distribution.errors import (
     TermError,
     WireError,
 )
-from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp, StreamCounts
+from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.identify import identify
 from gossamer.distribution.links.inbox import Receiver
 from gossamer.distribution.remote import pg, rpc
@@ -34,7 +34,6 @@ __all__ = [
     "Evidence",
     "Frame",
     "FrameTooLargeError",
-    "Gap",
     "GrpcTransport",
     "HandshakeError",
     "LinkLostError",

@@ -8,8 +8,8 @@ What a user may rely on:
 
 1. Nothing of a peer's session is handed over before its ``NodeUp`` or after its ``NodeDown``, and both ends
    of a session see both. A link that breaks and comes back is neither.
-2. Reliable frames arrive once and in order within a session, or a :class:`~.events.Gap` names what is lost.
-   A session's end loses what is unacked, and ``NodeDown`` says so.
+2. Reliable frames arrive once and in order within a session. Its end loses what is unacked, and ``NodeDown``
+   says so; a session ends where more is unacked than may be retained.
 3. ``acked`` counts frames that took effect: whose receiver called ``done``.
 4. A receiver that raises loses its frame, which is reported and counted.
 
@@ -32,7 +32,7 @@ from functools import partial
 import structlog
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
-from gossamer.distribution.events import Counts, Frame, Gap, NodeDown, NodeUp
+from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp
 from gossamer.distribution.links.admission import Door
 from gossamer.distribution.links.bulletin import Bulletin, Event, OnAck, Subscriber
 from gossamer.distribution.links.channels import Ending
@@ -229,10 +229,6 @@ class Distribution:
         """Call ``callback(peer, number)`` whenever ``acked`` moves."""
         self._bulletin.on_ack(purpose, callback)
 
-    def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
-        """Call ``callback`` whenever frames are lost within a session, at either end."""
-        self.inbox.on_gap(purpose, callback)
-
     def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
         """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
         self.refreshers[purpose] = refresh
@@ -414,8 +410,8 @@ class Distribution:
                 inbound.release()
 
     def _overflow(self, peer: Peer, purpose: Purpose) -> None:
-        lost = peer.sends[purpose].overflow()
-        if lost is not None:
-            peer.counts.streams[purpose].lost_out += lost.last - lost.first + 1
-            log.error("stream_overflow", peer=peer.name, purpose=purpose, first=lost.first, last=lost.last)
-            self.inbox.report_gap(Gap(peer.name, purpose, lost.first, lost.last, "send"))
+        """End a session that cannot keep its promise, but not within the send."""
+        if not peer.full:
+            peer.full = True
+            log.error("stream_overflow", peer=peer.name, purpose=purpose, unacked=peer.sends[purpose].unacked)
+            self.runtime.loop.call_soon(self.renew, peer, peer.creation, f"{purpose} stream overflowed")

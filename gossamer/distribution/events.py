@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from msgspec import Struct
 
 from gossamer.distribution.wire import Purpose
 
-__all__ = ["Counts", "Frame", "Gap", "NodeDown", "NodeUp", "StreamCounts"]
+__all__ = ["Counts", "Frame", "NodeDown", "NodeUp", "StreamCounts"]
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -45,20 +44,6 @@ class NodeDown(Struct, frozen=True):
     renewing: bool = False
 
 
-class Gap(Struct, frozen=True):
-    """Frames ``first`` to ``last`` of a stream are lost.
-
-    ``side`` is ``"send"`` at the sender, which then fears for the whole range, and ``"receive"`` at the
-    receiver, which lacks exactly these.
-    """
-
-    peer: str
-    purpose: Purpose
-    first: int
-    last: int
-    side: Literal["send", "receive"]
-
-
 @dataclass(slots=True)
 class StreamCounts:
     """What one stream with one peer carried, over all sessions."""
@@ -70,9 +55,7 @@ class StreamCounts:
     dropped: int = 0
     """Unreliable frames that found no room."""
     lost_out: int = 0
-    """Reliable frames given up unacked: retention overflowed or the session ended."""
-    lost_in: int = 0
-    """Reliable frames that the peer gave up and that never came."""
+    """Reliable frames that were not acked when the session ended."""
     duplicates: int = 0
     failed: int = 0
     """Frames whose receiver raised."""

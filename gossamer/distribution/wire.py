@@ -36,7 +36,6 @@ __all__ = [
     "Proof",
     "Purpose",
     "Refuse",
-    "Skip",
     "decode_handshake",
     "decode_message",
     "encode",
@@ -121,19 +120,13 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=16):
     runs: list[tuple[_Number, list[bytes]]]
 
 
-class Skip(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """Frames before ``next`` that the receiver lacks are lost for good."""
-
-    next: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-
-
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
     """Every frame up to ``number`` has taken effect."""
 
     number: _Number
 
 
-Message: TypeAlias = Batch | Skip | Ack
+Message: TypeAlias = Batch | Ack
 
 _encoder = msgspec.msgpack.Encoder()
 _handshakes: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)

@@ -1,8 +1,7 @@
 """Tables over links: what replication asks of a link, answered by the distribution.
 
-Rules: 1. A gap in the stream, at either end, is told as ``peer_up`` again, which makes replication compare
-positions and pull what is missing; nothing here counts or repairs.  2. What the healer knows of splits is
-passed on to the store's subscribers, in Mnesia's words; a healer that is restarted is asked again.
+What the healer knows of splits is passed on to the store's subscribers, in Mnesia's words; a healer that is
+restarted is asked again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gossamer.autoheal import AUTOHEAL, Partition, Subscribe
-from gossamer.distribution import Distribution, Event, Frame, Gap, NodeUp, PeerGoneError
+from gossamer.distribution import Distribution, Event, Frame, NodeUp, PeerGoneError
 from gossamer.mnesia_like import InconsistentDatabase, ReplicationSink, Store
 from gossamer.supervisor import ChildSpec, Down, GenServer, cast, monitor, self_pid, send_after
 
@@ -31,7 +30,6 @@ class TableLinks:
         self._renewing: set[str] = set()
         distribution.subscribe(self._event)
         distribution.on_frame("replication", self._frame)
-        distribution.on_gap("replication", self._gap)
 
     def peers(self) -> Mapping[str, int]:
         """Peers that are up, with their creations."""
@@ -77,11 +75,6 @@ class TableLinks:
         if self._sink is not None:
             self._sink.frame(frame.peer, frame.payload)
         self._distribution.done(frame)
-
-    def _gap(self, gap: Gap) -> None:
-        creation = self._up.get(gap.peer)
-        if creation is not None and self._sink is not None:
-            self._sink.peer_up(gap.peer, creation)
 
 
 class SplitRelay(GenServer):

@@ -175,11 +175,10 @@ class Net:
         rng = random.Random(f"{self.seed} {name} {creation}")
         options = {"cookie": "secret", "env": "Test", "rng": rng, "nonce": rng.randbytes} | options
         node = Distribution(runtime, StreamTransport(self.wires.host(name)), address=(name, 4370), **options)
-        node.events, node.evidence_seen, node.frames, node.gaps, node.acks = [], [], [], [], []
+        node.events, node.evidence_seen, node.frames, node.acks = [], [], [], []
         node.evidence = lambda peer, kind: node.evidence_seen.append((peer, kind))
         node.subscribe(node.events.append)
         for purpose in ("control", "replication", "data"):
-            node.on_gap(purpose, node.gaps.append)
             node.on_ack(purpose, partial(record, node.acks, purpose))
         await runtime.start(Supervisor, [node.child_spec()])
         self.nodes[name] = node

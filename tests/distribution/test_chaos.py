@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gossamer.distribution import Frame, NodeDown, NodeUp
+from gossamer.distribution import NodeDown, NodeUp
 
 from .simulation import Net, simulate
 
@@ -31,7 +31,6 @@ class Witness:
         self.node = node
         self.log = []
         node.subscribe(self.log.append)
-        node.on_gap("data", lambda gap: gap.side == "receive" and self.log.append(gap))
         node.on_frame("data", self.take)
 
     def take(self, frame):
@@ -39,7 +38,7 @@ class Witness:
         self.node.done(frame)
 
     def check(self):
-        """Frames only between up and down; per session in order, once, and whole but for gaps."""
+        """Frames only between up and down; per session in order, once, and whole."""
         up, expected, renewing = {}, {}, set()
         for entry in self.log:
             if isinstance(entry, NodeUp):
@@ -54,15 +53,12 @@ class Witness:
                 assert up.pop(entry.name) == entry.creation, entry
                 if entry.renewing:
                     renewing.add(entry.name)
-            elif isinstance(entry, Frame):
+            else:
                 sender, creation, number, _ = entry.payload.decode().split(" ")
                 assert sender == entry.peer
                 assert up[sender] == int(creation), entry
                 assert entry.number == int(number) == expected[sender], entry
                 expected[sender] += 1
-            else:
-                assert entry.first == expected[entry.peer], entry
-                expected[entry.peer] = entry.last + 1
 
 
 class Chaos:

@@ -7,7 +7,6 @@ import pytest
 
 from gossamer.distribution import (
     FrameTooLargeError,
-    Gap,
     NodeDown,
     NodeUp,
     PeerGoneError,
@@ -285,20 +284,26 @@ async def test_a_receiver_that_raises_does_not_hold_up_the_rest(net):
 
 
 @simulated
-async def test_overflowing_retention_is_reported_to_both_users(net):
+async def test_a_session_whose_retention_overflows_ends_on_both_sides(net):
     a, b = await net.pair(max_frame=1000, retain=5000)
     net.wires.cuts.add(frozenset("ab"))
     net.wires.reset()
     for n in range(10):
         a.send("b", "data", bytes([n]) * 1000)
+    await asyncio.sleep(0.1)
+    assert isinstance(a.events[-1], NodeDown)
+    assert (a.events[-1].reason, a.events[-1].renewing) == ("data stream overflowed", True)
+    assert a.counts()["b"].streams["data"].lost_out == 10
+    with pytest.raises(PeerGoneError):
+        a.send("b", "data", b"nobody")
     net.wires.cuts.clear()
     await asyncio.sleep(70)
-    (sent,) = [gap for gap in a.gaps if gap.last == 8] or a.gaps[-1:]
-    received = b.gaps[-1]
-    assert sent.side == "send"
-    assert received == Gap("a", "data", 1, 8, "receive")
-    assert payloads(b, "data") == [bytes([8]) * 1000, bytes([9]) * 1000]
-    assert a.acked("b", "data") == 10
+    assert [type(event) for event in a.events[-2:]] == [type(event) for event in b.events[-2:]]
+    assert isinstance(b.events[-1], NodeUp)
+    a.send("b", "data", b"after")
+    await asyncio.sleep(1)
+    assert payloads(b, "data") == [b"after"]
+    assert a.acked("b", "data") == 1
 
 
 @simulated

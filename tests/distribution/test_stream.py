@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import WireError
-from gossamer.distribution.links.stream import Lost, ReceiveStream, SendStream
-from gossamer.distribution.wire import Ack, Batch, Skip
+from gossamer.distribution.links.stream import ReceiveStream, SendStream
+from gossamer.distribution.wire import Ack, Batch
 
 LIMIT = 1 << 20
 
@@ -90,29 +90,6 @@ def test_a_peer_that_claims_frames_never_sent_cannot_resume():
         stream.resume(1)
 
 
-def test_overflow_gives_up_the_unacked_and_both_sides_report_the_range():
-    stream, receiver = sender(retain=300), ReceiveStream()
-    while stream.fits(10):
-        stream.push(bytes(10))
-    list(receiver.batch(Batch(runs=[(1, [bytes(10)])])))
-    assert stream.overflow() == Lost(1, 4)
-    assert stream.push(b"after") == 5
-    skip = stream.next_message(LIMIT)
-    assert skip == Skip(next=5)
-    assert receiver.skip(skip.next) == Lost(2, 4)
-    assert list(receiver.batch(stream.next_message(LIMIT))) == [(5, b"after")]
-    # Nothing is done yet: frame 1 has been received and holds the ack back.
-    assert not receiver.finish(5)
-    assert receiver.finish(1)
-    assert receiver.take_ack() == 5
-
-
-def test_overflow_of_nothing_loses_nothing():
-    stream = sender()
-    assert stream.overflow() is None
-    assert stream.idle
-
-
 def test_a_queue_of_unreliable_frames_is_bounded():
     stream = sender(queue=200)
     assert stream.fits(10, reliable=False)
@@ -175,7 +152,6 @@ class Pipe:
         self.send, self.receive = sender(retain=retain, queue=4000), ReceiveStream()
         self.forward, self.back = [], []
         self.pushed, self.got, self.undone = {}, [], []
-        self.lost_here, self.lost_there = [], []
         self.connect()
 
     def connect(self):
@@ -189,11 +165,8 @@ class Pipe:
             if self.send.fits(len(frame), reliable=False):
                 self.send.push_unreliable(frame)
             return
-        if not self.send.fits(len(frame)):
-            lost = self.send.overflow()
-            if lost:
-                self.lost_here.append(lost)
-        self.pushed[self.send.push(frame)] = frame
+        if self.send.fits(len(frame)):
+            self.pushed[self.send.push(frame)] = frame
 
     def write(self):
         message = self.send.next_message(self.rng.choice([1, 100, 1000]))
@@ -203,11 +176,6 @@ class Pipe:
     def deliver(self):
         if self.forward:
             message = self.forward.pop(0)
-            if isinstance(message, Skip):
-                lost = self.receive.skip(message.next)
-                if lost:
-                    self.lost_there.append(lost)
-                return
             for number, frame in self.receive.batch(message):
                 if number:
                     assert self.pushed[number] == frame
@@ -237,7 +205,7 @@ class Pipe:
     steps=st.lists(st.sampled_from("ppppuwwwdddfffaac"), max_size=120),
     retain=st.sampled_from([300, 1000, LIMIT]),
 )
-def test_every_frame_arrives_once_in_order_or_is_reported_lost_by_both(seed, steps, retain):
+def test_every_frame_arrives_once_in_order(seed, steps, retain):
     pipe = Pipe(seed, retain)
     actions = {
         "p": lambda: pipe.push(reliable=True),
@@ -255,12 +223,7 @@ def test_every_frame_arrives_once_in_order_or_is_reported_lost_by_both(seed, ste
     assert pipe.got == sorted(set(pipe.got))
     assert pipe.send.acked == pipe.send.last == pipe.receive.done
     assert pipe.send.unacked == pipe.send.retained == 0
-    lost_here = {n for lost in pipe.lost_here for n in range(lost.first, lost.last + 1)}
-    lost_there = {n for lost in pipe.lost_there for n in range(lost.first, lost.last + 1)}
-    assert set(pipe.pushed) == set(pipe.got) | lost_there
-    assert not set(pipe.got) & lost_there
-    # What the receiver lacks, the sender knew; the sender may fear for more than was lost.
-    assert lost_there <= lost_here
+    assert set(pipe.pushed) == set(pipe.got)
 
 
 def test_a_frame_that_could_not_leave_for_seconds_says_so_each_time_it_is_sent():

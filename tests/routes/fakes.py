@@ -127,9 +127,6 @@ class Links:
     def refresh_with(self, purpose: str, refresh: Any) -> None:
         self.refresh = refresh
 
-    def on_gap(self, purpose: str, callback: Any) -> None:
-        self.gap = callback
-
     def subscribe(self, subscriber: Any) -> None:
         self.tell = subscriber
 

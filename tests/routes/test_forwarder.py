@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.distribution import Frame, Gap
+from gossamer.distribution import Frame
 from gossamer.errors import UsageError
 from gossamer.routes import Forwarder, Router, SubscriptionOptions
 from gossamer.routes.forwarding.forwarding import GROUP_MARK, KEPT_MARK
@@ -86,18 +86,6 @@ def test_a_peer_that_the_links_do_not_know_counts_as_down():
     assert to.counts["dropped_peer_down"] == 1
 
 
-def test_frames_lost_to_a_living_peer_are_not_safe():
-    to, _, turn = forwarder()
-    safe: list[Any] = []
-    for n in range(3):
-        to.append_acked(b"x", lambda ok, n=n: safe.append((n, ok)))
-        turn.end()
-    to.lost(2)
-    to.acked(3)
-    assert safe == [(0, False), (1, False), (2, True)]
-    assert to.counts["dropped_gap"] == 2
-
-
 def test_a_slow_peer_is_congested_until_half_is_acknowledged():
     seen: list[bool] = []
     to, links, turn = forwarder(high_water=100, congestion=lambda _, congested: seen.append(congested))
@@ -137,7 +125,7 @@ def test_a_callback_that_raises_does_not_keep_the_others_waiting():
         st.one_of(
             st.tuples(st.just("append"), st.integers(1, 40)),
             st.tuples(st.just("acked"), st.integers(1, 40)),
-            st.tuples(st.sampled_from(["turn", "ack", "lose", "down", "up"]), st.just(0)),
+            st.tuples(st.sampled_from(["turn", "ack", "down", "up"]), st.just(0)),
         ),
         max_size=60,
     )
@@ -158,8 +146,6 @@ def test_every_record_is_answered_once_and_in_order(steps):
             turn.end()
         elif what == "ack":
             to.acked(links._numbers.get("b", 0))
-        elif what == "lose":
-            to.lost(links._numbers.get("b", 0) // 2)
         elif what == "down":
             turn.end()  # a session's end is an event of its own turn
             to.down()
@@ -202,7 +188,7 @@ def test_what_arrives_is_handed_over_and_acknowledged_after_it_took_effect():
     assert [frame.number for frame in links.finished] == [1]
 
 
-def test_acks_gaps_and_ends_of_sessions_reach_the_right_forwarder():
+def test_acks_and_ends_of_sessions_reach_the_right_forwarder():
     router, table, links, turn = make()
     safe: list[Any] = []
     for peer in ("b", "c"):
@@ -214,11 +200,9 @@ def test_acks_gaps_and_ends_of_sessions_reach_the_right_forwarder():
             peer.append_acked(b"m", lambda ok, p=peer.peer: safe.append((p, ok)))
         turn.end()
     links.ack("b", 1)
-    links.gap(Gap("b", "data", 2, 2, "send"))
-    links.gap(Gap("c", "data", 1, 1, "receive"))
-    assert safe == [("b", True), ("b", False)]
+    assert safe == [("b", True)]
     links.down("c")
-    assert safe[2:] == [("c", True), ("c", True)]
+    assert safe[1:] == [("c", True), ("c", True)]
     assert [peer.peer for peer in router.resolve(b"t").peers] == ["b"]
     links.up("c")
     assert [peer.peer for peer in router.resolve(b"t").peers] == ["b", "c"]
@@ -281,12 +265,11 @@ def test_async_forwarding_answers_once_the_record_is_on_its_way_and_still_counts
     assert (peer.pending, safe, told) == (0, [True], [True, False])
     peer.append_acked(b"2", safe.append)
     turn.end()
-    links.gap(Gap("b", "data", 2, 2, "send"))
     peer.append_acked(b"3", safe.append)
     turn.end()
     links.down("b")
     assert safe == [True] * 3
-    assert (peer.counts["dropped_gap"], peer.counts["dropped_peer_down"]) == (1, 1)
+    assert peer.counts["dropped_peer_down"] == 2
     peer.append_acked(b"4", safe.append)
     turn.end()
     assert safe == [True] * 4, "a peer that is gone has no subscribers: answered by the same rule as ever"
@@ -338,14 +321,6 @@ def test_what_is_kept_for_a_peer_is_told_with_that():
     turn.end()
     to.down()
     assert told == [("b", b"1", "peer_down", True)]
-
-
-def test_a_gap_in_the_link_is_told_with_what_was_in_it():
-    to, _, turn, told = dropping()
-    to.append_acked(b"1", lambda ok: None)
-    turn.end()
-    to.lost(1)
-    assert told == [("b", b"1", "gap", False)]
 
 
 def test_a_frame_that_left_late_goes_as_those_say_who_know_what_is_in_it():

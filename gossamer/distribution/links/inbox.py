@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from gossamer.distribution.events import Frame, Gap
+from gossamer.distribution.events import Frame
 from gossamer.distribution.links.peer import Peer
-from gossamer.distribution.wire import PURPOSES, Purpose
+from gossamer.distribution.wire import Purpose
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Runtime
 
@@ -32,7 +32,6 @@ class Inbox:
         self._runtime = runtime
         self._peers = peers
         self._receivers: dict[Purpose, Receiver] = {}
-        self._gap_callbacks: dict[Purpose, list[Callable[[Gap], None]]] = {p: [] for p in PURPOSES}
 
     def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
         """Hand over the frames of ``purpose`` to ``receiver``.
@@ -51,10 +50,6 @@ class Inbox:
             entry.on_release(lambda _: self._released(purpose, receiver))
         self._receivers[purpose] = receiver
         self._release(purpose)
-
-    def on_gap(self, purpose: Purpose, callback: Callable[[Gap], None]) -> None:
-        """Call ``callback`` whenever frames are lost within a session, at either end."""
-        self._gap_callbacks[purpose].append(callback)
 
     def done(self, frame: Frame) -> None:
         """``frame`` has taken effect; its sender will be told, cumulatively."""
@@ -90,19 +85,6 @@ class Inbox:
             log.exception("receiver_failed", peer=peer.name, purpose=purpose, number=number)
         counts.failed += 1
         self.done(frame)
-
-    def missed(self, peer: Peer, purpose: Purpose, first: int, last: int) -> None:
-        """The peer gave frames up."""
-        peer.counts.streams[purpose].lost_in += last - first + 1
-        self.report_gap(Gap(peer.name, purpose, first, last, "receive"))
-
-    def report_gap(self, gap: Gap) -> None:
-        """Tell of lost frames."""
-        for callback in self._gap_callbacks[gap.purpose]:
-            try:
-                callback(gap)
-            except Exception:
-                log.exception("gap_callback_failed", peer=gap.peer, purpose=gap.purpose)
 
     def _finish(self, peer: Peer, purpose: Purpose, number: int) -> None:
         if peer.receives[purpose].finish(number):

@@ -1,19 +1,18 @@
-"""One stream of one session, as two state machines: numbering, retention, resending, duplicates, gaps.
+"""One stream of one session, as two state machines: numbering, retention, resending, duplicates.
 
 The transport below is reliable while a connection lasts and forgets everything when it breaks. A stream
 outlives connections: it delivers every reliable frame once and in order for as long as both nodes remember
-the session, or says exactly which frames are lost.
+the session.
 
 Rules:
 
 1. Reliable frames are numbered from 1 without holes, and kept until the receiver says that they have taken
    effect. Acks are cumulative. Nothing is sent again while a connection lasts.
 2. On a new connection the receiver says how far it has received; the sender goes on after that.
-3. The receiver drops what it has by the high-water mark of received numbers. A number beyond the next one,
-   without a ``Skip`` before it, is a broken peer.
-4. Retention is bounded in bytes. A frame that does not fit makes the stream give up everything unacked
-   (:meth:`SendStream.overflow`): numbers go on, a ``Skip`` tells the receiver, and both report the range
-   lost. Frames of the range that were already on their way may still arrive, in order, before the ``Skip``.
+3. The receiver drops what it has by the high-water mark of received numbers. A number beyond the next one
+   is a broken peer.
+4. Retention is bounded in bytes (:meth:`SendStream.fits`). Where a frame does not fit, the session ends: a
+   stream has no gaps, so that nobody has to mend what its predecessor should have brought.
 5. Unreliable frames keep their place among the others, have no number, are never sent twice, and wait in a
    bound of their own; one that does not fit is refused and counted.
 
@@ -33,12 +32,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from gossamer.distribution.errors import WireError
-from gossamer.distribution.wire import Batch, Message, Skip
+from gossamer.distribution.wire import Batch
 
-__all__ = ["LATE", "Lost", "ReceiveStream", "Refresh", "SendStream"]
+__all__ = ["LATE", "ReceiveStream", "Refresh", "SendStream"]
 
 LATE = 1.0
 """Seconds from which on the age of a frame counts: shorter than what is said in whole seconds."""
@@ -47,14 +45,6 @@ Refresh = Callable[[bytes, float], bytes]
 
 # What a frame costs beyond its bytes, so that empty frames are bounded as well.
 _OVERHEAD = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Frames ``first`` to ``last`` will not arrive, or not all of them."""
-
-    first: int
-    last: int
 
 
 class SendStream:
@@ -67,7 +57,6 @@ class SendStream:
         "_retain",
         "_retained",
         "_retained_bytes",
-        "_skip_due",
         "acked",
         "last",
         "sent",
@@ -82,11 +71,10 @@ class SendStream:
         # What the connection has not carried yet, in order; number 0 is an unreliable frame.
         self._pending: deque[tuple[int, bytes, float]] = deque()
         self._queued = 0
-        self._skip_due = False
         self.last = 0
         """The newest number given."""
         self.acked = 0
-        """Every frame up to here has taken effect at the receiver, or was reported lost."""
+        """Every frame up to here has taken effect at the receiver."""
         self.sent = 0
         """The newest number any connection has carried."""
 
@@ -103,7 +91,7 @@ class SendStream:
     @property
     def idle(self) -> bool:
         """Nothing waits to be sent."""
-        return not self._pending and not self._skip_due
+        return not self._pending
 
     def fits(self, size: int, *, reliable: bool = True) -> bool:
         """May a frame of ``size`` bytes be pushed?"""
@@ -112,7 +100,7 @@ class SendStream:
         return self._queued + size + _OVERHEAD <= self._queue
 
     def push(self, frame: bytes, now: float = 0.0) -> int:
-        """Queue a reliable frame that fits; returns its number."""
+        """Queue a reliable frame; returns its number."""
         self.last += 1
         self._retained.append((frame, now))
         self._retained_bytes += len(frame) + _OVERHEAD
@@ -123,17 +111,6 @@ class SendStream:
         """Queue an unreliable frame that fits."""
         self._queued += len(frame) + _OVERHEAD
         self._pending.append((0, frame, now))
-
-    def overflow(self) -> Lost | None:
-        """Give up every unacked frame; None when there was none."""
-        count = len(self._retained)
-        self._retained.clear()
-        self._retained_bytes = 0
-        self._pending = deque(entry for entry in self._pending if entry[0] == 0)
-        if not count:
-            return None
-        self._skip_due = True
-        return Lost(first=self.last - count + 1, last=self.last)
 
     def ack(self, number: int) -> bool:
         """The receiver is done up to ``number``; False when that is old news. Raises WireError."""
@@ -152,7 +129,6 @@ class SendStream:
         if received > self.sent:
             raise WireError(where="resume", expected=f"a number up to {self.sent}", got=str(received))
         oldest = self.last - len(self._retained) + 1
-        self._skip_due = received + 1 < oldest
         waiting = next((entry[0] for entry in self._pending if entry[0]), self.last + 1)
         again = [
             (number, frame, at)
@@ -162,13 +138,8 @@ class SendStream:
         kept = [entry for entry in self._pending if entry[0] == 0 or entry[0] > received]
         self._pending = deque(again + kept)
 
-    def next_message(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Message | None:
+    def next_message(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Batch | None:
         """The next message to write, of about ``limit`` bytes unless a single frame is longer."""
-        if self._skip_due:
-            self._skip_due = False
-            following = self.last - len(self._retained) + 1
-            self.sent = max(self.sent, following - 1)
-            return Skip(next=following)
         pending = self._pending
         if not pending:
             return None
@@ -199,18 +170,17 @@ class SendStream:
 class ReceiveStream:
     """The receiving end."""
 
-    __slots__ = ("_ahead", "_skips", "acked", "done", "duplicates", "received")
+    __slots__ = ("_ahead", "acked", "done", "duplicates", "received")
 
     def __init__(self) -> None:
         self.received = 0
-        """The newest number handed to the user, or known lost."""
+        """The newest number handed to the user."""
         self.done = 0
-        """Every frame up to here has taken effect, or is known lost."""
+        """Every frame up to here has taken effect."""
         self.acked = 0
         """The newest number acked on this connection."""
         self.duplicates = 0
         self._ahead: set[int] = set()
-        self._skips: deque[Lost] = deque()
 
     def batch(self, batch: Batch) -> Iterable[tuple[int, bytes]]:
         """The frames of ``batch`` that are new, in order, with their numbers (0: unreliable).
@@ -232,21 +202,13 @@ class ReceiveStream:
                 self.received = number
                 yield number, frame
 
-    def skip(self, following: int) -> Lost | None:
-        """The sender gave up what came before ``following``; what that loses, if anything."""
-        if following <= self.received + 1:
-            return None
-        lost = Lost(first=self.received + 1, last=following - 1)
-        self.received = lost.last
-        self._skips.append(lost)
-        self._settle()
-        return lost
-
     def finish(self, number: int) -> bool:
         """The user is done with ``number``; True when an ack is due for it or those after it."""
         if self.done < number <= self.received:
             self._ahead.add(number)
-            self._settle()
+            while self.done + 1 in self._ahead:
+                self.done += 1
+                self._ahead.remove(self.done)
         return self.done > self.acked
 
     def take_ack(self) -> int | None:
@@ -266,17 +228,4 @@ class ReceiveStream:
         """Forget what was received but not done; returns the number to resume after."""
         self.received = self.done
         self._ahead.clear()
-        self._skips.clear()
         return self.received
-
-    def _settle(self) -> None:
-        done = self.done
-        while True:
-            if done + 1 in self._ahead:
-                done += 1
-                self._ahead.remove(done)
-            elif self._skips and self._skips[0].first == done + 1:
-                done = self._skips.popleft().last
-            else:
-                break
-        self.done = done

@@ -19,7 +19,7 @@ from gossamer.distribution.links.inbox import Inbox
 from gossamer.distribution.links.peer import Peer
 from gossamer.distribution.links.stream import Refresh
 from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import Ack, Batch, Message, Purpose, Skip, decode_message, encode
+from gossamer.distribution.wire import Ack, Batch, Message, Purpose, decode_message, encode
 
 __all__ = ["Post", "Receiving", "Sending"]
 
@@ -155,11 +155,6 @@ class Receiving:
                     if self._dead:
                         # Whoever took the frame ended the session, or itself.
                         return
-            elif isinstance(message, Skip):
-                lost = stream.skip(message.next)
-                if lost:
-                    self._post.inbox.missed(peer, purpose, lost.first, lost.last)
-                    self.ack_due()
             else:
                 raise WireError(where="incoming frames", expected="frames", got=type(message).__name__)
         except WireError as error:

@@ -6,7 +6,7 @@ address to be refused at.
 
 Rules: 1. One control stream per peer carries all kinds of signals, so order per (sender, receiver) holds,
 over reconnects too.  2. A node that is not up is not connected: signals to it are refused at once.  3. The
-end of a session is the loss of the node: ``noconnection`` on both sides. So is losing signals to an overflow.
+end of a session is the loss of the node: ``noconnection`` on both sides.
 4. A peer speaks for its own processes of this session's creation only; a stale or foreign source is dropped
 and counted.  5. What cannot be encoded fails where the caller can see it; where nobody can (a reason, a
 reply), it is replaced by text that says so.
@@ -22,7 +22,7 @@ import structlog
 
 from gossamer.distribution.distribution import Distribution, Event
 from gossamer.distribution.errors import FrameTooLargeError, TermError, WireError
-from gossamer.distribution.events import Frame, Gap, NodeDown
+from gossamer.distribution.events import Frame, NodeDown
 from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.supervisor import Pid, Reason, Runtime, describe
 from gossamer.supervisor.process.signals import (
@@ -77,7 +77,6 @@ class RemoteProcesses:
         self._runtime: Runtime = distribution.runtime
         self._runtime.remote = self
         distribution.subscribe(self._event, hidden=True)
-        distribution.on_gap("control", self._gap)
         distribution.on_frame("control", self._frame)
 
     # Out.
@@ -202,14 +201,6 @@ class RemoteProcesses:
     def _event(self, event: Event) -> None:
         if isinstance(event, NodeDown):
             self._runtime.node_lost(event.name)
-
-    def _gap(self, gap: Gap) -> None:
-        # Some signals are lost, so nothing that was tied across can be trusted. Not within the send.
-        peer = self.distribution.peers.get(gap.peer)
-        if peer is not None:
-            self._runtime.loop.call_soon(
-                self.distribution.renew, peer, peer.creation, "control stream overflowed"
-            )
 
 
 def _source(signal: Signal) -> Pid | None:

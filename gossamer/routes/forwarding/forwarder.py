@@ -7,8 +7,7 @@ kept.
 
 What becomes of ``on_safe``: True, the peer dispatched the record. When the peer is declared down, its
 subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
-``lost_is_safe`` is False. Where frames are lost while the peer lives (the link's retention overflowed),
-False. Every record that does not arrive is counted with its reason.
+``lost_is_safe`` is False. Every record that does not arrive is counted with its reason.
 
 A forwarder with ``lost`` keeps its acknowledged records, and gives those that a peer that went down has not
 acknowledged to ``lost(record, on_safe)`` instead, which finds another way. One with ``left`` keeps its frames
@@ -176,16 +175,6 @@ class Forwarder:
             self.unacked_bytes -= size
             self.counts["acked"] += 1
             self._resolve(callbacks, True)
-        self._weigh()
-
-    def lost(self, last: int) -> None:
-        """The link gave up all frames up to this number, though the peer lives."""
-        while self._unacked and self._unacked[0][0] <= last:
-            _, size, callbacks, records, kept = self._unacked.popleft()
-            self.unacked_bytes -= size
-            self.counts["dropped_gap"] += records
-            self._tell(kept, "gap")
-            self._resolve(callbacks, False)
         self._weigh()
 
     def down(self) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import structlog
 
-from gossamer.distribution import Gap, NodeDown, NodeUp, PeerGoneError
+from gossamer.distribution import NodeDown, NodeUp, PeerGoneError
 from gossamer.errors import GossamerError
 from gossamer.histogram import Histogram
 from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
@@ -102,7 +102,6 @@ class Forwarding:
             return
         self.links = links
         links.on_ack(DATA, self._acked)
-        links.on_gap(DATA, self._gap)
         links.refresh_with(DATA, self._refreshed)
         links.subscribe(self._event)
         if self._everybody is not None:
@@ -323,15 +322,6 @@ class Forwarding:
         if slot is not None:
             for forwarder in slot.forwarders():
                 forwarder.acked(number)
-
-    def _gap(self, gap: Gap) -> None:
-        if gap.side == "receive":
-            self._counts["gaps_in"] += 1
-            return
-        slot: NodeSlot | None = self.nodes.get(gap.peer)
-        if slot is not None:
-            for forwarder in slot.forwarders():
-                forwarder.lost(gap.last)
 
     def _receive(self, frame: Any) -> None:
         payload: bytes = frame.payload
