@@ -80,6 +80,7 @@ async def test_an_unconfirmed_subscription_is_refused_and_leaves_no_route(sim, t
     trio.cut(1, 2, one_way=True)
     with pytest.raises(RefusedError, match="0x80"):
         await listener.subscribe("t", qos=1)
+    assert [session.revised for session in trio.nodes[1].broker.sessions.values()] == [0]
     trio.heal()
     await trio.settled()
     await published_at(trio, 3, "t")

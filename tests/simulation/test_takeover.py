@@ -8,6 +8,7 @@ import pytest
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.codec.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription, Will
+from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
 from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
@@ -555,6 +556,150 @@ async def test_a_publisher_of_two_sessions_is_known_by_what_it_began_in_either(s
     await publisher.ask(Pubrel(7), Pubcomp, 7)
     await asyncio.sleep(1)
     assert hearer.payloads() == [b"x"]
+
+
+async def in_two_copies(sim, cluster):
+    """The session of "c", subscribed to "stays" and "gone", moves from node 1 to node 2, and they are cut off
+    from each other before node 1 knows that it has; its client's first connection on node 2."""
+    client = await cluster.client(1, "c", **LASTS)
+    await client.subscribe("stays", "gone", qos=1)
+    client.drop()
+    await asyncio.sleep(1)
+    sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
+    moving = asyncio.create_task(cluster.client(2, "c", timeout=40, **LASTS))
+    taker = cluster.nodes[2]
+    for _ in range(1000):
+        if taker.name in taker.broker.takeovers.claims("c"):
+            break
+        await asyncio.sleep(0.01)
+    cluster.cut(1, 2)
+    client = await moving
+    sim.shape(cluster.address(1), cluster.address(2), None)
+    assert client.session_present
+    await asyncio.sleep(40)
+    assert all("c" in node.broker.sessions for node in cluster.nodes.values())
+    return client
+
+
+LASTS = {"session_expiry": 3000, "clean_start": False}
+
+
+async def meet(cluster, client, monkeypatch, *, there_again):
+    """Both copies are seen by both nodes; the client stays where the later claim is, on node 1, or goes
+    to the other before that is told anything."""
+
+    async def not_yet(*_):
+        return None
+
+    with monkeypatch.context() as patch:
+        if there_again:
+            patch.setattr(Remains, "_was_given", not_yet)
+        cluster.heal()
+        for _ in range(1000):
+            if cluster.nodes[2].broker.takeovers.better("c"):
+                break
+            await asyncio.sleep(0.01)
+        if there_again:
+            client.drop()
+            client = await cluster.client(2, "c", **LASTS)
+            assert client.session_present
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(20)
+    assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
+    return client
+
+
+@seeds(2)
+@pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
+@pytest.mark.parametrize("changed", [1, 2])
+@pytest.mark.parametrize("disc", [True, False], ids=["disc", "memory"])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_of_two_copies_of_a_session_the_subscriptions_changed_last_count(
+    sim, cluster, monkeypatch, tmp_path, disc, changed, there_again
+):
+    """Whichever of them is gone on with, and whichever way they meet."""
+    cluster.discs = tmp_path if disc else None
+    await cluster.start()
+    await cluster.settled()
+    client = await in_two_copies(sim, cluster)
+    if changed == 1:
+        # More changes than in the other copy, and earlier ones.
+        for topic in ("earlier", "old", "older"):
+            await client.subscribe(topic, qos=1)
+        await client.unsubscribe("stays")
+        client.drop()
+        client = await cluster.client(1, "c", **LASTS)
+        assert client.session_present
+    await client.subscribe("new", qos=1)
+    await client.unsubscribe("gone")
+    client.drop()
+    if disc:
+        cluster.crash(changed)
+        await cluster.restart(changed)
+        await asyncio.sleep(5)
+    client = await cluster.client(1, "c", **LASTS)
+    assert client.session_present
+    client = await meet(cluster, client, monkeypatch, there_again=there_again)
+    for number in (1, 2):
+        speaker = await cluster.client(number)
+        for topic in ("stays", "new", "gone", "older"):
+            await speaker.publish(topic, b"%d" % number, qos=1)
+    await asyncio.sleep(2)
+    wanted = [(topic, payload) for payload in (b"1", b"2") for topic in (b"stays", b"new")]
+    assert [(m.topic, m.payload) for m in client.messages] == wanted
+    assert not any(
+        "gone" in [name for name, *_ in node.broker.router.routes()] for node in cluster.nodes.values()
+    )
+
+
+@seeds(2)
+@pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_what_one_copy_of_a_session_alone_was_subscribed_to_is_delivered(
+    sim, cluster, monkeypatch, there_again
+):
+    """It waits there, and is offered to the copy that is gone on with, or comes while that moves."""
+    await cluster.start()
+    await cluster.settled()
+    client = await in_two_copies(sim, cluster)
+    await client.subscribe("new", qos=1)
+    client.drop()
+    flow = Flow(await cluster.client(2), "new", pause=0.01).start()
+    await asyncio.sleep(1)
+    client = await cluster.client(1, "c", **LASTS)
+    assert client.session_present
+    sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
+    lives = [client, await meet(cluster, client, monkeypatch, there_again=there_again)]
+    await flow.stop()
+    await asyncio.sleep(2)
+    assert len(flow.acknowledged) > 100
+    assert not set(flow.acknowledged) - set(delivered(lives, flow))
+
+
+@seeds(2)
+@pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_what_was_unsubscribed_where_it_was_not_known_does_not_come_back(
+    sim, cluster, monkeypatch, there_again
+):
+    """Nor does anything of a session whose client has unsubscribed all."""
+    await cluster.start()
+    await cluster.settled()
+    client = await in_two_copies(sim, cluster)
+    await client.subscribe("new", qos=1)
+    client.drop()
+    client = await cluster.client(1, "c", **LASTS)
+    assert client.session_present
+    await client.unsubscribe("new")
+    if there_again:
+        client.drop()
+        client = await cluster.client(2, "c", **LASTS)
+        await client.unsubscribe("stays", "gone", "new")
+        client.drop()
+        client = await cluster.client(1, "c", **LASTS)
+    client = await meet(cluster, client, monkeypatch, there_again=False)
+    subscriptions = cluster.nodes[1].broker.sessions["c"].subscriptions
+    assert list(subscriptions) == ([] if there_again else ["stays", "gone"])
 
 
 @pytest.mark.parametrize("disc", [True, False])

@@ -321,12 +321,14 @@ def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
     if channel.version == V4:
         reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
     properties = Properties(user=outcome.notes) if outcome.notes else NONE
+    granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
+    if granted:
+        channel.session.revise(outcome.at)
     answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
     suback = _answer(channel, answer, outcome.why)
     if suback:
         channel.session.push(suback)
     if channel.hub.trail is not None:
-        granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
         channel.hub.trail.subscribed(channel.session, granted, None)
     if channel.session.expiry and channel.broker.away is not None:
         channel.broker.away.subscribed(channel.session.client_id)
@@ -335,7 +337,10 @@ def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
 
 
 def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:
-    reasons = tuple(channel.broker.subscribing.unsubscribe(channel.session, packet.filters))
+    session, subscribing = channel.session, channel.broker.subscribing
+    reasons = tuple(subscribing.unsubscribe(session, packet.filters))
+    # Its client may have subscribed in another copy of the session.
+    session.revise(subscribing.stamp(session))
     unsuback = _answer(channel, Unsuback(packet_id=packet.packet_id, reasons=reasons), "")
     if unsuback:
         channel.session.push(unsuback)

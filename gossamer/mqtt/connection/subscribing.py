@@ -54,6 +54,8 @@ class Outcome:
     """Filters that the session did not have before."""
     notes: tuple[tuple[str, str], ...] = ()
     """User properties of the SUBACK."""
+    at: int = 0
+    """When the subscriptions changed (:meth:`Subscribing.stamp`)."""
 
 
 class Subscribing:
@@ -112,7 +114,11 @@ class Subscribing:
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((body_of(topic_filter), item.qos, identifiers))
-        return Outcome(reasons, why, retained, seq, frozenset(added))
+        return Outcome(reasons, why, retained, seq, frozenset(added), at=self.stamp(session))
+
+    def stamp(self, session: Session) -> int:
+        """The time of a change that a client makes now, later than that of its last."""
+        return max(int(self._broker.clock.wall() * 1e6), session.revised + 1)
 
     def _refusal_of(
         self, session: Session, item: Subscription, identifier: int | None

@@ -11,7 +11,8 @@ Rules: 1. What the other node has from a move is not offered again; whether it h
 have broken off after the session was given.  2. A message of QoS 2 that the other side has taken, by whatever
 way, is not taken twice (``once``). The one that its client may have from *this* session is offered: that
 session is over, and its client was told so.  3. An offer is accepted once the disc has it, and repeated until
-it is answered; should the claim go away meanwhile, the session is this node's again.
+it is answered; should the claim go away meanwhile, the session is this node's again.  4. Of two copies of one
+session, that in which its client subscribed or unsubscribed last says to what, before anything is offered.
 """
 
 from __future__ import annotations
@@ -65,8 +66,6 @@ MARKS_TIMEOUT = 60.0
 RETURN_TIMEOUT = 10.0
 """Seconds for which a session is waited with that has moved while a node was away."""
 NOT_SUBSCRIBED = "not subscribed"
-MAX_COMPARED = 1000
-"""Filters up to which two sessions of a client are compared."""
 OFFERED = 100
 """Messages in one offer."""
 
@@ -104,7 +103,9 @@ class Remains:
         broker.wills.let_go(session.client_id)
         if self._offering.get(session.client_id) is session:
             return
-        if not (session.subscriptions or session.inflight or session.queue or session.incoming):
+        if not (
+            session.revised or session.subscriptions or session.inflight or session.queue or session.incoming
+        ):
             broker.table.end(session, None)
             return
         if moved:
@@ -196,7 +197,8 @@ class Remains:
     async def _offer(self, session: Session) -> None:
         home, broker, client_id = self._home, self._broker, session.client_id
         taken, lost = 0, 0
-        ready = given = heard = False
+        told = ""
+        given = heard = False
         until = 0.0
         # Who is away may be about to come back, and to hand over what it has kept for this session.
         lingers = broker.hub.now() + RETURN_TIMEOUT if self._anybody_away else 0.0
@@ -208,20 +210,22 @@ class Remains:
                     if (left := self.reclaim(client_id)) is not None:
                         home.keep(left)
                     return
-                if not ready and (answer := await self._was_given(owner, session)) is not None:
+                if told != owner and (answer := await self._was_given(owner, session)) is not None:
                     if self._offering.get(client_id) is not session:
                         # Its client is back meanwhile, and all of it is the session's again.
                         return
-                    given = answer
+                    if told:
+                        told = owner
+                        continue
+                    given, told = answer, owner
                     # From here on its queue, which is on disc, is what is left of it.
                     queue_left(session, given=given)
-                    ready = True
                     if given:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
                         session.gate = home.unmarked(session)
                     until = broker.hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
-                if ready:
+                if told == owner:
                     if client_id in self._subscribed and (heard or broker.hub.now() >= until):
                         self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
@@ -269,7 +273,8 @@ class Remains:
             had_from(session),
             halves_of(session),
             unreleased_in(session),
-            [] if len(session.subscriptions) > MAX_COMPARED else list(subscriptions_in(session)),
+            session.revised,
+            list(subscriptions_in(session)),
             timeout=TOLD_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
@@ -290,10 +295,11 @@ class Remains:
         had: list[Any],
         halves: list[int],
         unreleased: list[Any],
+        revised: int,
         subscriptions: list[list[Any]],
     ) -> tuple[bool | str, list[Any]] | None:
         """What other nodes call whose session of a client is over: what the client has had from it, has begun
-        to take, has published to it, and is subscribed to there (empty: to more than are compared).
+        to take, has published to it, when it changed its subscriptions there last, and what to.
 
         Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
         had from it. None: not known yet.
@@ -307,6 +313,11 @@ class Remains:
             return None
         if had and session.expiry:
             forget(session, _once(had))
+        if session.born == born and revised > session.revised:
+            await self._adopt(session, revised, subscriptions)
+            if self._broker.sessions.get(client_id) is not session or self._home.is_moving(client_id):
+                # Wherever it is by now is asked next.
+                return None
         verdict: bool | str = False
         if move not in session.moves and (session.born == born or not session.clean):
             # Whichever of its sessions it began to publish a message in, it does not know them apart.
@@ -314,7 +325,6 @@ class Remains:
         if move in session.moves:
             verdict = True
         elif session.born == born:
-            # It is subscribed to what the other was.
             session.end_halves(halves)
         elif self._may_subscribe(session) and not session.clean:
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
@@ -326,10 +336,29 @@ class Remains:
             verdict = False if covered else NOT_SUBSCRIBED
         return verdict, had_from(session)
 
+    async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
+        """Subscribe a session to what another copy of it was, where its client changed that later; come back
+        once the other nodes know, and the disc has it."""
+        broker = self._broker
+        wanted = {options[0] for _, options, _ in subscriptions}
+        added = wanted - session.subscriptions.keys()
+        gone = session.subscriptions.keys() - wanted
+        broker.subscribing.unsubscribe(session, sorted(gone))
+        install(session, subscriptions, broker.hub.now())
+        await broker.router.visible(broker.subscribing.restore(session))
+        if session.store is not None:
+            await session.store.settled()
+        if broker.hub.trail is not None:
+            broker.hub.trail.subscribed(session, sorted(added), "moved")
+        # Not before, for the other node asks again where it takes long, and lets go of its copy then.
+        session.revise(revised)
+
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
         count = lost = 0
-        while session.queue:
+        # What comes meanwhile is for the next look: there may always be something.
+        due = len(session.queue)
+        while session.queue and count < due:
             offered = list(islice(session.queue, OFFERED))
             records = [
                 record_of(message, self._broker.hub.now()) for message in messages_in(session, offered)

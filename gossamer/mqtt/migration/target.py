@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.distribution import rpc as remote
+from gossamer.mqtt.codec.framing import topic_of
 from gossamer.mqtt.migration.machines import MARKS_WITHIN, Giver, Taker
 from gossamer.mqtt.migration.moves import (
     Action,
@@ -53,6 +54,7 @@ from gossamer.mqtt.publish.message import Message
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Item, Session
 from gossamer.mqtt.session.sessions import Pending
+from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
@@ -102,6 +104,8 @@ class Taking:
         """What the client has had from that session, and from others that are over."""
         self._left: Giver | None = None
         """The move in which an older one went from here, if not everybody's mark of that has come."""
+        self._theirs: list[str] | None = None
+        """What the giver was subscribed to; None: to the same."""
         self._aside: list[tuple[str | None, Item]] = []
         """Messages that are the giver's to queue, and whence they came; ours if it does not make it."""
 
@@ -206,6 +210,7 @@ class Taking:
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
         wanted: list[list[Any]] = []
+        revised = state["revised"]
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = is_given(known, state["moves"])
@@ -218,7 +223,9 @@ class Taking:
             if not given and (same or not state["clean"]):
                 # Whichever of its sessions it began to publish a message in, it does not know them apart.
                 unreleased = unreleased_in(known)
-            if not given and not same and not state["clean"]:
+            if same:
+                revised = max(revised, known.revised)
+            if revised > state["revised"] or (not given and not same and not state["clean"]):
                 wanted = list(subscriptions_in(known))
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
@@ -230,14 +237,19 @@ class Taking:
         session.username = state["username"]
         session.clean = state["clean"]
         session.born = state["born"]
+        session.revised = revised
         session.moves = tuple(state["moves"])
         if state["once"]:
             session.remember().load(state["once"])
         session.gate = self._admit
         self._above = state["epoch"]
         queued = install(session, entries, broker.hub.now())
-        if not session.subscriptions:
-            # Its client never knew that this one began anew: it believes to be subscribed as it was here.
+        if revised > state["revised"] or (wanted and not session.subscriptions):
+            # Its client changed them here later, or never knew that this one began anew: it believes to be
+            # subscribed as it was here.
+            theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
+            self._theirs = [body_of(name) for name in theirs]
+            session.subscriptions.clear()
             install(session, wanted, broker.hub.now())
         session.end_halves(halves)
         know(session, unreleased)
@@ -311,7 +323,7 @@ class Taking:
         # What the giver did not get to say may be among what was put aside for it; and that of a node whose
         # mark has not come here may be for nobody else, if it has come there.
         marked = self._machine.marked if rest is not None else ()
-        doubtful = [item for origin, item in self._aside if origin not in marked]
+        doubtful = [item for origin, item in self._aside if origin not in marked or self._is_ours(item)]
         between = [*(rest or ()), *doubtful]
         session.refill(distinct([*self._older, *self._before, *between, *session.queue]))
         if self.known:
@@ -327,6 +339,13 @@ class Taking:
         if session.store is not None:
             await session.store.settled()
         return Committed()
+
+    def _is_ours(self, item: Item) -> bool:
+        """Whether a message is for what the giver was not subscribed to."""
+        if self._theirs is None:
+            return False
+        topic = topic_of(item[0])
+        return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
         """What a function of the giver returned; NO_ANSWER where it did not."""

@@ -63,6 +63,7 @@ def describe(session: Session, pending: Pending) -> dict[str, Any]:
         "expiry": session.expiry,
         "clean": session.clean,
         "born": session.born,
+        "revised": session.revised,
         "left": pending.left,
         "will": None if pending.will is None else _encode(pending.will),
         "will_left": pending.will_left,

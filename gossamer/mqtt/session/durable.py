@@ -212,6 +212,7 @@ class DurableSession(Session):
                 None if self.given is None else self._first + self.given,
                 self.move,
                 self.moves,
+                self.revised,
             ),
         )
 
@@ -298,6 +299,7 @@ class DurableSession(Session):
         self.epoch = facts.epoch
         self.clean = facts.clean
         self.born = facts.born
+        self.revised = facts.revised
         for wanted, identifier in stored.subscriptions:
             dict.__setitem__(self.subscriptions, wanted.filter, (wanted, identifier))
         if stored.idents:

@@ -119,6 +119,7 @@ class Session:
         "queued_bytes",
         "receive_maximum",
         "resend",
+        "revised",
         "subscriptions",
         "username",
         "version",
@@ -140,6 +141,9 @@ class Session:
         """Its first epoch; it keeps that wherever it goes."""
         self.clean = True
         """It began with nothing because its client wanted that."""
+        self.revised = 0
+        """When its client changed its subscriptions last: microseconds of the day, as epochs are. Of two
+        copies of one session, the one where that was later says what it is subscribed to."""
         self.gate: Callable[[Item], bool] | None = None
         """While it moves: whether a message is this node's to queue."""
         self.given: int | None = None
@@ -273,6 +277,11 @@ class Session:
 
     def save(self) -> None:
         """One of the session's own values has changed."""
+
+    def revise(self, at: int) -> None:
+        """Its client changed its subscriptions at that time."""
+        self.revised = max(self.revised, at)
+        self.save()
 
     def forget(self) -> None:
         """The session is over."""

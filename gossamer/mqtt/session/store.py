@@ -91,6 +91,8 @@ class Facts(msgspec.Struct, array_like=True):
     """The move in which the others were given."""
     moves: Sequence[str] = ()
     """The latest moves that brought the session here."""
+    revised: int = 0
+    """When its client changed its subscriptions last, in microseconds of the day."""
 
 
 class Stored:
