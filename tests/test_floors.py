@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
-GROUND = ("errors", "lazy", "clock", "histogram", "svg", "network", "faults", "config", "log_destination")
+GROUND = ("errors", "lazy", "clock", "histogram", "pages", "network", "faults", "config", "log_destination")
 FLOORS = (
     "supervisor",
     "gossip",
@@ -31,7 +31,7 @@ FLOORS = (
     "testing",
 )
 # Stands beside the house: jobs in processes of their own, which know the broker by what it writes.
-SPARK_MAY_IMPORT = ("gossamer.audit.schema", "gossamer.errors", "gossamer.svg")
+SPARK_MAY_IMPORT = ("gossamer.audit.schema", "gossamer.errors", "gossamer.pages")
 
 
 def modules():

@@ -13,27 +13,18 @@ the broker along is imported when it is first used, so that the command starts f
 
 from typing import TYPE_CHECKING
 
-from gossamer.drill.record import DrillRecord, Plan, read_record, record_json
-from gossamer.drill.stage.backend import Ability, BackEnd, BackEndError, ClusterSpec, DrillNode, LinkFault
+from gossamer.drill.record import DrillRecord, Plan, read_record, record_json, unnamed
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.drill.report.page import html, suite_html
     from gossamer.drill.report.promises import judge
-    from gossamer.drill.report.summary import Summary
-    from gossamer.drill.report.words import name_of, verdict_in_words
-    from gossamer.drill.run.conductor import backend_of, conduct, unnamed
-    from gossamer.drill.run.runner import Progress, StepName
+    from gossamer.drill.report.words import Summary, name_of, verdict_in_words
+    from gossamer.drill.run.runner import Progress, StepName, backend_of, conduct
     from gossamer.drill.run.suite import SuiteResult, choose_plans, run_suite, suite_json, suite_plans
 
 __all__ = [
-    "Ability",
-    "BackEnd",
-    "BackEndError",
-    "ClusterSpec",
-    "DrillNode",
     "DrillRecord",
-    "LinkFault",
     "Plan",
     "Progress",
     "StepName",
@@ -58,12 +49,10 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "run.conductor": ("backend_of", "conduct", "unnamed"),
         "report.promises": ("judge",),
         "report.page": ("html", "suite_html"),
-        "run.runner": ("Progress", "StepName"),
+        "report.words": ("Summary", "name_of", "verdict_in_words"),
+        "run.runner": ("Progress", "StepName", "backend_of", "conduct"),
         "run.suite": ("SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"),
-        "report.summary": ("Summary",),
-        "report.words": ("name_of", "verdict_in_words"),
     },
 )

@@ -41,6 +41,7 @@ __all__ = [
     "Verdict",
     "read_record",
     "record_json",
+    "unnamed",
 ]
 
 VERSION = 1
@@ -125,6 +126,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Configuration of the nodes that is not the default, and options of the drill (``delay``, ``loss``)."""
 
 
+def unnamed(nodes: int) -> tuple[str, ...]:
+    """Stand-ins for the names that a back end gives; enough to see whether a plan fits."""
+    return tuple(f"node{number}" for number in range(1, nodes + 1))
+
+
 class Side(Struct, frozen=True):
     """Nodes that no fault of this drill parts from each other."""
 
@@ -152,7 +158,7 @@ class Mark(Struct, frozen=True):
     detail: str = ""
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class Tally(Struct, frozen=True):
     """What became of messages; each counts once for every subscriber that it is for.
 
     ``acknowledged`` and ``delivered`` are of those ``sent``; ``late`` of those delivered.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 from gossamer.drill.record import (
     Clients,
@@ -18,6 +19,14 @@ from gossamer.drill.record import (
     Speed,
     Tally,
 )
+from gossamer.drill.stage.backend import LinkFault
+
+
+def cut_between(left: Sequence[str], right: Sequence[str]) -> list[LinkFault]:
+    """Both ways, every node of ``left`` and every one of ``right``."""
+    pairs = [(a, b) for a in left for b in right]
+    return [LinkFault(a, b, cut=True) for one, other in pairs for a, b in ((one, other), (other, one))]
+
 
 NODES = tuple(f"node{number}@127.0.0.1" for number in range(1, 6))
 LEFT, RIGHT = Side("1,2,3", NODES[:3]), Side("4,5", NODES[3:])

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from drill.made import cut_between
 from gossamer.drill import read_record, record_json
 from gossamer.drill.record import (
     ClientDrop,
@@ -19,7 +20,7 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
-from gossamer.drill.stage.backend import LinkFault, cut_between
+from gossamer.drill.stage.backend import LinkFault
 
 RECORD = DrillRecord(
     plan=Plan(kind="partition", shape="1/1", nodes=("a", "b"), settings={"delay": 0.2, "cut": True}),

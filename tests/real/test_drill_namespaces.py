@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from drill.made import cut_between
 
-from gossamer.drill.stage.backend import BackEndError, LinkFault, cut_between
+from gossamer.drill.stage.backend import BackEndError, LinkFault
 from gossamer.drill.stage.namespaces import Namespaces, abilities_here, check_rights, leftovers
 from gossamer.drill.stage.netplan import maker_of
 from real.harness import eventually

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import httpx
 import pytest
+from drill.made import cut_between
 
-from gossamer.drill.stage.backend import BackEndError, ClusterSpec, DrillNode, cut_between
+from gossamer.drill.stage.backend import BackEndError
 from gossamer.drill.stage.netns import NetnsBackEnd
 from gossamer.drill.stage.netplan import maker_of
+from gossamer.launch import NodePlan
 from real.harness import eventually
 
 DRILL = """
 import asyncio, sys
 from pathlib import Path
-from gossamer.drill.stage.backend import ClusterSpec
 from gossamer.drill.stage.netns import NetnsBackEnd
 async def main():
     backend = NetnsBackEnd(ended=print)
-    nodes = await backend.start(ClusterSpec(2, Path(sys.argv[1])))
-    print("pids", *(node.pid for node in nodes), flush=True)
+    await backend.start(nodes=2, directory=Path(sys.argv[1]), settings={}, patience=60)
+    print("pids", *backend.pids.values(), flush=True)
     await asyncio.sleep(1000)
 asyncio.run(main())
 """
@@ -42,7 +43,7 @@ def spaces_of(pid: int) -> list[str]:
     return [name for name in names if (maker := maker_of(name)) is not None and maker.pid == pid]
 
 
-def online(node: DrillNode) -> list[str]:
+def online(node: NodePlan) -> list[str]:
     members = httpx.get(f"{node.api}/api/v1/members", trust_env=False, timeout=10).json()
     return sorted(member["name"] for member in members if member["status"] == "online")
 
@@ -51,11 +52,12 @@ async def test_nodes_lose_and_find_each_other_by_packets_alone(tmp_path: Path):
     ends: list[object] = []
     backend = NetnsBackEnd(ended=lambda *end: ends.append(end))
     try:
-        one, two = await backend.start(ClusterSpec(2, tmp_path))
+        await backend.start(nodes=2, directory=tmp_path, settings={}, patience=60)
+        one, two = backend.nodes
         assert online(one) == online(two) == [one.name, two.name]
         await backend.apply(cut_between([one.name], [two.name]), seconds=600)
         eventually(lambda: (online(one), online(two)) == ([one.name], [two.name]), says="both are alone")
-        await backend.lift()
+        await backend.apply((), seconds=0)
         eventually(lambda: online(one) == online(two) == [one.name, two.name], says="one cluster")
     finally:
         await backend.close()

@@ -1,19 +1,24 @@
 """Charts are drawn to scale; what a topic says stays within its text."""
 
 import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
 
-from gossamer.spark.report.charts import Chart, draw
-
-SVG = "{http://www.w3.org/2000/svg}"
+from gossamer.spark.jobs import Told
+from gossamer.spark.report.charts import Chart
+from gossamer.spark.report.report import render
+from gossamer.spark.run import Outcome
 
 
 def parsed(chart):
-    return ET.fromstring(draw(chart).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+    """The chart as the page has it."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    page = render(Outcome(now, now, 0, (), (), (), {"hotspots": Told({}, (), (chart,))}), {})
+    return ET.fromstring(page[page.index("<svg") : page.index("</svg>") + len("</svg>")])
 
 
 def test_bars_are_as_long_as_their_values():
     chart = Chart("bars", "t", "messages", ("a", "b", "c"), {"messages": (10.0, 5.0, 0.0)})
-    one, half, none = (float(bar.get("width")) for bar in parsed(chart).iter(f"{SVG}rect"))
+    one, half, none = (float(bar.get("width")) for bar in parsed(chart).iter("rect"))
     assert one > 100
     assert (half, none) == (one / 2, 0)
     parsed(Chart("bars", "t", "messages", ("a",), {"messages": (0.0,)}))
@@ -22,7 +27,7 @@ def test_bars_are_as_long_as_their_values():
 def test_lines_go_through_their_values():
     chart = Chart("lines", "t", "ms", ("x", "y", "z"), {"p50": (0.0, 50.0, 100.0), "p99": (100.0, 0.0, 0.0)})
     first, second = (
-        [p.split(",") for p in line.get("points").split()] for line in parsed(chart).iter(f"{SVG}polyline")
+        [p.split(",") for p in line.get("points").split()] for line in parsed(chart).iter("polyline")
     )
     heights = [float(y) for _, y in first]
     assert heights[0] - heights[1] == heights[1] - heights[2] > 50
@@ -32,6 +37,6 @@ def test_lines_go_through_their_values():
 def test_what_a_label_holds_stays_text_and_is_cut():
     evil = '<script>alert("1")</script>' + "x" * 90
     root = parsed(Chart("bars", "t", "messages", (evil,), {"messages": (1.0,)}))
-    (text,) = (node.text for node in root.iter(f"{SVG}text") if "script" in (node.text or ""))
+    (text,) = (node.text for node in root.iter("text") if "script" in (node.text or ""))
     assert text.endswith("…")
     assert len(text) <= 30

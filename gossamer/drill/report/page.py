@@ -6,20 +6,16 @@ by a screen reader, and stays small: long lists are cut, and say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
 from itertools import groupby
 
-import jinja2
-from markupsafe import Markup
+from msgspec.structs import asdict
 
 from gossamer import __version__
 from gossamer.drill.record import DrillRecord, Tally
 from gossamer.drill.report.promises import promised, short
-from gossamer.drill.report.summary import PromiseRow, summarise
-from gossamer.drill.report.timeline import legend, timeline
+from gossamer.drill.report.timeline import legend, picture
 from gossamer.drill.report.words import (
     figures,
     happened,
@@ -27,8 +23,10 @@ from gossamer.drill.report.words import (
     names,
     outcome,
     phase_name,
+    summarise,
     verdict_in_words,
 )
+from gossamer.pages import environment
 
 __all__ = ["html", "suite_html"]
 
@@ -43,20 +41,20 @@ CONDITIONS = (
     ("gone", "does not run"),
     ("still", "stands still"),
 )
+_COUNTS = ("sent", "acknowledged", "delivered", "late", "lost", "doubled", "owed", "twice")
 
 
 def html(record: DrillRecord) -> str:
     """The report of one drill."""
-    shown = _Shown(record, "drill")
     title = f"Drill: {name_of(record.plan)}"
-    return _render("report.html.j2", title=title, drill=shown)
+    return _render("report.html.j2", title=title, drill=_shown(record, "drill"))
 
 
 def suite_html(records: Mapping[str, DrillRecord], skipped: Mapping[str, str], *, began_at: float) -> str:
     """The report of a suite: ``records`` by the names of their drills, and why others were not run."""
     summary = summarise(records, skipped)
     drills = {
-        name: _Shown(record, f"drill{number}", name, brief=True)
+        name: {**_shown(record, f"drill{number}", brief=True), "name": name}
         for number, (name, record) in enumerate(records.items(), 1)
     }
     backends = " and ".join(sorted({record.plan.backend for record in records.values()})) or "none"
@@ -67,25 +65,15 @@ def suite_html(records: Mapping[str, DrillRecord], skipped: Mapping[str, str], *
         outcome="kept" if summary.kept else "broken",
         words=summary.words,
         more=summary.more,
-        promises=[_promise(row, drills) for row in summary.promises],
-        drills=list(drills.values()),
-        skipped=list(skipped.items()),
+        promises=summary.promises,
+        drills=drills,
+        skipped=skipped,
     )
-
-
-def _promise(row: PromiseRow, drills: Mapping[str, _Shown]) -> dict[str, object]:
-    return {
-        "promise": row.promise,
-        "kept": row.kept,
-        "count": f"{row.kept_in} of {row.judged_in}" if row.judged_in else "",
-        "drill": drills.get(row.worst),
-        "got": row.got,
-    }
 
 
 def _render(template: str, **values: object) -> str:
     return (
-        _environment()
+        environment("gossamer.drill.report")
         .get_template(template)
         .render(
             **values,
@@ -98,72 +86,42 @@ def _render(template: str, **values: object) -> str:
     )
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("gossamer.drill.report"),
-        autoescape=jinja2.select_autoescape(["html", "j2"]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A line of the table of messages."""
-
-    way: str
-    what: str
-    sent: int
-    acknowledged: int
-    delivered: int
-    late: int
-    lost: int
-    doubled: int
-    owed: int
-    """Of those lost: against a promise."""
-    twice: int
-    """Of those doubled: against a promise."""
-
-
-class _Shown:
+def _shown(record: DrillRecord, identity: str, *, brief: bool = False) -> dict[str, object]:
     """A drill as the templates want it; ``brief`` leaves out what only a report of its own has."""
-
-    def __init__(self, record: DrillRecord, identity: str, name: str = "", *, brief: bool = False) -> None:
-        plan = record.plan
-        few = not brief and len(record.sides) <= MOST_SIDES
-        self.record = record
-        self.id = identity
-        self.most = MOST
-        self.brief = brief
-        self.name = name or name_of(plan)
-        self.took = f"{record.seconds:.0f} s"
-        self.outcome = outcome(record.verdicts, record.failure)
-        self.words = verdict_in_words(record)
-        self.more = [happened(record)]
-        self.row = [verdict.kept for verdict in record.verdicts]
-        self.figures = figures(record)
-        self.late = f"{plan.late_after:g}"
-        self.facts = " · ".join(
-            (
-                _date(record.began_at),
-                f"{len(plan.nodes)} nodes",
-                f"back end {plan.backend}",
-                f"{record.seconds:.0f} s",
-                f"seed {plan.seed}",
-            )
-        )
-        # Ours, and every text in it escaped.
-        self.timeline = Markup(timeline(record, name=identity, fine=not brief))  # noqa: S704
-        self.legend = [(Markup(symbol), kind) for symbol, kind in legend(record)]  # noqa: S704
-        self.tallies = _by_phase(record, few=few, detailed=False)
-        self.details = [] if brief else _by_phase(record, few=few, detailed=True)
-        self.settings = _settings(record)
+    plan = record.plan
+    few = not brief and len(record.sides) <= MOST_SIDES
+    facts = (
+        _date(record.began_at),
+        f"{len(plan.nodes)} nodes",
+        f"back end {plan.backend}",
+        f"{record.seconds:.0f} s",
+        f"seed {plan.seed}",
+    )
+    return {
+        "record": record,
+        "id": identity,
+        "most": MOST,
+        "brief": brief,
+        "outcome": outcome(record.verdicts, record.failure),
+        "words": verdict_in_words(record),
+        "more": [happened(record)],
+        "figures": figures(record),
+        "facts": " · ".join(facts),
+        "timeline": picture(record, fine=not brief),
+        "legend": legend(record),
+        "tallies": _by_phase(record, few=few, detailed=False),
+        "details": [] if brief else _by_phase(record, few=few, detailed=True),
+        "settings": _settings(record),
+    }
 
 
-def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[str, list[_Row]]]:
-    """Rows of traffic by phase, those alike in what is shown added up."""
+def _by_phase(
+    record: DrillRecord, *, few: bool, detailed: bool
+) -> list[tuple[str, list[dict[str, str | int]]]]:
+    """Rows of traffic by phase, those alike in what is shown added up.
+
+    ``owed`` is what of ``lost`` is against a promise, ``twice`` what of ``doubled`` is.
+    """
 
     def key(row: Tally) -> tuple[str, ...]:
         way = "within a side" if row.source == row.target else "between sides"
@@ -175,34 +133,30 @@ def _by_phase(record: DrillRecord, *, few: bool, detailed: bool) -> list[tuple[s
             return (way,)
         return way, f"QoS {row.qos}, {'persistent' if row.persistent else 'clean'} session"
 
-    found = []
+    def added(rows: list[Tally]) -> dict[str, int]:
+        counted = [
+            asdict(row) | {"owed": row.lost * judged(row), "twice": row.doubled * (row.qos == 2)}
+            for row in rows
+        ]
+        return {name: sum(row[name] for row in counted) for name in _COUNTS}
+
     judged = promised(record)
+    found = []
     for phase in dict.fromkeys(phase.name for phase in record.phases):
         ordered = sorted((row for row in record.traffic if row.phase == phase), key=key)
-        rows = [_sum(kinds, list(group), judged) for kinds, group in groupby(ordered, key=key)]
+        rows: list[dict[str, str | int]] = [
+            {"way": kinds[0], "what": kinds[-1], **added(list(group))}
+            for kinds, group in groupby(ordered, key=key)
+        ]
         if rows:
             found.append((phase_name(record.plan, phase), rows))
     return found
 
 
-def _sum(kinds: Sequence[str], rows: Sequence[Tally], judged: Callable[[Tally], bool]) -> _Row:
-    return _Row(
-        way=kinds[0],
-        what=kinds[-1],
-        sent=sum(row.sent for row in rows),
-        acknowledged=sum(row.acknowledged for row in rows),
-        delivered=sum(row.delivered for row in rows),
-        late=sum(row.late for row in rows),
-        lost=sum(row.lost for row in rows),
-        doubled=sum(row.doubled for row in rows),
-        owed=sum(row.lost for row in rows if judged(row)),
-        twice=sum(row.doubled for row in rows if row.qos == 2),
-    )
-
-
-def _settings(record: DrillRecord) -> list[tuple[str, str]]:
+def _settings(record: DrillRecord) -> dict[str, str]:
     plan = record.plan
-    found = {
+    quarantined = "; ".join(f"{row.rows:,} rows in {row.file}" for row in record.quarantined)
+    return {
         "Nodes": ", ".join(plan.nodes),
         "Sides": "; ".join(f"{side.name}: {names(side.nodes)}" for side in record.sides),
         "Back end": plan.backend,
@@ -211,16 +165,11 @@ def _settings(record: DrillRecord) -> list[tuple[str, str]]:
         "Warm-up and end": f"{plan.warm_up:g} s and {plan.after:g} s",
         "Clients": f"{record.clients.publishers} publishers, {record.clients.subscribers} subscribers",
         **{key: str(value) for key, value in plan.settings.items()},
-        "Quarantined": _quarantined(record),
+        "Quarantined": quarantined or "nothing",
         **{f"Machine: {key}": f"{value:g}" if isinstance(value, float) else str(value)
            for key, value in record.machine.items()},
         "Record": f"version {record.version}",
     }  # fmt: skip
-    return list(found.items())
-
-
-def _quarantined(record: DrillRecord) -> str:
-    return "; ".join(f"{row.rows:,} rows in {row.file}" for row in record.quarantined) or "nothing"
 
 
 def _date(at: float) -> str:

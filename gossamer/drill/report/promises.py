@@ -1,4 +1,4 @@
-"""The promises that a drill puts to the test, each computed from its record; pure.
+"""The times that a drill measures and the promises that it puts to the test, from its record alone; pure.
 
 A verdict is kept, broken, or not judged, since this drill could not break it; then ``got`` says why.
 
@@ -9,13 +9,19 @@ are not held against anybody, but between sides.  3. A time that was to be measu
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gossamer.drill.record import DrillRecord, Mark, MarkKind, Tally, Verdict
+from gossamer.drill.record import DrillRecord, Mark, MarkKind, Speed, Tally, Verdict
 from gossamer.faults import parse_shape
 
-__all__ = ["KNOWN_WITHIN", "PROMISES", "ROUTES_WITHIN", "judge", "short"]
+__all__ = ["DETECTED", "HEALED", "KNOWN", "PROMISES", "ROUTES", "judge", "measure", "promised", "short"]
+
+DETECTED = "first word of the split at each side"
+KNOWN = "all nodes of both sides know of the split"
+ROUTES = "connectivity back to all routes equal"
+HEALED = "connectivity back to healed"
 
 KNOWN_WITHIN = 5.0
 ROUTES_WITHIN = 6.0
@@ -26,16 +32,11 @@ _ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed")
 
 def judge(record: DrillRecord) -> tuple[Verdict, ...]:
     """One verdict for each of :data:`PROMISES`, in their order."""
-    return tuple(_verdict(promise, of(record)) for promise, of in PROMISES.items())
+    return tuple(Verdict(promise, *of(record)) for promise, of in PROMISES.items())
 
 
 _Found = tuple[bool | None, str, str]
 """Kept, expected, got."""
-
-
-def _verdict(promise: str, found: _Found) -> Verdict:
-    kept, expected, got = found
-    return Verdict(promise, kept, expected, got)
 
 
 def _not_judged(why: str) -> _Found:
@@ -45,36 +46,81 @@ def _not_judged(why: str) -> _Found:
 # -- times
 
 
+def measure(record: DrillRecord) -> tuple[Speed, ...]:
+    """Every time that this kind of drill has, read off its marks; what never happened has none.
+
+    A side knows of the split once each of its nodes has declared a node of every other side down. Only of a
+    plain partition with default settings the times have a bar.
+    """
+    plain = record.plan.kind == "partition"
+    found: list[Speed] = []
+    times, _ = _declared(record)
+    if times and record.plan.kind != "flapping":
+        side_of = _side_of(record)
+        first: dict[str, float] = {}
+        for (node, _), at in times.items():
+            first[side_of[node]] = min(at, first.get(side_of[node], math.inf))
+        found.append(_speed(DETECTED, max(first.values())))
+        found.append(_speed(KNOWN, max(times.values()), KNOWN_WITHIN if plain else None))
+    lifted = _last(record.marks, *_ENDS, "process started")
+    if lifted is not None:
+        after = [mark for mark in record.marks if mark.at >= lifted.at]
+        equal = _last(after, "routes equal")
+        took = math.inf if equal is None else equal.at - lifted.at
+        found.append(_speed(ROUTES, took, ROUTES_WITHIN if plain else None))
+        if raised := {mark.node for mark in after if mark.kind == "partition raised"}:
+            healed = {mark.node: mark.at - lifted.at for mark in after if mark.kind == "healed"}
+            took = max(healed.values()) if raised <= healed.keys() else math.inf
+            found.append(_speed(HEALED, took, None, f"{len(healed)} nodes healed"))
+    return tuple(found)
+
+
+def _speed(name: str, seconds: float, bar: float | None = None, detail: str = "") -> Speed:
+    return Speed(name, None if math.isinf(seconds) else round(seconds, 3), bar, detail)
+
+
 def _known(record: DrillRecord) -> _Found:
+    times, why = _declared(record)
+    if why:
+        return _not_judged(why)
+    expected = f"≤ {KNOWN_WITHIN:g} s"
+    if blind := sorted(pair for pair, at in times.items() if math.isinf(at)):
+        more = f", and {len(blind) - 1} more" if len(blind) > 1 else ""
+        node, side = blind[0]
+        return False, expected, f"{short(node)} never declared anybody of side {side} down{more}"
+    (node, side), slowest = max(times.items(), key=lambda item: item[1])
+    return slowest <= KNOWN_WITHIN, expected, f"{slowest:.1f} s, the last {short(node)} of side {side}"
+
+
+def _declared(record: DrillRecord) -> tuple[dict[tuple[str, str], float], str]:
+    """Seconds until each node declared a node of each side that it lost down, and why nobody may judge it.
+
+    They are infinite where it never did.
+    """
     pairs = _parted_nodes(record)
     if not pairs:
-        return _not_judged("nodes were not parted")
-    side_of = {node: side.name for side in record.sides for node in side.nodes}
+        return {}, "nodes were not parted"
+    side_of = _side_of(record)
     together = _reachable(record.plan.nodes, pairs)
     # Who still reaches a node through others has nothing to declare.
     wanted = {(node, side_of.get(peer, peer)) for node, peer in pairs if peer not in together[node]}
     if not wanted:
-        return _not_judged("all nodes still reached each other through others")
-    begin = _first(record, _BEGINS)
+        return {}, "all nodes still reached each other through others"
+    begin = next((mark.at for mark in record.marks if mark.kind in _BEGINS), None)
     if begin is None:
-        return _not_judged("the fault never began")
-    end = _first(record, (*_ENDS, "process started"), after=begin.at)
-    if end is not None and end.at - begin.at < KNOWN_WITHIN:
-        return _not_judged(f"it lasted {end.at - begin.at:.1f} s only")
-    expected = f"≤ {KNOWN_WITHIN:g} s"
-    seen: dict[tuple[str, str], float] = {}
+        return {}, "the fault never began"
+    times = dict.fromkeys(wanted, math.inf)
     for mark in record.marks:
-        if mark.kind == "declared down" and mark.at >= begin.at:
-            seen.setdefault((mark.node, side_of.get(mark.peer, mark.peer)), mark.at - begin.at)
-    if blind := sorted(wanted - seen.keys()):
-        more = f", and {len(blind) - 1} more" if len(blind) > 1 else ""
-        return (
-            False,
-            expected,
-            f"{short(blind[0][0])} never declared anybody of side {blind[0][1]} down{more}",
-        )
-    (node, side), slowest = max(((pair, seen[pair]) for pair in wanted), key=lambda item: item[1])
-    return slowest <= KNOWN_WITHIN, expected, f"{slowest:.1f} s, the last {short(node)} of side {side}"
+        pair = mark.node, side_of.get(mark.peer, mark.peer)
+        if mark.kind == "declared down" and mark.at >= begin and pair in wanted:
+            times[pair] = min(times[pair], mark.at - begin)
+    over = (*_ENDS, "process started")
+    lasted = next((m.at - begin for m in record.marks if m.kind in over and m.at >= begin), math.inf)
+    return times, f"it lasted {lasted:.1f} s only" if lasted < KNOWN_WITHIN else ""
+
+
+def _side_of(record: DrillRecord) -> dict[str, str]:
+    return {node: side.name for side in record.sides for node in side.nodes}
 
 
 def _reachable(nodes: Iterable[str], cut: set[tuple[str, str]]) -> dict[str, set[str]]:
@@ -116,22 +162,22 @@ def _routes(record: DrillRecord) -> _Found:
     if record.plan.kind in ("kill", "coordinator"):
         return _not_judged("a node was killed: routes are equal once it is back")
     # The last word: a flapping link comes back more than once.
-    ends = [mark for mark in record.marks if mark.kind in _ENDS]
-    if not ends:
+    end = _last(record.marks, *_ENDS)
+    if end is None:
         return _not_judged("connectivity never came back")
     expected = f"≤ {ROUTES_WITHIN:g} s"
     equal: dict[str, float] = {}
     for mark in record.marks:
-        if mark.kind == "routes equal" and mark.at >= ends[-1].at:
-            equal.setdefault(mark.node, mark.at - ends[-1].at)
+        if mark.kind == "routes equal" and mark.at >= end.at:
+            equal.setdefault(mark.node, mark.at - end.at)
     if not equal:
         return False, expected, "never"
     node, slowest = max(equal.items(), key=lambda item: item[1])
     return slowest <= ROUTES_WITHIN, expected, f"{slowest:.1f} s" + (f", the last {short(node)}" * bool(node))
 
 
-def _first(record: DrillRecord, kinds: tuple[MarkKind, ...], *, after: float = 0.0) -> Mark | None:
-    return next((mark for mark in record.marks if mark.kind in kinds and mark.at >= after), None)
+def _last(marks: Sequence[Mark], *kinds: MarkKind) -> Mark | None:
+    return next((mark for mark in reversed(marks) if mark.kind in kinds), None)
 
 
 # -- clients and messages
@@ -152,46 +198,31 @@ def _clients(record: DrillRecord) -> _Found:
 
 
 def _together(record: DrillRecord) -> _Found:
-    torn = _torn(record)
-    rows = [
-        row
-        for row in record.traffic
-        if row.qos and not row.parted and (row.phase not in ("split", "heal") or _way(row) not in torn)
-    ]
+    apart = _apart(record)
+    rows = [row for row in record.traffic if row.qos and not apart(row)]
     return _lost(rows, "no acknowledged message between clients of one side")
 
 
 def _between(record: DrillRecord) -> _Found:
-    torn = _torn(record)
-    rows = [
-        row
-        for row in record.traffic
-        if row.qos
-        and row.persistent
-        and (row.parted or (row.phase in ("split", "heal") and _way(row) in torn))
-    ]
+    apart = _apart(record)
+    rows = [row for row in record.traffic if row.qos and row.persistent and apart(row)]
     return _lost(rows, "no acknowledged message for a persistent session on another side")
 
 
 def promised(record: DrillRecord) -> Callable[[Tally], bool]:
     """Whether what a row lost is against a promise: not QoS 0, and not a clean session across the fault."""
-    torn = _torn(record)
-
-    def judged(row: Tally) -> bool:
-        apart = row.parted or (row.phase in ("split", "heal") and _way(row) in torn)
-        return bool(row.qos) and (row.persistent or not apart)
-
-    return judged
+    apart = _apart(record)
+    return lambda row: bool(row.qos) and (row.persistent or not apart(row))
 
 
-def _torn(record: DrillRecord) -> set[tuple[str, str]]:
-    """Ways from side to side that the fault stood in. Not those that a node was killed on while it healed:
-    of the messages of such a way, those that it had to do with are parted, and others are not."""
-    return {_way(row) for row in record.traffic if row.parted and row.phase == "split"}
+def _apart(record: DrillRecord) -> Callable[[Tally], bool]:
+    """Whether the fault stood between the sides of a row.
 
-
-def _way(row: Tally) -> tuple[str, str]:
-    return row.source, row.target
+    Not on ways that a node was killed on while it healed: of the messages of such a way, those that it had to
+    do with are parted, and others are not.
+    """
+    torn = {(row.source, row.target) for row in record.traffic if row.parted and row.phase == "split"}
+    return lambda row: row.parted or (row.phase in ("split", "heal") and (row.source, row.target) in torn)
 
 
 def _lost(rows: Iterable[Tally], none: str) -> _Found:

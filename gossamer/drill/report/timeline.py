@@ -1,27 +1,30 @@
-"""The timeline of a drill as SVG: phases as bands, a lane for each node, rate and latency of each side.
+"""What the timeline of a drill shows: phases, a lane for each node, rate and latency of each side.
 
-Pure. Colours are classes of the page's style sheet.
+Pure. It is drawn by ``timeline.svg.j2``. A lane has stretches of the node's sight: ``clear`` while it sees
+everybody, ``doubt`` from its first suspicion, ``blind`` while it holds anybody for dead, ``gone`` while its
+process does not run, ``still`` while that is paused.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from html import escape
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
 
 from msgspec.structs import replace
 
-from gossamer.drill.record import DrillRecord, MarkKind, Sample
-from gossamer.drill.report.lanes import Cluster, clusters, stretches
+from gossamer.drill.record import DrillRecord, Mark, MarkKind, Sample
 from gossamer.drill.report.promises import short
 from gossamer.drill.report.words import phase_name
-from gossamer.svg import element, polyline, rect, round_step, text, ticks
+from gossamer.pages import Panel, Points, round_step, ticks
 
-__all__ = ["SYMBOLS", "legend", "timeline"]
+__all__ = ["SYMBOLS", "Cluster", "Stretch", "clusters", "legend", "picture", "stretches"]
 
 WIDTH = 1000
 LEFT = 92
-RIGHT = 58
+RIGHT = WIDTH - 58
 TOP = 44
 LANE = 26
 PANEL = 120
@@ -73,182 +76,208 @@ SYMBOLS: dict[MarkKind, tuple[str, str]] = {
 }
 """How each kind of mark is drawn: classes, and a path around 0. What the drill did to all is a line."""
 
+Condition = Literal["clear", "doubt", "blind", "gone", "still"]
+_SIGHT: dict[MarkKind, Condition] = {
+    "suspected": "doubt",
+    "declared down": "blind",
+    "refuted": "clear",
+    "saw the return": "clear",
+    "left": "clear",
+    "removed": "clear",
+}
+_PROCESS: dict[MarkKind, Condition] = {
+    "process killed": "gone",
+    "process stopped": "gone",
+    "process ended": "gone",
+    "process started": "clear",
+    "process paused": "still",
+    "process resumed": "clear",
+}
 
-def timeline(record: DrillRecord, *, name: str, fine: bool = True) -> str:
-    """The whole picture; ``name`` keeps its identifiers apart from those of others on the page.
 
-    Where it is not ``fine``, curves have fewer points and more marks fall together.
-    """
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """From ``begin`` to ``end`` the node was in ``condition``."""
+
+    begin: float
+    end: float
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Marks of one kind at one node that are too close to be told apart."""
+
+    at: float
+    node: str
+    kind: MarkKind
+    marks: tuple[Mark, ...]
+
+    @property
+    def words(self) -> str:
+        """All that the symbol stands for."""
+        peers = ", ".join(dict.fromkeys(short(mark.peer) for mark in self.marks if mark.peer))
+        detail = next((mark.detail for mark in self.marks if mark.detail), "")
+        what = " ".join(filter(None, (self.kind, peers, f"({detail})" if detail and not peers else "")))
+        return f"{self.at:.2f} s: {short(self.node)} {what}"
+
+
+def stretches(marks: Iterable[Mark], node: str, end: float) -> list[Stretch]:
+    """The lane of ``node`` from 0 to ``end``."""
+    changes: list[tuple[float, Condition]] = [(0.0, "clear"), *_changes(marks, node)]
+    ends = [min(at, end) for at, _ in changes[1:]] + [end]
+    found: list[Stretch] = []
+    for (at, condition), until in zip(changes, ends, strict=True):
+        if found and found[-1].condition == condition:
+            found[-1] = Stretch(found[-1].begin, until, condition)
+        elif until > at:
+            found.append(Stretch(at, until, condition))
+    return found
+
+
+def _changes(marks: Iterable[Mark], node: str) -> Iterator[tuple[float, Condition]]:
+    """When the node came into which condition."""
+    peers: dict[str, Condition] = {}
+    process: Condition = "clear"
+    for mark in marks:
+        if mark.node != node:
+            continue
+        if mark.kind in _PROCESS:
+            process = _PROCESS[mark.kind]
+            if process == "gone":
+                # Its next life knows nothing of what this one saw.
+                peers.clear()
+        elif mark.kind in _SIGHT:
+            peers[mark.peer] = _SIGHT[mark.kind]
+        else:
+            continue
+        worst: Condition = next((one for one in ("blind", "doubt") if one in peers.values()), "clear")
+        yield mark.at, process if process != "clear" else worst
+
+
+def clusters(marks: Iterable[Mark], *, near: float) -> list[Cluster]:
+    """Marks of the same node and kind, those within ``near`` seconds of the first together."""
+    groups: list[list[Mark]] = []
+    latest: dict[tuple[str, MarkKind], list[Mark]] = {}
+    for mark in marks:
+        group = latest.get((mark.node, mark.kind))
+        if group is None or mark.at - group[0].at > near:
+            group = latest[mark.node, mark.kind] = []
+            groups.append(group)
+        group.append(mark)
+    return [Cluster(group[0].at, group[0].node, group[0].kind, tuple(group)) for group in groups]
+
+
+def legend(record: DrillRecord) -> list[tuple[MarkKind, str, str]]:
+    """The symbols that the picture has, in the order of :data:`SYMBOLS`: meaning, classes and path."""
+    there = {mark.kind for mark in record.marks if mark.node}
+    return [(kind, classes, path) for kind, (classes, path) in SYMBOLS.items() if kind in there]
+
+
+def picture(record: DrillRecord, *, fine: bool = True) -> dict[str, object]:
+    """What the template draws. Where it is not ``fine``, curves have fewer points, and more marks are one."""
     # What comes after the last phase is the drill's own: nothing is published any more.
-    end = max([1.0, *(phase.end for phase in record.phases)]) if record.phases else max(record.seconds, 1.0)
-    record = replace(
-        record,
-        samples=_thinned(
-            [sample for sample in record.samples if sample.at + 1 <= end], POINTS if fine else POINTS // 5
-        ),
-        marks=tuple(mark for mark in record.marks if mark.at <= end),
-    )
+    end = max(1.0, *(phase.end for phase in record.phases)) if record.phases else max(record.seconds, 1.0)
     nodes = record.plan.nodes
+    marks = [mark for mark in record.marks if mark.at <= end]
+    samples = [sample for sample in record.samples if sample.at + 1 <= end]
+    names = [side.name for side in record.sides] or list(dict.fromkeys(one.side for one in samples))
+    sides = {
+        name: _thinned([one for one in samples if one.side == name], POINTS if fine else POINTS // 5)
+        for name in names
+    }
+    side_of = {node: number for number, side in enumerate(record.sides) for node in side.nodes}
     lanes = TOP + LANE * len(nodes)
-    panels = [panel for panel in (_rate, _latency) if record.samples]
-    height = lanes + 24 + len(panels) * (PANEL + GAP) + 8
+    where = {node: TOP + LANE * number + LANE / 2 for number, node in enumerate(nodes)}
+    found = clusters((mark for mark in marks if mark.node in where), near=end / (200 if fine else 100))
 
     def x(at: float) -> float:
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * min(max(at / end, 0.0), 1.0), 1)
+        return round(LEFT + (RIGHT - LEFT) * min(max(at / end, 0.0), 1.0), 1)
 
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name}-title {name}-desc">',
-        f'<title id="{name}-title">Timeline of the drill</title>',
-        f'<desc id="{name}-desc">{escape(_in_words(record))}</desc>',
-        *_bands(record, x, height - 8),
-        *_lanes(record, x, end, near=end / (200 if fine else 100)),
-        *_axis(x, end, lanes, height - 8),
-    ]
-    top = lanes + 24 + GAP
-    for panel in panels:
-        parts += panel(record, x, top)
-        top += PANEL + GAP
-    return "".join((*parts, "</svg>"))
-
-
-def legend(record: DrillRecord) -> list[tuple[str, str]]:
-    """The symbols that the picture has, each as SVG with its meaning, in the order of :data:`SYMBOLS`."""
-    there = {mark.kind for mark in record.marks if mark.node}
-    return [
-        (f'<svg viewBox="-8 -8 16 16" aria-hidden="true">{_path(f"sign {classes}", path)}</svg>', kind)
-        for kind, (classes, path) in SYMBOLS.items()
-        if kind in there
-    ]
-
-
-def _in_words(record: DrillRecord) -> str:
-    phases = ", ".join(
-        f"{phase_name(record.plan, phase.name)} from {phase.begin:.1f} to {phase.end:.1f} s"
-        for phase in record.phases
-    )
-    return f"Phases: {phases}. A lane for each node with its marks, which are listed under All marks."
-
-
-# -- the ground
-
-
-def _bands(record: DrillRecord, x: Callable[[float], float], bottom: float) -> Iterator[str]:
-    for phase in record.phases:
-        left, right = x(phase.begin), x(phase.end)
-        name = phase_name(record.plan, phase.name)
-        said = f"{name}, {phase.end - phase.begin:.1f} s"
-        yield _titled(said, rect(left, 22, right - left, bottom - 22, class_=f"band {phase.name}"))
-        if right - left > 8 * len(name):
-            yield _text(left + 5, 16, name, "label")
-    for mark in record.marks:
-        if not mark.node and mark.kind != "routes equal":
-            at = x(mark.at)
-            words = " ".join(filter(None, (mark.kind, mark.detail)))
-            yield _titled(f"{mark.at:.2f} s: {words}", _path("order", f"M{at} 22V{bottom}"))
-
-
-def _axis(x: Callable[[float], float], end: float, top: float, bottom: float) -> Iterator[str]:
     step = round_step(end, 10)
-    for number in range(int(end / step) + 1):
-        at = number * step
-        yield _path("grid", f"M{x(at)} {top}V{top + 5}")
-        yield _text(x(at), top + 18, f"{at:g} s" if number == 0 else f"{at:g}", "tick middle")
+    first = lanes + 24 + GAP
+    panels = [_rate(sides, x, first), _latency(sides, x, first + PANEL + GAP)] if samples else []
+    return {
+        "x": x,
+        "width": WIDTH,
+        "height": first + len(panels) * (PANEL + GAP) - GAP + 8,
+        "left": LEFT,
+        "lanes_end": lanes,
+        "phases": [(phase, phase_name(record.plan, phase.name)) for phase in record.phases],
+        "orders": [mark for mark in marks if not mark.node and mark.kind != "routes equal"],
+        "lanes": [
+            (y, f"s{side_of.get(node, 0) % LINES}", node, stretches(marks, node, end))
+            for node, y in where.items()
+        ],
+        # What is drawn last lies on top: rare kinds above frequent ones.
+        "signs": [
+            (one, where[one.node], *SYMBOLS.get(one.kind, ("open dim", _CIRCLE)))
+            for one in sorted(found, key=lambda one: one.kind in ("healed", "restarted store"))
+        ],
+        "ticks": [number * step for number in range(int(end / step) + 1)],
+        "panels": panels,
+    }
 
 
-def _lanes(record: DrillRecord, x: Callable[[float], float], end: float, *, near: float) -> Iterator[str]:
-    side_of = {node: number for number, side in enumerate(record.sides) for node in side.nodes}
-    where: dict[str, float] = {}
-    for number, node in enumerate(record.plan.nodes):
-        middle = where[node] = TOP + LANE * number + LANE / 2
-        yield rect(LEFT - 12, middle - 9, 4, 18, class_=f"side s{side_of.get(node, 0) % LINES}")
-        yield _text(LEFT - 18, middle + 4, short(node), "label end")
-        for stretch in stretches(record.marks, node, end):
-            left = x(stretch.begin)
-            yield rect(left, middle - 3, x(stretch.end) - left, 6, class_=f"lane {stretch.condition}")
-    # What is drawn last lies on top: rare kinds above frequent ones.
-    found = clusters([mark for mark in record.marks if mark.node in where], near=near)
-    for cluster in sorted(found, key=lambda cluster: cluster.kind in ("healed", "restarted store")):
-        classes, path = SYMBOLS.get(cluster.kind, ("open dim", _CIRCLE))
-        at = f"translate({x(cluster.at)} {where[cluster.node]:g})"
-        yield _titled(_words(cluster), _path(f"sign {classes}", path), transform=at)
+_Sides = dict[str, list[Sample]]
+_Titled = tuple[str, float, Panel]
+"""A panel with its title, and where it begins."""
 
 
-def _words(cluster: Cluster) -> str:
-    peers = ", ".join(dict.fromkeys(short(mark.peer) for mark in cluster.marks if mark.peer))
-    detail = next((mark.detail for mark in cluster.marks if mark.detail), "")
-    what = " ".join(filter(None, (cluster.kind, peers, f"({detail})" if detail and not peers else "")))
-    return f"{cluster.at:.2f} s: {short(cluster.node)} {what}"
-
-
-# -- panels
-
-
-def _rate(record: DrillRecord, x: Callable[[float], float], top: float) -> Iterator[str]:
-    levels = ticks(
-        max((max(sample.delivered, sample.sent, 1) for sample in record.samples), default=1), about=3
-    )
+def _rate(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
+    most = max((max(one.delivered, one.sent) for samples in sides.values() for one in samples), default=1)
+    levels = ticks(max(most, 1), about=3)
 
     def y(value: float) -> float:
-        return round(top + PANEL - PANEL * value / levels[-1], 1)
+        return round(top + PANEL * (1 - value / levels[-1]), 1)
 
-    yield _text(LEFT, top - 8, "Messages a second: delivered (line), sent (dots)", "label")
-    yield from _levels(((value, f"{value:,g}") for value in levels), y)
-    for number, (name, samples) in enumerate(_by_side(record)):
+    curves: list[tuple[str, Points]] = []
+    for number, samples in enumerate(sides.values()):
         colour = f"s{number % LINES}"
-        sent = [(x(sample.at + 0.5), y(sample.sent)) for sample in samples]
-        yield _curve(sent, f"curve sent {colour}")
-        yield _curve([(x(sample.at + 0.5), y(sample.delivered)) for sample in samples], f"curve {colour}")
-        yield from _end_label(number, name, top)
+        curves.append((f"curve sent {colour}", [(x(one.at + 0.5), y(one.sent)) for one in samples]))
+        curves.append((f"curve {colour}", [(x(one.at + 0.5), y(one.delivered)) for one in samples]))
+    title = "Messages a second: delivered (line), sent (dots)"
+    return title, top, _panel(sides, top, [(y(value), f"{value:,g}") for value in levels], curves)
 
 
-def _latency(record: DrillRecord, x: Callable[[float], float], top: float) -> Iterator[str]:
-    values = [sample.latency_p99 for sample in record.samples if sample.latency_p99 > 0]
-    low = math.floor(math.log10(min([*(s.latency_p50 for s in record.samples if s.latency_p50 > 0), 0.001])))
-    high = max(math.ceil(math.log10(max([*values, 0.01]))), low + 1)
+def _latency(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
+    there = [one for samples in sides.values() for one in samples]
+    low = math.floor(math.log10(min([0.001, *(one.latency_p50 for one in there if one.latency_p50 > 0)])))
+    high = max(math.ceil(math.log10(max([0.01, *(one.latency_p99 for one in there)]))), low + 1)
 
     def y(value: float) -> float:
         share = (math.log10(max(value, 10.0**low)) - low) / (high - low)
-        return round(top + PANEL - PANEL * min(share, 1.0), 1)
+        return round(top + PANEL * (1 - min(share, 1.0)), 1)
 
-    yield _text(LEFT, top - 8, "Seconds to delivery: 99th percentile (line), median (dots)", "label")
-    yield from _levels(((10.0**power, _seconds(10.0**power)) for power in range(low, high + 1)), y)
-    for number, (name, samples) in enumerate(_by_side(record)):
-        colour = f"s{number % LINES}"
-        for of, classes in (("latency_p50", "curve sent"), ("latency_p99", "curve")):
-            for run in _runs(samples):
-                points = [(x(sample.at + 0.5), y(getattr(sample, of))) for sample in run]
-                yield _curve(points, f"{classes} {colour}")
-        yield from _end_label(number, name, top)
-
-
-def _runs(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    """Stretches in which something was delivered, without the gaps."""
-    run: list[Sample] = []
-    for sample in samples:
-        if sample.delivered:
-            run.append(sample)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
+    curves: list[tuple[str, Points]] = []
+    for number, samples in enumerate(sides.values()):
+        # A stretch in which nothing was delivered is a gap.
+        for delivered, run in groupby(samples, key=lambda one: bool(one.delivered)):
+            if delivered:
+                both = [(x(one.at + 0.5), one) for one in run]
+                colour = f"s{number % LINES}"
+                curves.append((f"curve sent {colour}", [(at, y(one.latency_p50)) for at, one in both]))
+                curves.append((f"curve {colour}", [(at, y(one.latency_p99)) for at, one in both]))
+    levels = [(y(10.0**power), _seconds(10.0**power)) for power in range(low, high + 1)]
+    title = "Seconds to delivery: 99th percentile (line), median (dots)"
+    return title, top, _panel(sides, top, levels, curves)
 
 
-def _by_side(record: DrillRecord) -> list[tuple[str, list[Sample]]]:
-    names = [side.name for side in record.sides] or list(
-        dict.fromkeys(sample.side for sample in record.samples)
-    )
-    return [(name, [sample for sample in record.samples if sample.side == name]) for name in names]
+def _panel(
+    sides: Iterable[str], top: float, levels: list[tuple[float, str]], curves: list[tuple[str, Points]]
+) -> Panel:
+    # Names stand beside the panel and not at the end of each line, where equal sides would cover each other.
+    keys = [
+        (RIGHT + 6.0, top + 12 + 15 * number, f"s{number % LINES}", f"{name[:5]}…" if len(name) > 6 else name)
+        for number, name in enumerate(sides)
+    ]
+    return Panel(LEFT, RIGHT, levels, curves, keys)
 
 
-def _thinned(samples: Sequence[Sample], points: int) -> tuple[Sample, ...]:
-    """At most so many points a side; of several seconds the mean rates, and the worst of what was late."""
-    found: list[Sample] = []
-    for side in dict.fromkeys(sample.side for sample in samples):
-        own = [sample for sample in samples if sample.side == side]
-        step = max(1, math.ceil(len(own) / points))
-        found += (_mean(own[at : at + step]) for at in range(0, len(own), step))
-    return tuple(found)
+def _thinned(samples: Sequence[Sample], points: int) -> list[Sample]:
+    """At most so many points; of several seconds the mean rates, and the worst of what was late."""
+    step = max(1, math.ceil(len(samples) / points))
+    return [_mean(samples[at : at + step]) for at in range(0, len(samples), step)]
 
 
 def _mean(samples: Sequence[Sample]) -> Sample:
@@ -261,40 +290,6 @@ def _mean(samples: Sequence[Sample]) -> Sample:
         latency_p50=sum(sample.latency_p50 for sample in samples) / count,
         latency_p99=max(sample.latency_p99 for sample in samples),
     )
-
-
-def _levels(levels: Iterable[tuple[float, str]], y: Callable[[float], float]) -> Iterator[str]:
-    for value, label in levels:
-        yield _path("grid", f"M{LEFT} {y(value)}H{WIDTH - RIGHT}")
-        yield _text(LEFT - 8, y(value) + 4, label, "tick end")
-
-
-def _end_label(number: int, name: str, top: float) -> Iterator[str]:
-    # Beside the panel and not at the end of each line, where equal sides would cover each other.
-    at = top + 12 + 15 * number
-    yield _path(f"curve s{number % LINES}", f"M{WIDTH - RIGHT + 6} {at - 4}h10")
-    yield _text(WIDTH - RIGHT + 20, at, name if len(name) < 7 else f"{name[:5]}…", "tick")
-
-
-def _curve(points: Sequence[tuple[float, float]], classes: str) -> str:
-    if len(points) == 1:
-        points = [points[0], (points[0][0] + 2, points[0][1])]
-    return polyline(points, class_=classes) if points else ""
-
-
-# -- pieces
-
-
-def _text(left: float, base: float, content: str, classes: str) -> str:
-    return text(left, base, content, class_=classes)
-
-
-def _path(classes: str, path: str) -> str:
-    return element("path", class_=classes, d=path)
-
-
-def _titled(title: str, content: str, **attributes: str) -> str:
-    return element("g", element("title", escape(title)) + content, **attributes)
 
 
 def _seconds(value: float) -> str:

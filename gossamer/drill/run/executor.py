@@ -10,42 +10,29 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
-import httpx
-
-from gossamer.drill.load.load import Load
-from gossamer.drill.record import Mark, MarkKind
-from gossamer.drill.run.script import (
-    Apply,
-    Await,
-    Clock,
-    Conflict,
-    Disk,
-    End,
-    KillCoordinator,
-    Lift,
-    Pause,
-    Resume,
-    Start,
-    Step,
-    Wait,
-)
-from gossamer.drill.run.watch import Watch
+from gossamer.drill.record import MarkKind
+from gossamer.drill.run.load import Load
+from gossamer.drill.run.script import Step
+from gossamer.drill.run.watch import Routes, Watch
 from gossamer.drill.stage.backend import BackEnd, BackEndError
 from gossamer.errors import UnavailableError
 
-__all__ = ["Executor", "NotWholeError", "limit_files"]
+__all__ = ["Executor", "NotWholeError", "Note", "limit_files"]
 
-_READY = 60.0
-"""Seconds for the cluster to be whole after a restart."""
-_PLAN = 60.0
-"""Seconds for a heal to begin."""
+_TIMEOUT = 60.0
+"""Seconds for the cluster to be whole after a restart, and for a heal to begin."""
 _LOOK = 0.5
 CONFLICTS = 5
 """Retained messages that each side writes."""
 
-Routes = frozenset[tuple[str, frozenset[str]]]
+
+class Note(Protocol):
+    """Notes that something happened now; without a node, what the drill did to all."""
+
+    def __call__(self, kind: MarkKind, node: str = "", *, detail: str = "") -> None: ...
 
 
 class NotWholeError(UnavailableError):
@@ -59,92 +46,85 @@ class NotWholeError(UnavailableError):
 
 
 class Executor:
-    """``tell`` hears of what was done; ``down`` are the nodes that the script ended."""
+    """Carries steps out, one after another, and notes what it did."""
 
-    def __init__(
-        self,
-        backend: BackEnd,
-        watch: Watch,
-        load: Load,
-        *,
-        now: Callable[[], float],
-        tell: Callable[[Mark], None],
-    ) -> None:
+    def __init__(self, backend: BackEnd, watch: Watch, load: Load, *, note: Note) -> None:
         self.down: set[str] = set()
+        """Nodes that the script ended."""
         self.conflicts = 0
         """Rows that were written at more than one node."""
+        self.coordinator = ""
+        """The node that was killed while it healed."""
         self._backend = backend
         self._watch = watch
         self._load = load
-        self._now = now
-        self._tell = tell
+        self._note = note
         self._routes: Routes = frozenset()
-        self.coordinator = ""
-        """The node that was killed while it healed."""
+
+    @property
+    def _names(self) -> list[str]:
+        return [node.name for node in self._backend.nodes]
 
     async def learn_routes(self) -> None:
-        """What all nodes know while all is well.
+        """Learn what all nodes know while all is well.
 
         Raises:
             NotWholeError: they do not come to know the same.
         """
-        names = [node.name for node in self._backend.nodes()]
         wanted = {client_filter for client in self._load.subscribers for client_filter, _ in client.filters}
-        try:
-            async with asyncio.timeout(_READY):
-                while True:
-                    found = set(await asyncio.gather(*map(self._watch.routes, names)))
-                    [one, *others] = found
-                    if not others and one is not None and wanted <= {topic for topic, _ in one}:
-                        self._routes = one
-                        return
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError:
-            missing = "nodes do not know the same routes"
-            raise NotWholeError(wanted="all routes at all nodes", seconds=_READY, missing=missing) from None
+
+        async def lack() -> str:
+            one, *others = set(await asyncio.gather(*map(self._watch.routes, self._names)))
+            if others or one is None or not wanted <= {topic for topic, _ in one}:
+                return "nodes do not know the same routes"
+            self._routes = one
+            return ""
+
+        await self._until(lack, "all routes at all nodes")
 
     async def perform(self, steps: Sequence[Step]) -> None:
         """One after another."""
         for step in steps:
-            await self._perform(step)
+            await self._perform(step, next(iter(step.nodes), self.coordinator))
 
-    async def _perform(self, step: Step) -> None:
-        match step:
-            case Wait(seconds):
-                await asyncio.sleep(seconds)
-            case Apply(faults, seconds, text):
-                await self._backend.apply(faults, seconds=seconds)
-                self._note("", "fault applied", text)
-            case Lift():
-                await self._backend.lift()
-                self._note("", "fault lifted")
-            case Await():
-                await self._until_ready()
-            case End(name, kill):
-                await self._end(name, kill=kill)
-            case Start(name):
-                await self._start(name or self.coordinator)
-            case Pause(name):
-                await self._backend.signal(name, signal.SIGSTOP)
-                self._note(name, "process paused")
-            case Resume(name):
-                await self._backend.signal(name, signal.SIGCONT)
-                self._note(name, "process resumed")
-            case Clock(name, offset):
-                await self._set_clock(name, offset)
-            case Disk(name, full):
-                self._limit_files(name, full=full)
-            case Conflict(names):
-                self._write(names)
-            case KillCoordinator():
-                await self._kill_coordinator()
+    async def _perform(self, step: Step, name: str) -> None:
+        match step.action:
+            case "wait":
+                await asyncio.sleep(step.seconds)
+            case "apply":
+                await self._backend.apply(step.faults, seconds=step.seconds)
+                self._note("fault applied" if step.faults else "fault lifted", detail=step.text)
+            case "await cluster":
+                await self._until(self._unready, "all nodes ready", every=0.1)
+            case "kill" | "stop" as how:
+                await self._end(name, kill=how == "kill")
+            case "start":
+                await self._backend.restart(name)
+                self._note("process started", name)
+                self.down.discard(name)
+            case "pause":
+                self._backend.signal(name, signal.SIGSTOP)
+                self._note("process paused", name)
+            case "resume":
+                self._backend.signal(name, signal.SIGCONT)
+                self._note("process resumed", name)
+            case "set clock":
+                await self._backend.put(name, "/api/v1/drill/clock", {"offset": step.seconds})
+                self._note("clock set", name, detail=f"{step.seconds:+g} s")
+            case "fill disk" | "free disk" as how:
+                self._limit_files(name, full=how == "fill disk")
+            case "write conflict":
+                self._write(step.nodes)
+            case "kill coordinator":
+                await self._until(self._no_plan, "a heal to begin", every=0.02)
+                await self._end(self.coordinator, kill=True)
 
     # -- is all as before?
 
     async def until_whole(self, *, quiet: float) -> None:
         """Wait until every node is ready, has the routes it had, and knows of nothing to heal."""
         await self._watch.until_routes(self._routes)
-        self._note("", "routes equal")
+        self._note("routes equal")
         loop = asyncio.get_running_loop()
         since = loop.time()
         while loop.time() - since < quiet:
@@ -154,9 +134,8 @@ class Executor:
 
     async def missing(self) -> str:
         """What is not as before, in words; empty when all is."""
-        names = [node.name for node in self._backend.nodes()]
-        lacks = await asyncio.gather(*map(self._lack, names))
-        return "; ".join(f"{name} {lack}" for name, lack in zip(names, lacks, strict=True) if lack)
+        lacks = await asyncio.gather(*map(self._lack, self._names))
+        return "; ".join(f"{name} {lack}" for name, lack in zip(self._names, lacks, strict=True) if lack)
 
     async def _lack(self, name: str) -> str:
         routes = await self._watch.routes(name)
@@ -171,19 +150,28 @@ class Executor:
             return f"has {len(status['open'])} splits open, and is {status['phase']}"
         return ""
 
-    async def _until_ready(self) -> None:
-        names = {node.name for node in self._backend.nodes()}
+    async def _until(self, lack: Callable[[], Awaitable[str]], wanted: str, *, every: float = _LOOK) -> None:
+        """Wait, within bounds, until nothing lacks."""
+        missing = "no node answered"
         try:
-            async with asyncio.timeout(_READY):
-                while names:
-                    for name in list(names):
-                        ready = await self._watch.get(name, "/ready")
-                        if ready is not None and len(ready["members"]) == len(self._backend.nodes()):
-                            names.discard(name)
-                    await asyncio.sleep(0.1)
+            async with asyncio.timeout(_TIMEOUT):
+                while missing := await lack():  # noqa: ASYNC110 - nodes are asked
+                    await asyncio.sleep(every)
         except TimeoutError:
-            missing = f"not so: {', '.join(sorted(names))}"
-            raise NotWholeError(wanted="all nodes ready", seconds=_READY, missing=missing) from None
+            raise NotWholeError(wanted=wanted, seconds=_TIMEOUT, missing=missing) from None
+
+    async def _unready(self) -> str:
+        answers = zip(self._names, await self._watch.get_all("/ready"), strict=True)
+        whole = len(self._names)
+        lacking = [name for name, ready in answers if ready is None or len(ready["members"]) != whole]
+        return f"not so: {', '.join(sorted(lacking))}" if lacking else ""
+
+    async def _no_plan(self) -> str:
+        for status in await self._watch.get_all("/api/v1/autoheal"):
+            if status is not None and status["plan"]:
+                self.coordinator = status["plan"]["coordinator"]
+                return ""
+        return "no node has a plan; the cut was too short to be seen, or autoheal is off"
 
     # -- nodes
 
@@ -191,67 +179,24 @@ class Executor:
         self.down.add(name)
         await self._watch.look()
         await self._backend.stop(name, kill=kill)
-        self._note(name, "process killed" if kill else "process stopped")
-
-    async def _start(self, name: str) -> None:
-        node = await self._backend.restart(name)
-        self._watch.readdress(node)
-        self._load.readdress(node)
-        self._note(name, "process started")
-        self.down.discard(name)
-
-    async def _kill_coordinator(self) -> None:
-        """Kill the node that carries a heal out, as soon as there is one."""
-        try:
-            async with asyncio.timeout(_PLAN):
-                while not self.coordinator:
-                    for status in await self._watch.get_all("/api/v1/autoheal"):
-                        if status is not None and status["plan"]:
-                            self.coordinator = status["plan"]["coordinator"]
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            missing = "no node has a plan; the cut was too short to be seen, or autoheal is off"
-            raise NotWholeError(wanted="a heal to begin", seconds=_PLAN, missing=missing) from None
-        await self._end(self.coordinator, kill=True)
-
-    async def _set_clock(self, name: str, offset: float) -> None:
-        node = next(node for node in self._backend.nodes() if node.name == name)
-        try:
-            async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
-                answer = await client.put(node.api + "/api/v1/drill/clock", json={"offset": offset})
-            refusal = "" if answer.status_code == 200 else f"answered {answer.status_code}"
-        except httpx.TransportError as error:
-            refusal = f"did not answer ({type(error).__name__})"
-        if refusal:
-            raise self._unwilling(name, f"{refusal} when its clock was to be set")
-        self._note(name, "clock set", f"{offset:+g} s")
+        self._note("process killed" if kill else "process stopped", name)
 
     def _write(self, names: Sequence[str]) -> None:
         """Retained messages of the same topics, and of other contents, at each of the nodes."""
-        writers = [next(client for client in self._load.publishers if client.node == name) for name in names]
+        writers = [next(one for one in self._load.publishers if one.node.name == name) for name in names]
         for number in range(CONFLICTS):
             topic = f"drill-conflict/{number}".encode()
-            wrote = sum(client.retain(topic, client.node.encode()) for client in writers)
+            wrote = sum(one.publish(topic, one.node.name.encode(), retain=True) for one in writers)
             self.conflicts += wrote > 1
-        self._note("", "rows written on all sides", f"{self.conflicts}")
+        self._note("rows written on all sides", detail=f"{self.conflicts}")
 
     def _limit_files(self, name: str, *, full: bool) -> None:
-        node = next(node for node in self._backend.nodes() if node.name == name)
         try:
-            limit_files(node.pid, full=full)
+            limit_files(self._backend.pids[name], full=full)
         except OSError as error:
-            raise self._unwilling(name, f"could not be limited: {error.strerror}") from error
-        self._note(name, "disk full" if full else "disk free")
-
-    def _unwilling(self, name: str, reason: str) -> BackEndError:
-        return BackEndError(
-            backend=self._backend.name,
-            reason=f"{name} {reason}",
-            remedy="see its node.log (--keep keeps it)",
-        )
-
-    def _note(self, node: str, kind: MarkKind, detail: str = "") -> None:
-        self._tell(Mark(round(self._now(), 4), node, kind, detail=detail))
+            reason = f"{name} could not be limited: {error.strerror}"
+            raise BackEndError(backend=self._backend.name, reason=reason) from error
+        self._note("disk full" if full else "disk free", name)
 
 
 def limit_files(pid: int, *, full: bool) -> None:

@@ -1,4 +1,4 @@
-"""Carries a drill out: starts the cluster, puts load on it, does what the script says, watches, and records.
+"""A whole drill from its plan to its verdicts.
 
 ::
 
@@ -6,8 +6,8 @@
 
 Rules: 1. The end of the heal is seen, not awaited by the clock: all nodes ready, all routes as before, no
 split open, no heal under way, for a moment.  2. All waits are bounded; what did not happen in time is missing
-in the record, and is no error of the drill.  3. However it ends, the back end is closed; whoever called
-closes the rest.
+in the record, and is no error of the drill.  3. However it ends, the back end is closed, and the janitor
+removes what the drill made.
 """
 
 from __future__ import annotations
@@ -15,38 +15,45 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TextIO
 
 import structlog
 from msgspec.structs import replace
 
 from gossamer import __version__
-from gossamer.drill.load.load import Drop, Load
 from gossamer.drill.record import (
+    BackEndName,
     ClientDrop,
     Clients,
     DrillRecord,
     Mark,
+    MarkKind,
     Phase,
     PhaseName,
     Plan,
     Setting,
     Side,
 )
-from gossamer.drill.report.speeds import speeds_of
-from gossamer.drill.run.abilities import check
+from gossamer.drill.report.promises import judge, measure
+from gossamer.drill.run.client import TrafficClient
 from gossamer.drill.run.executor import Executor
-from gossamer.drill.run.findings import findings_of
-from gossamer.drill.run.script import Script, script_of
+from gossamer.drill.run.findings import ends_of, heals_of, quarantined_of
+from gossamer.drill.run.load import Load
+from gossamer.drill.run.script import Script, check, script_of
 from gossamer.drill.run.watch import Sight, Watch
-from gossamer.drill.stage.backend import BackEnd, ClusterSpec
+from gossamer.drill.stage.backend import BackEnd
+from gossamer.drill.stage.gate import GateBackEnd
+from gossamer.drill.stage.janitor import Janitor
 from gossamer.errors import GossamerError
 from gossamer.network import SystemNetwork
 
-__all__ = ["Drill", "Progress"]
+__all__ = ["Progress", "StepName", "backend_of", "conduct"]
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +64,7 @@ QUIET = 3.0
 DRAIN_TIMEOUT = 15.0
 DRAIN_QUIET = 2.0
 """Seconds without a delivery after which nothing more is expected."""
+_NODE_SETTING = "GOSSAMER_"
 
 StepName = Literal[
     "starting", "connecting", "warm-up", "split", "heal", "after", "draining", "closing", "done"
@@ -78,46 +86,83 @@ class Progress:
     load: Load | None = None
 
 
-class Drill:
-    """One drill; ``tell`` hears of every mark and of every step that begins.
+def backend_of(name: BackEndName, ended: Callable[[str, str], None]) -> BackEnd:
+    """The back end of that name.
 
-    ``make`` makes the back end, given who is to hear of nodes that end by themselves.
+    Raises:
+        BackEndError: it cannot work here.
     """
+    if name == "gate":
+        return GateBackEnd(ended=ended)
+    # Here, since it looks at what the machine has.
+    from gossamer.drill.stage.netns import NetnsBackEnd
 
-    def __init__(
-        self,
-        plan: Plan,
-        make: Callable[[Callable[[str, str], None]], BackEnd],
-        *,
-        tell: Callable[[Mark | StepName], None] = lambda _: None,
-    ) -> None:
-        script_of(plan)
+    return NetnsBackEnd(ended=ended)
+
+
+async def conduct(
+    plan: Plan,
+    *,
+    keep: bool = False,
+    patience: float = 60.0,
+    tell: Callable[[Mark | StepName], None] = lambda _: None,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> tuple[DrillRecord, Path]:
+    """Carry out one drill, and judge it; the directory it ran in is there afterwards only with ``keep``.
+
+    ``tell`` gets every mark and every step that begins, ``show`` what may be looked at all the while.
+
+    Raises:
+        GossamerError: the plan does not fit, the back end does not work here, the cluster does not start.
+        OSError, TimeoutError: the clients do not come in.
+    """
+    # Before anything is made: what does not fit is said at once.
+    script_of(plan)
+    drill = _Drill(plan, tell)
+    show(drill.progress)
+    janitor = Janitor()
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="gossamer-drill-"))
+        if not keep:
+            janitor.remove(directory)
+        with (directory / "drill.log").open("a", encoding="utf-8") as file:
+            _log_to(file)
+            record = await drill.run(directory, patience)
+        return replace(record, verdicts=judge(record)), directory
+    finally:
+        await janitor.close()
+
+
+class _Drill:
+    """One drill; ``tell`` gets every mark and every step that begins."""
+
+    def __init__(self, plan: Plan, tell: Callable[[Mark | StepName], None]) -> None:
         self.progress = Progress(plan)
-        self._backend = make(self.node_ended)
+        self._backend = backend_of(plan.backend, self._node_ended)
         check(plan, self._backend.abilities)
         self._tell = tell
         self._zero = 0.0
         self._began_at = 0.0
         self._load_before = os.getloadavg()[0]
         self._spent = 0.0
-        self._executor: Executor | None = None
+        self._down: set[str] = set()
 
-    async def run(self, spec: ClusterSpec) -> DrillRecord:
-        """Carry it out.
-
-        Raises:
-            GossamerError, OSError, TimeoutError: the cluster or the clients could not be started.
-        """
+    async def run(self, directory: Path, patience: float) -> DrillRecord:
+        """Carry it out."""
         try:
-            return await self._run(spec)
+            self._step("starting")
+            plan = self.progress.plan
+            settings = {key: str(to) for key, to in plan.settings.items() if key.startswith(_NODE_SETTING)}
+            await self._backend.start(
+                nodes=len(plan.nodes), directory=directory, settings=settings, patience=patience
+            )
+            return await self._run()
         finally:
             self._step("closing")
             await self._backend.close()
 
-    async def _run(self, spec: ClusterSpec) -> DrillRecord:
-        progress = self.progress
-        self._step("starting")
-        nodes = await self._backend.start(spec)
+    async def _run(self) -> DrillRecord:
+        progress, nodes = self.progress, self._backend.nodes
         plan = progress.plan = replace(progress.plan, nodes=tuple(node.name for node in nodes))
         script = script_of(plan)
         progress.sides = script.sides
@@ -131,32 +176,32 @@ class Drill:
             seed=plan.seed,
             network=SystemNetwork(),
             now=progress.now,
-            on_drop=self._dropped,
-            on_back=self._came_back,
+            changed=self._changed,
         )
         watch = Watch(nodes, now=progress.now, tell=self._mark)
-        executor = self._executor = Executor(self._backend, watch, load, now=progress.now, tell=self._mark)
+        executor = Executor(self._backend, watch, load, note=self._note)
+        self._down = executor.down
         try:
             self._step("connecting")
             await load.connect()
             await executor.learn_routes()
             self._zero, self._began_at = loop.time(), time.time()
             self._spent = time.process_time()
-            failure = await self._phases(script, executor, load, watch)
+            load.begin()
+            watch.begin()
+            failure = await self._phases(script, executor)
             self._step("draining")
             await load.stop()
-            await self._drain(load)
+            await _drain(load)
             await watch.look()
-            return await self._record(script, watch, load, failure)
+            return await self._record(script, executor, watch, load, failure)
         finally:
             await load.close()
             await watch.close()
 
-    async def _phases(self, script: Script, executor: Executor, load: Load, watch: Watch) -> str:
+    async def _phases(self, script: Script, executor: Executor) -> str:
         """All that is under load; why it could not be carried out, empty if it could."""
         plan = self.progress.plan
-        load.begin()
-        watch.begin()
         failure = ""
         with self._phase("warm-up"):
             await asyncio.sleep(plan.warm_up)
@@ -177,112 +222,116 @@ class Drill:
             await asyncio.sleep(plan.after)
         return failure
 
-    async def _drain(self, load: Load) -> None:
-        """Wait for what is still on its way, and not for what will never come."""
-        ledger = load.ledger
-        loop = asyncio.get_running_loop()
-        end = loop.time() + DRAIN_TIMEOUT
-        delivered, since = -1, loop.time()
-        while ledger.owed > 0 and loop.time() < end:
-            if ledger.delivered.total() != delivered:
-                delivered, since = ledger.delivered.total(), loop.time()
-            elif loop.time() - since >= DRAIN_QUIET:
-                return
-            await asyncio.sleep(0.1)
-
-    async def _record(self, script: Script, watch: Watch, load: Load, failure: str) -> DrillRecord:
-        progress = self.progress
-        plan, marks = progress.plan, tuple(sorted(progress.marks, key=lambda mark: mark.at))
-        seconds = progress.now()
-        side_of = {name: side.name for side in script.sides for name in side.nodes}
-        found = await findings_of(watch, self._backend.nodes(), since=self._began_at)
-        killed = executor.coordinator if (executor := self._executor) is not None else ""
+    async def _record(
+        self, script: Script, executor: Executor, watch: Watch, load: Load, failure: str
+    ) -> DrillRecord:
+        progress, ledger, nodes = self.progress, load.ledger, self._backend.nodes
+        plan, seconds = progress.plan, progress.now()
+        side_of = {name: side.name for side in script.sides for name in side.nodes}.__getitem__
 
         def parted(phase: PhaseName, one: str, other: str) -> bool:
-            if phase == "heal" and killed in (one, other):
+            if phase == "heal" and executor.coordinator in (one, other):
                 return True
             return phase == "split" and (one, other) in script.parted
 
-        traffic = load.ledger.tallies(
-            progress.phases,
-            side_of=side_of.__getitem__,
-            parted=parted,
-            late_after=plan.late_after,
+        heals = await heals_of(watch, since=self._began_at)
+        record = DrillRecord(
+            plan=plan,
+            began_at=self._began_at,
+            seconds=round(seconds, 3),
+            sides=script.sides,
+            phases=tuple(progress.phases),
+            marks=tuple(sorted(progress.marks, key=lambda mark: mark.at)),
+            traffic=ledger.tallies(
+                progress.phases, side_of=side_of, parted=parted, late_after=plan.late_after
+            ),
+            samples=ledger.samples(seconds, side_of=side_of),
+            clients=Clients(len(load.publishers), len(load.subscribers), tuple(progress.drops)),
+            heals=heals,
+            merged=sum(heal.restored + heal.merged for heal in heals),
+            quarantined=await quarantined_of(watch, nodes),
+            conflicts=executor.conflicts,
+            ends=await ends_of(watch, nodes),
+            failure=failure,
+            machine=self._machine(load, seconds),
         )
-        machine: dict[str, Setting] = {
+        return replace(record, speeds=measure(record))
+
+    def _machine(self, load: Load, seconds: float) -> dict[str, Setting]:
+        share = (time.process_time() - self._spent) / max(seconds, 1e-3)
+        return {
             "cores": float(os.cpu_count() or 1),
             "load average before": self._load_before,
             "load average after": os.getloadavg()[0],
-            "processor share of the drill": round(
-                (time.process_time() - self._spent) / max(seconds, 1e-3), 3
-            ),
+            "processor share of the drill": round(share, 3),
             "longest stall of the drill": round(load.lag, 3),
             "withheld messages": float(load.withheld),
             "foreign messages": float(load.ledger.foreign),
             "version": __version__,
             "python": platform.python_version(),
         }
-        return DrillRecord(
-            plan=plan,
-            began_at=self._began_at,
-            seconds=round(seconds, 3),
-            sides=script.sides,
-            phases=tuple(progress.phases),
-            marks=marks,
-            traffic=traffic,
-            samples=load.ledger.samples(seconds, side_of=side_of.__getitem__),
-            clients=Clients(len(load.publishers), len(load.subscribers), tuple(progress.drops)),
-            heals=found.heals,
-            merged=sum(heal.restored + heal.merged for heal in found.heals),
-            quarantined=found.quarantined,
-            conflicts=executor.conflicts if executor is not None else 0,
-            ends=found.ends,
-            speeds=speeds_of(plan, script.sides, marks, script.parted),
-            failure=failure,
-            machine=machine,
-        )
 
     # -- what is noted
 
-    def _phase(self, name: PhaseName) -> _Open:
+    @contextmanager
+    def _phase(self, name: PhaseName) -> Iterator[None]:
+        """A phase that goes on; it is noted when it ends."""
         self._step(name)
-        return _Open(self.progress, name)
+        phases = self.progress.phases
+        begin = phases[-1].end if phases else 0.0
+        try:
+            yield
+        finally:
+            phases.append(Phase(name, begin, self._now()))
 
     def _step(self, name: StepName) -> None:
         self.progress.step = name
         self._tell(name)
+
+    def _now(self) -> float:
+        return round(self.progress.now(), 4)
 
     def _mark(self, mark: Mark) -> None:
         self.progress.marks.append(mark)
         self.progress.sight.note(mark)
         self._tell(mark)
 
-    def _dropped(self, drop: Drop) -> None:
-        excused = self._executor is not None and drop.node in self._executor.down
-        self.progress.drops.append(
-            ClientDrop(round(drop.at, 4), drop.client, drop.node, drop.reason, excused=excused)
-        )
-        self._mark(Mark(round(drop.at, 4), drop.node, "client dropped", drop.client, drop.reason))
+    def _note(self, kind: MarkKind, node: str = "", *, peer: str = "", detail: str = "") -> None:
+        self._mark(Mark(self._now(), node, kind, peer, detail))
 
-    def _came_back(self, client: str, node: str) -> None:
-        self._mark(Mark(round(self.progress.now(), 4), node, "client back", client))
+    def _changed(self, client: TrafficClient, reason: str) -> None:
+        """A client's connection ended, or is back."""
+        node = client.node.name
+        if reason:
+            drop = ClientDrop(self._now(), client.client_id, node, reason, excused=node in self._down)
+            self.progress.drops.append(drop)
+        self._note("client dropped" if reason else "client back", node, peer=client.client_id, detail=reason)
 
-    def node_ended(self, name: str, how: str) -> None:
+    def _node_ended(self, name: str, how: str) -> None:
         """A node's process ended, and nobody here wanted it."""
-        self._mark(Mark(round(self.progress.now(), 4), name, "process ended", detail=how))
+        self._note("process ended", name, detail=how)
 
 
-class _Open:
-    """A phase that goes on; it is noted when it ends."""
+async def _drain(load: Load) -> None:
+    """Wait for what is still on its way, and not for what will never come."""
+    ledger = load.ledger
+    loop = asyncio.get_running_loop()
+    end = loop.time() + DRAIN_TIMEOUT
+    delivered, since = -1, loop.time()
+    while ledger.owed > 0 and loop.time() < end:
+        if ledger.delivered.total() != delivered:
+            delivered, since = ledger.delivered.total(), loop.time()
+        elif loop.time() - since >= DRAIN_QUIET:
+            return
+        await asyncio.sleep(0.1)
 
-    def __init__(self, progress: Progress, name: PhaseName) -> None:
-        self._progress = progress
-        self._name: PhaseName = name
-        self._begin = progress.phases[-1].end if progress.phases else 0.0
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        end = round(self._progress.now(), 4)
-        self._progress.phases.append(Phase(self._name, self._begin, end))
+def _log_to(file: TextIO) -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file),
+    )

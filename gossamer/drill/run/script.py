@@ -6,32 +6,36 @@ cluster after each node, and the one that kills a coordinator waits for a heal t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gossamer.drill.record import Plan, Side
-from gossamer.drill.stage.backend import LinkFault
+from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abilities_for
 from gossamer.errors import WrongValueError
 from gossamer.faults import Shape, parse_shape, sides_of
 
-__all__ = [
-    "Apply",
-    "Await",
-    "Clock",
-    "Conflict",
-    "Disk",
-    "End",
-    "KillCoordinator",
-    "Lift",
-    "NodeError",
-    "Pause",
-    "Resume",
-    "Script",
-    "Start",
-    "Step",
-    "Wait",
-    "script_of",
+__all__ = ["NodeError", "Script", "Step", "check", "lacking", "script_of"]
+
+Action = Literal[
+    "apply",  # let just ``faults`` hold, for at most ``seconds``; none: lift them
+    "wait",  # let ``seconds`` pass
+    "await cluster",  # wait, within bounds, until all nodes are ready and see each other
+    "kill",
+    "stop",
+    "start",  # without ``nodes``: the coordinator that was killed
+    "pause",
+    "resume",
+    "set clock",  # let a node's wall clock be ``seconds`` off
+    "fill disk",  # let a node's files grow no more
+    "free disk",
+    "write conflict",  # the same rows at each of ``nodes``, which do not reach each other
+    "kill coordinator",  # wait, within bounds, until a heal has begun, and kill the node that leads it
 ]
+_LATEST = 30.0
+"""Seconds after which a fault that nobody lifted ends by itself, beyond its time."""
+DOWN = 3.0
+"""Seconds for which a rolling restart, or a coordinator, leaves a node down."""
 
 
 class NodeError(WrongValueError):
@@ -43,89 +47,24 @@ class NodeError(WrongValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
-    """Let just these faults hold, for at most ``seconds``."""
+class Step:
+    """One thing that a drill does; actions say what they take."""
 
-    faults: tuple[LinkFault, ...]
-    seconds: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lift:
-    """Let no fault hold."""
+    action: Action
+    nodes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    faults: tuple[LinkFault, ...] = ()
+    text: str = ""
+    """The faults in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+LIFT = Step("apply")
+WHOLE = Step("await cluster")
+
+
+def wait(seconds: float) -> Step:
     """Let time pass."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Wait, within bounds, until all nodes are ready and see each other."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End a node's process: by SIGKILL, or in order."""
-
-    node: str
-    kill: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a node that ended; with "" the coordinator that was killed."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """SIGSTOP."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """SIGCONT."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Let a node's wall clock be ``offset`` seconds off."""
-
-    node: str
-    offset: float
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """Let a node's files grow no more, or let them again."""
-
-    node: str
-    full: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Write the same rows at each of these nodes, which are on sides that do not reach each other."""
-
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KillCoordinator:
-    """Wait, within bounds, until a heal has begun, and kill the node that coordinates it."""
-
-
-Step = Apply | Lift | Wait | Await | End | Start | Pause | Resume | Clock | Disk | Conflict | KillCoordinator
+    return Step("wait", seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +77,29 @@ class Script:
     parted: frozenset[tuple[str, str]]
     """Pairs of names, both ways, that the fault stands between; a node that is down is parted from itself."""
 
+    @property
+    def needs(self) -> list[Ability]:
+        """What the back end has to be able to do, in a fixed order."""
+        steps = (*self.split, *self.heal)
+        clock: list[Ability] = ["clock"] if any(step.action == "set clock" for step in steps) else []
+        return list(dict.fromkeys(clock + [one for step in steps for one in abilities_for(step.faults)]))
 
-_LATEST = 30.0
-"""Seconds after which a fault that nobody lifted ends by itself, beyond its time."""
-DOWN = 3.0
-"""Seconds for which a rolling restart, or a coordinator, leaves a node down."""
+
+def lacking(plan: Plan, abilities: Collection[Ability]) -> list[Ability]:
+    """What the drill takes and the back end does not have."""
+    return [ability for ability in script_of(plan).needs if ability not in abilities]
+
+
+def check(plan: Plan, abilities: Collection[Ability]) -> None:
+    """Raises :class:`BackEndError` where the back end cannot do what the drill takes."""
+    if lacks := lacking(plan, abilities):
+        raise BackEndError(
+            backend=plan.backend,
+            reason=f"this drill takes {' and '.join(lacks)}, which cannot be had here",
+            remedy="load netem (`modprobe sch_netem`), or take --backend gate"
+            if "clock" not in lacks
+            else "clocks are set by the gate: take --backend gate",
+        )
 
 
 def script_of(plan: Plan) -> Script:
@@ -153,97 +110,83 @@ def script_of(plan: Plan) -> Script:
     """
     match plan.kind:
         case "partition" | "flapping" | "slow" | "coordinator":
-            return _between(plan, _shape(plan))
+            return _between(plan, parse_shape(plan.shape, len(plan.nodes)))
         case "rolling":
             return _rolling(plan)
         case _:
-            return _of_one(plan, _node(plan))
-
-
-def _shape(plan: Plan) -> Shape:
-    return parse_shape(plan.shape, len(plan.nodes))
-
-
-def _node(plan: Plan) -> str:
-    if not plan.shape.isdecimal() or not 1 <= int(plan.shape) <= len(plan.nodes):
-        raise NodeError(got=plan.shape, nodes=len(plan.nodes))
-    return plan.nodes[int(plan.shape) - 1]
+            return _of_one(plan)
 
 
 def _between(plan: Plan, shape: Shape) -> Script:
     names = plan.nodes
     pairs = [(names[a - 1], names[b - 1]) for a, b in sorted(shape.cuts)]
     parted = frozenset(pairs) | {(b, a) for a, b in pairs}
+    latest = plan.seconds + _LATEST
     cut = tuple(LinkFault(a, b, cut=True) for a, b in pairs)
-    applied = Apply(cut, plan.seconds + _LATEST, f"cut {shape.text}")
-    split: tuple[Step, ...] = (applied, Wait(plan.seconds))
-    heal: tuple[Step, ...] = (Lift(),)
+    applied = Step("apply", seconds=latest, faults=cut, text=f"cut {shape.text}")
+    split: tuple[Step, ...] = (applied, wait(plan.seconds))
+    heal: tuple[Step, ...] = (LIFT,)
     if plan.kind in ("partition", "coordinator") and "/" in shape.text:
         # Late enough for both sides to have seen the split, and early enough to be old when it ends.
         early = round(plan.seconds * 0.6, 3)
         first = tuple(names[side[0] - 1] for side in shape.sides)
-        split = (applied, Wait(early), Conflict(first), Wait(plan.seconds - early))
+        split = (applied, wait(early), Step("write conflict", first), wait(plan.seconds - early))
     if plan.kind == "flapping":
         split = _flaps(plan, applied)
     elif plan.kind == "coordinator":
-        heal = (Lift(), KillCoordinator(), Wait(DOWN), Start(""), Await())
+        heal = (LIFT, Step("kill coordinator"), wait(DOWN), Step("start"), WHOLE)
     elif plan.kind == "slow":
         delay, jitter, loss = (float(plan.settings.get(key, 0.0)) for key in ("delay", "jitter", "loss"))
         slow = tuple(LinkFault(a, b, delay=delay, jitter=jitter, loss=loss) for a, b in pairs)
         text = f"slow {shape.text}: delay {delay:g} s ± {jitter:g}, loss {loss:.0%}"
-        split = (Apply(slow, plan.seconds + _LATEST, text), Wait(plan.seconds))
+        split = (Step("apply", seconds=latest, faults=slow, text=text), wait(plan.seconds))
         # Slow is not parted: all messages are owed in time to come.
         parted = frozenset()
     return Script(split, heal, _sides(names, shape.sides), parted)
 
 
-def _flaps(plan: Plan, applied: Apply) -> tuple[Step, ...]:
+def _flaps(plan: Plan, applied: Step) -> tuple[Step, ...]:
     period = float(plan.settings.get("period", 4.0))
     steps: list[Step] = []
     left = plan.seconds
     while left > 0:
-        steps += (applied, Wait(min(period, left)))
+        steps += (LIFT if steps and steps[-2] is applied else applied, wait(min(period, left)))
         left -= period
-        if left > 0:
-            steps += (Lift(), Wait(min(period, left)))
-            left -= period
     return tuple(steps)
 
 
 def _rolling(plan: Plan) -> Script:
     steps: list[Step] = []
     for name in plan.nodes:
-        steps += (End(name, kill=False), Wait(DOWN), Start(name), Await())
+        steps += (Step("stop", (name,)), wait(DOWN), Step("start", (name,)), WHOLE)
     everybody = frozenset((a, b) for a in plan.nodes for b in plan.nodes)
     alone = tuple((number,) for number in range(1, len(plan.nodes) + 1))
     return Script(tuple(steps), (), _sides(plan.nodes, alone), everybody)
 
 
-def _of_one(plan: Plan, name: str) -> Script:
-    begin: Step
-    end: tuple[Step, ...]
+def _of_one(plan: Plan) -> Script:
+    names = plan.nodes
+    if not plan.shape.isdecimal() or not 1 <= int(plan.shape) <= len(names):
+        raise NodeError(got=plan.shape, nodes=len(names))
+    number = int(plan.shape)
+    one = (names[number - 1],)
+    heal: tuple[Step, ...]
     match plan.kind:
         case "kill":
-            begin, end = End(name, kill=True), (Start(name), Await())
+            begin, heal = Step("kill", one), (Step("start", one), WHOLE)
         case "pause":
-            begin, end = Pause(name), (Resume(name),)
+            begin, heal = Step("pause", one), (Step("resume", one),)
         case "clock":
-            begin, end = Clock(name, float(plan.settings.get("jump", 3600.0))), (Clock(name, 0.0),)
+            jump = float(plan.settings.get("jump", 3600.0))
+            begin, heal = Step("set clock", one, jump), (Step("set clock", one),)
         case _:
-            begin, end = Disk(name, full=True), (Disk(name, full=False),)
-    number = plan.nodes.index(name) + 1
-    cuts = frozenset(
-        cut
-        for other in range(1, len(plan.nodes) + 1)
-        if other != number
-        for cut in ((number, other), (other, number))
-    )
+            begin, heal = Step("fill disk", one), (Step("free disk", one),)
+    others = [other for other in range(1, len(names) + 1) if other != number]
+    cuts = frozenset(cut for other in others for cut in ((number, other), (other, number)))
     # Whose clock jumps, or whose disc is full, is still owed every message.
-    gone = plan.kind in ("kill", "pause")
-    parted = frozenset(pair for other in plan.nodes for pair in ((name, other), (other, name)) if gone)
-    return Script(
-        (begin, Wait(plan.seconds)), end, _sides(plan.nodes, sides_of(len(plan.nodes), cuts)), parted
-    )
+    gone = names if plan.kind in ("kill", "pause") else ()
+    parted = frozenset(pair for other in gone for pair in ((*one, other), (other, *one)))
+    return Script((begin, wait(plan.seconds)), heal, _sides(names, sides_of(len(names), cuts)), parted)
 
 
 def _sides(names: Sequence[str], sides: Sequence[Sequence[int]]) -> tuple[Side, ...]:

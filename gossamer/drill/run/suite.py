@@ -8,25 +8,61 @@ suite knows neither back ends nor screens: ``carry_out`` is passed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan, Setting
+from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan, Setting, unnamed
 from gossamer.drill.report.promises import judge
-from gossamer.drill.report.summary import Summary, summarise
-from gossamer.drill.report.words import name_of
-from gossamer.drill.run.abilities import lacking
+from gossamer.drill.report.words import Summary, name_of, summarise
+from gossamer.drill.run.script import lacking
 from gossamer.drill.stage.backend import Ability
 from gossamer.errors import GossamerError, WrongValueError
 
 __all__ = ["SuiteResult", "UnknownDrillError", "choose_plans", "run_suite", "suite_json", "suite_plans"]
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
-_SLOW: dict[str, Setting] = {"delay": 0.2, "jitter": 0.05, "loss": 0.05}
+"""What the nodes of a quick suite are configured with."""
+_SETTINGS: dict[DrillKind, dict[str, Setting]] = {
+    "flapping": {"period": 4.0},
+    "slow": {"delay": 0.2, "jitter": 0.05, "loss": 0.05},
+    "clock": {"jump": 3600.0},
+}
+_Drills = tuple[tuple[tuple[DrillKind, str], ...], int, float, float, float]
+"""Kinds and shapes; nodes, seconds of the fault, of the load before and after it, and messages a second."""
+_ALL: _Drills = (
+    (
+        ("partition", "3/2"),
+        ("partition", "4/1"),
+        ("partition", "2/2/1"),
+        ("partition", "2/2"),
+        ("partition", "1/1/1"),
+        ("partition", "1>2"),
+        ("partition", "1-2"),
+        ("flapping", "3/2"),
+        ("slow", "3/2"),
+        ("rolling", ""),
+        ("kill", "5"),
+        ("pause", "5"),
+        ("clock", "5"),
+        ("coordinator", "3/2"),
+        ("disk", "5"),
+    ),
+    *(5, 20.0, 5.0, 500.0),
+)
+_QUICK: _Drills = (
+    (
+        ("partition", "2/1"),
+        ("partition", "1/1/1"),
+        ("slow", "2/1"),
+        ("kill", "3"),
+        ("pause", "3"),
+        ("coordinator", "2/1"),
+    ),
+    *(3, 10.0, 2.0, 200.0),
+)
 
 
 class UnknownDrillError(WrongValueError):
@@ -58,52 +94,21 @@ def suite_plans(
     hold: float | None = None,
 ) -> list[Plan]:
     """Every drill of the suite, in the order in which they are run; ``hold``: how long each fault does."""
-    count, seconds, aside = (3, 10.0, 2.0) if quick else (5, 20.0, 5.0)
-    rate = load if load is not None else 200.0 if quick else 500.0
-
-    def plan(
-        kind: DrillKind, shape: str, settings: Mapping[str, Setting] | None = None, *, nodes: int = count
-    ) -> Plan:
-        return Plan(
+    rows, count, seconds, aside, rate = _QUICK if quick else _ALL
+    return [
+        Plan(
             kind=kind,
             shape=shape,
-            nodes=tuple(f"node{number}" for number in range(1, nodes + 1)),
+            nodes=unnamed(sum(map(int, shape.split("/"))) if "/" in shape else count),
             backend=backend,
             seconds=seconds if hold is None else hold,
-            load=rate,
+            load=rate if load is None else load,
             seed=seed,
             warm_up=aside,
             after=aside,
-            settings={**(settings or {}), **(QUICK if quick else {})},
+            settings={**_SETTINGS.get(kind, {}), **(QUICK if quick else {})},
         )
-
-    last = str(count)
-    halves = f"{count - count // 2}/{count // 2}"
-    if quick:
-        return [
-            plan("partition", halves),
-            plan("partition", "1/1/1"),
-            plan("slow", halves, _SLOW),
-            plan("kill", last),
-            plan("pause", last),
-            plan("coordinator", halves),
-        ]
-    return [
-        plan("partition", halves),
-        plan("partition", f"{count - 1}/1"),
-        plan("partition", "2/2/1"),
-        plan("partition", "2/2", nodes=4),
-        plan("partition", "1/1/1", nodes=3),
-        plan("partition", "1>2"),
-        plan("partition", "1-2"),
-        plan("flapping", halves, {"period": 4.0}),
-        plan("slow", halves, _SLOW),
-        plan("rolling", ""),
-        plan("kill", last),
-        plan("pause", last),
-        plan("clock", last, {"jump": 3600.0}),
-        plan("coordinator", halves),
-        plan("disk", last),
+        for kind, shape in rows
     ]
 
 
@@ -135,49 +140,34 @@ async def run_suite(
     suite = SuiteResult() if result is None else result
     for plan in found:
         name = name_of(plan)
-        able, lacks = _able(plan, abilities)
-        if able is None:
+        lacks = lacking(plan, abilities)
+        if lacks and plan.kind == "slow" and "loss" in abilities:
+            # Lossy is better than nothing, and the record says what it was.
+            plan = replace(plan, settings={**plan.settings, "delay": 0.0, "jitter": 0.0})
+        elif lacks:
             suite.skipped[name] = f"back end {plan.backend} has no {' and no '.join(lacks)} here"
             tell(name, None, suite.skipped[name])
             continue
         try:
-            record = await carry_out(able)
+            record = await carry_out(plan)
         except (GossamerError, OSError, TimeoutError) as error:
-            record = _failed(able, error)
+            # It did not even begin.
+            failure = str(error) or type(error).__name__
+            record = DrillRecord(plan=plan, began_at=time.time(), failure=failure)
+            record = replace(record, verdicts=judge(record))
         suite.records[name] = record
         tell(name, record, f"without {', '.join(lacks)}" if lacks else "")
     return suite
 
 
-def _able(plan: Plan, abilities: Collection[Ability]) -> tuple[Plan | None, list[Ability]]:
-    """The plan as far as it can be carried out, None if that is nothing, and what it lacks."""
-    lacks = lacking(plan, abilities)
-    if not lacks:
-        return plan, []
-    if plan.kind == "slow" and "loss" in abilities:
-        # Lossy is better than nothing, and the record says what it was.
-        return replace(plan, settings={**plan.settings, "delay": 0.0, "jitter": 0.0}), lacks
-    return None, lacks
-
-
-def _failed(plan: Plan, error: Exception) -> DrillRecord:
-    """The record of a drill that did not even begin."""
-    record = DrillRecord(plan=plan, began_at=time.time(), failure=str(error) or type(error).__name__)
-    return replace(record, verdicts=judge(record))
-
-
 def suite_json(suite: SuiteResult) -> bytes:
     """All of it as JSON: the verdicts first, then every record."""
     summary = suite.summary()
-    data: dict[str, Any] = {
+    data = {
         "kept": summary.kept,
         "words": summary.words,
-        "promises": [
-            {"promise": row.promise, "kept": row.kept, "kept_in": row.kept_in, "judged_in": row.judged_in,
-             "worst": row.worst, "got": row.got}
-            for row in summary.promises
-        ],
+        "promises": summary.promises,
         "skipped": suite.skipped,
         "drills": suite.records,
-    }  # fmt: skip
+    }
     return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"

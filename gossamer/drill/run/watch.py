@@ -18,9 +18,12 @@ from typing import Any, Literal
 import httpx
 
 from gossamer.drill.record import Mark, MarkKind
-from gossamer.drill.stage.backend import DrillNode
+from gossamer.launch import NodePlan
 
-__all__ = ["Sight", "State", "Watch", "mark_of"]
+__all__ = ["Routes", "Sight", "State", "Watch", "mark_of"]
+
+Routes = frozenset[tuple[str, frozenset[str]]]
+"""Filters, and the nodes that have subscribers to them."""
 
 _KINDS: dict[str, MarkKind] = {
     "up": "saw the return",
@@ -86,7 +89,7 @@ class Watch:
     """``tell`` hears of every mark. ``now`` gives the drill's time; events before 0 are not told."""
 
     def __init__(
-        self, nodes: Sequence[DrillNode], *, now: Callable[[], float], tell: Callable[[Mark], None]
+        self, nodes: Sequence[NodePlan], *, now: Callable[[], float], tell: Callable[[Mark], None]
     ) -> None:
         self._now = now
         self._tell = tell
@@ -105,12 +108,7 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-            self._task = None
         await self._client.aclose()
-
-    def readdress(self, node: DrillNode) -> None:
-        """A node came back, perhaps elsewhere."""
-        self._nodes[node.name] = node
 
     async def look(self) -> None:
         """Ask all for their events once, now."""
@@ -128,7 +126,7 @@ class Watch:
         """The answers of all nodes at once, in their order."""
         return await asyncio.gather(*(self.get(name, path, any_status=any_status) for name in self._nodes))
 
-    async def routes(self, name: str) -> frozenset[tuple[str, frozenset[str]]] | None:
+    async def routes(self, name: str) -> Routes | None:
         """Every filter that a node knows, with the nodes that have subscribers to it.
 
         None while it is not linked to all others, with all their tables loaded: rows of a node that is down
@@ -142,10 +140,8 @@ class Watch:
             return None
         return frozenset((item["filter"], frozenset(item["nodes"])) for item in page["items"])
 
-    async def until_routes(
-        self, expected: frozenset[tuple[str, frozenset[str]]], *, tell: bool = True
-    ) -> None:
-        """Wait until every node has just these routes; a mark for each, and one for all."""
+    async def until_routes(self, expected: Routes) -> None:
+        """Wait until every node has just these routes; a mark for each."""
         missing = dict.fromkeys(self._nodes)
         while missing:
             begun = self._now()
@@ -153,8 +149,7 @@ class Watch:
             for name, routes in zip(names, await asyncio.gather(*map(self.routes, names)), strict=True):
                 if routes == expected:
                     del missing[name]
-                    if tell:
-                        self._tell(Mark(round(self._now(), 4), name, "routes equal"))
+                    self._tell(Mark(round(self._now(), 4), name, "routes equal"))
             await asyncio.sleep(max(0.01, begun + _ROUTES_EVERY - self._now()))
 
     async def _follow(self) -> None:

@@ -1,79 +1,73 @@
-"""Where the nodes of a drill run, and how the network between them is broken: what every back end offers.
+"""Where the nodes of a drill run, and how the network between them is broken: what every back end has.
 
 Two exist: ``gate``, real processes whose transports have a fault gate (needs no rights), and ``netns``, a
-network namespace for each node and packets that are really dropped (needs root).
+network namespace for each node and packets that are really dropped (needs root). Nodes are started as
+``gossamer up`` starts them.
 
 Rules: 1. A fault is of one direction: what ``source`` says to ``target``. A cut between two nodes is two
 faults, and only what is ordered is cut.  2. ``apply`` replaces all that holds; nothing adds up.  3. Clients
 and the drill itself reach every node through all faults.  4. ``close`` leaves no process, namespace, rule or
-directory, may be called again and at any time, also after a ``start`` that failed half-way.  5. What is
-applied ends by itself after ``seconds``, for a drill that does not live to lift it.
+directory, may be called again and at any time, also after a ``start`` that failed half-way.  5. No fault
+outlives its drill for long.  6. A node that ends is not restarted: the drill decides.  7. All nodes die with
+this process, however it ends. At the end they are killed, not stopped: what they hold is thrown away, and a
+node that is paused or cut off would take its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal
+
+import httpx
 
 from gossamer.drill.record import BackEndName
 from gossamer.errors import UnavailableError
+from gossamer.launch import (
+    SERVICES,
+    ClusterPlan,
+    NodePlan,
+    NodeProcess,
+    PortSpec,
+    Workspace,
+    chooser,
+    describe_end,
+    make_plan,
+    node_environment,
+    wait_until_ready,
+)
+from gossamer.supervisor import Pid, Reason, Runtime
 
-__all__ = [
-    "Ability",
-    "BackEnd",
-    "BackEndError",
-    "ClusterSpec",
-    "DrillNode",
-    "LinkFault",
-    "abilities_for",
-    "cut_between",
-]
+__all__ = ["Ability", "BackEnd", "BackEndError", "EndedAtStartError", "LinkFault", "abilities_for"]
 
 Ability = Literal["cut", "one-way cut", "delay", "jitter", "loss", "clock"]
+_LOG_LINES = 12
+_REQUEST_TIMEOUT = 5.0
 
 
 class BackEndError(UnavailableError):
     """A back end cannot do here what it is asked for."""
 
-    def __init__(self, *, backend: str, reason: str, remedy: str) -> None:
+    def __init__(
+        self, *, backend: str, reason: str, remedy: str = "see its node.log (--keep keeps it)"
+    ) -> None:
         self.backend = backend
         self.reason = reason
         super().__init__(f"back end {backend}: {reason}; {remedy}")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """The cluster to start."""
+class EndedAtStartError(UnavailableError):
+    """A node ended before the cluster was whole; its log is quoted, since it goes with the drill."""
 
-    nodes: int
-    directory: Path
-    """Everything goes below it; exists and is empty."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Environment of every node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``."""
-    patience: float = 60.0
-    """Seconds until all nodes have to be ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrillNode:
-    """A node that was started; ``pid`` is that of its present life."""
-
-    name: str
-    number: int
-    """From 1."""
-    host: str
-    """Where the drill and its clients reach it."""
-    ports: Mapping[str, int]
-    """``mqtt``, ``api``, ``gossip``, ``distribution``."""
-    pid: int
-    data_dir: Path
-
-    @property
-    def api(self) -> str:
-        """Base URL of its API."""
-        return f"http://{self.host}:{self.ports['api']}"
+    def __init__(self, *, name: str, how: str, tail: str) -> None:
+        self.name = name
+        self.how = how
+        super().__init__(f"{name} ended at start ({how}); its log ends with:\n{tail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +80,6 @@ class LinkFault:
     delay: float = 0.0
     jitter: float = 0.0
     loss: float = 0.0
-
-
-def cut_between(left: Sequence[str], right: Sequence[str]) -> list[LinkFault]:
-    """Both ways, every node of ``left`` and every one of ``right``."""
-    pairs = [(a, b) for a in left for b in right]
-    return [LinkFault(a, b, cut=True) for one, other in pairs for a, b in ((one, other), (other, one))]
 
 
 def abilities_for(faults: Iterable[LinkFault]) -> list[Ability]:
@@ -108,8 +96,10 @@ def abilities_for(faults: Iterable[LinkFault]) -> list[Ability]:
     return [ability for ability, is_wanted in wanted if is_wanted]
 
 
-class BackEnd(Protocol):
-    """Back end of a drill: starts a cluster, and applies faults to its network.
+class BackEnd(ABC):
+    """Starts a cluster of processes, ends and pauses them, and breaks the network between them.
+
+    ``ended(name, how)`` is called when a node ended that was not told to.
 
     Raises:
         BackEndError: anything that is this machine's fault, from every method.
@@ -117,35 +107,160 @@ class BackEnd(Protocol):
 
     name: BackEndName
     abilities: frozenset[Ability]
+    settings: ClassVar[Mapping[str, str]]
+    """What this back end adds to the environment of every node."""
 
-    async def start(self, spec: ClusterSpec) -> tuple[DrillNode, ...]:
-        """Start all nodes and wait until every node is ready and sees every other."""
-        ...
-
-    def nodes(self) -> tuple[DrillNode, ...]:
+    def __init__(self, *, ended: Callable[[str, str], None]) -> None:
+        self.nodes: tuple[NodePlan, ...] = ()
         """All nodes, killed ones too, in order of their numbers."""
-        ...
+        self.pids: dict[str, int] = {}
+        """Of the latest process of each node."""
+        self._ended = ended
+        self._environ: dict[str, str] = {}
+        self._runtime = Runtime(node="drill@localhost")
+        self._running: dict[str, Pid] = {}
+        self._workspace: Workspace | None = None
+        self._first_end: asyncio.Future[EndedAtStartError] | None = None
+        """While all are started: set by the first that ends."""
+        self._client = httpx.AsyncClient(timeout=_REQUEST_TIMEOUT, trust_env=False)
 
+    async def start(
+        self, *, nodes: int, directory: Path, settings: Mapping[str, str], patience: float
+    ) -> None:
+        """Start all nodes, and wait until every node is ready and sees every other.
+
+        ``directory`` exists and is empty; everything goes below it. ``settings`` is environment of every
+        node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``. ``patience`` is in seconds.
+
+        Raises:
+            EndedAtStartError: a node ended.
+            NotReadyError: with what each node lacks.
+        """
+        plan = self._place(nodes, directory)
+        self.nodes = plan.nodes
+        self._environ = {**node_environment(), **settings, **self.settings}
+        self._workspace = Workspace(directory)
+        self._workspace.prepare(plan)
+        first_end = self._first_end = asyncio.get_running_loop().create_future()
+        for node in plan.nodes:
+            await self.restart(node.name)
+        ready = asyncio.create_task(wait_until_ready(plan, seconds=patience, progress=lambda _: None))
+        either: set[asyncio.Future[Any]] = {ready, first_end}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if first_end.done():
+                raise first_end.result()
+            await ready
+        finally:
+            self._first_end = None
+            ready.cancel()
+            await asyncio.wait({ready})
+
+    def _place(self, nodes: int, directory: Path) -> ClusterPlan:
+        """Make what the nodes run in, and plan them: here, on loopback and free ports."""
+        return make_plan(
+            nodes=nodes,
+            directory=directory,
+            env="drill",
+            specs={service: PortSpec(f"--{service}-port", "0") for service in SERVICES},
+            shared_port=None,
+            choose=chooser(),
+        )
+
+    def _prefix(self, node: NodePlan) -> tuple[str, ...]:
+        """The command that a node is run by."""
+        return ()
+
+    @abstractmethod
     async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
-        """Let just these hold, for at most ``seconds``; back when they do."""
-        ...
+        """Let just these hold, for at most ``seconds``; none: let no fault hold. Back when that is so."""
 
-    async def lift(self) -> None:
-        """Let no fault hold; back when none does."""
-        ...
+    def node(self, name: str) -> NodePlan:
+        """The node of that name."""
+        return next(node for node in self.nodes if node.name == name)
 
-    async def signal(self, name: str, number: int) -> None:
-        """Send a signal to the process of a node: SIGSTOP, SIGCONT."""
-        ...
+    async def put(self, name: str, path: str, body: Mapping[str, Any]) -> None:
+        """Send a node a request of its API."""
+        try:
+            answer = await self._client.put(self.node(name).api + path, json=body)
+        except httpx.TransportError as error:
+            reason = f"{name} takes no request: {type(error).__name__} {error}".rstrip()
+            raise BackEndError(backend=self.name, reason=reason) from error
+        if answer.status_code != 200:
+            reason = f"{name} answered {answer.status_code}: {answer.text[:200]}"
+            raise BackEndError(backend=self.name, reason=reason)
+
+    # -- processes
+
+    async def restart(self, name: str) -> None:
+        """Start a node that does not run, on its own directory and ports; back once its process runs."""
+        node = self.node(name)
+        pid = await self._runtime.start(
+            NodeProcess,
+            node,
+            environ=self._environ,
+            on_end=self._on_end,
+            prefix=self._prefix(node),
+            label=name,
+        )
+        self._running[name] = pid
+        self.pids[name] = await self._runtime.call(pid, "pid")
 
     async def stop(self, name: str, *, kill: bool) -> None:
         """End the process of a node, in order or by SIGKILL, and wait until it is gone."""
-        ...
+        pid = self._find(name)
+        gone = self._runtime.join(pid)
+        del self._running[name]
+        if kill:
+            self._signal(name, signal.SIGKILL)
+        else:
+            self._runtime.exit(pid, "shutdown")
+        await asyncio.wait({gone})
 
-    async def restart(self, name: str) -> DrillNode:
-        """Start a node that ended, on its own directory and ports; back once its process runs."""
-        ...
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to the process of a node and all that it started: SIGSTOP, SIGCONT."""
+        self._find(name)
+        self._signal(name, number)
 
     async def close(self) -> None:
         """End everything; see rule 4."""
-        ...
+        await self._client.aclose()
+        gone = {self._runtime.join(pid) for pid in self._running.values()}
+        names = list(self._running)
+        self._running.clear()
+        for name in names:
+            self._signal(name, signal.SIGKILL)
+        if gone:
+            await asyncio.wait(gone)
+        await self._runtime.stop()
+        if self._workspace is not None:
+            self._workspace.__exit__(None, None, None)
+            self._workspace = None
+
+    def _find(self, name: str) -> Pid:
+        if name not in self._running:
+            raise BackEndError(backend=self.name, reason=f"{name} does not run")
+        return self._running[name]
+
+    def _signal(self, name: str, number: int) -> None:
+        try:
+            os.killpg(self.pids[name], number)
+        except ProcessLookupError:
+            # It ended by itself in this moment, which is told on its own.
+            pass
+
+    def _on_end(self, node: NodePlan, reason: Reason) -> None:
+        if self._running.pop(node.name, None) is None:
+            return
+        how = describe_end(reason)
+        if self._first_end is not None and not self._first_end.done():
+            self._first_end.set_result(EndedAtStartError(name=node.name, how=how, tail=_tail(node)))
+        self._ended(node.name, how)
+
+
+def _tail(node: NodePlan) -> str:
+    try:
+        text = node.log_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return "\n".join(f"  {line}" for line in text.splitlines()[-_LOG_LINES:]) or "  (nothing)"

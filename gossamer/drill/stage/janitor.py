@@ -46,11 +46,7 @@ def run(argv):
 
 duties = []
 for line in sys.stdin:
-    word, what = json.loads(line)
-    if word == "keep":
-        duties = [duty for duty in duties if duty != ["remove", what]]
-    else:
-        duties.append([word, what])
+    duties.append(json.loads(line))
 for word, what in reversed(duties):
     try:
         (remove if word == "remove" else run)(what)
@@ -74,10 +70,6 @@ class Janitor:
     def remove(self, directory: Path) -> None:
         """In the end, remove a directory and all that is in it."""
         self._tell("remove", str(directory))
-
-    def keep(self, directory: Path) -> None:
-        """Do not remove it after all."""
-        self._tell("keep", str(directory))
 
     def run(self, argv: Sequence[str]) -> None:
         """In the end, run a command; one that fails is tried again for two seconds."""

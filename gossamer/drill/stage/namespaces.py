@@ -2,7 +2,8 @@
 
 Rules: 1. What was made is named after this process; what a dead one left goes when the next is made.
 2. While it is open, the thread that opened it is in the hub, and so are threads and processes that it
-starts; closing takes it back.  3. Closing may come at any time and again.
+starts; closing takes it back. Commands name the namespace that they are for, so any thread may run them.
+3. Closing may come at any time and again.
 """
 
 from __future__ import annotations
@@ -131,18 +132,18 @@ class Namespaces:
 
     async def _cut(self, node: int, new: frozenset[int]) -> None:
         lines = self.plan.cut_lines(self._cuts.get(node, frozenset()), new)
-        await _run_async("ip", "-n", self.plan.space(node), "-batch", "-", text=_lines(lines))
+        await asyncio.to_thread(_batch, "ip", self.plan.space(node), lines)
         self._cuts[node] = new
 
     async def _slow_down(self, node: int, slow: Mapping[int, LinkFault]) -> None:
         space = self.plan.space(node)
         if node in self._slow:
-            await _run_async("tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
+            await asyncio.to_thread(_run, "tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
             self._slow.discard(node)
         if slow:
             # Noted first: half of it would have to go as well.
             self._slow.add(node)
-            await _run_async("tc", "-n", space, "-batch", "-", text=_lines(self.plan.slow_lines(slow)))
+            await asyncio.to_thread(_batch, "tc", space, self.plan.slow_lines(slow))
 
     async def _lose(self, slow: Mapping[int, Mapping[int, LinkFault]]) -> None:
         heard: dict[int, dict[int, float]] = {}
@@ -150,8 +151,8 @@ class Namespaces:
             for target, fault in targets.items():
                 heard.setdefault(target, {})[source] = fault.loss
         for node in sorted(self._losing | set(heard)):
-            text = self.plan.loss_text(heard.get(node, {}))
-            await _run_async("ip", "netns", "exec", self.plan.space(node), "nft", "-f", "-", text=text)
+            nft = "ip", "netns", "exec", self.plan.space(node), "nft", "-f", "-"
+            await asyncio.to_thread(_run, *nft, text=self.plan.loss_text(heard.get(node, {})))
         self._losing = set(heard)
 
     def close(self) -> None:
@@ -221,12 +222,8 @@ def _error(reason: str, remedy: str) -> BackEndError:
     return BackEndError(backend=NAME, reason=reason, remedy=remedy)
 
 
-def _lines(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
-
-
 def _batch(program: str, space: str, lines: Sequence[str]) -> None:
-    _run(program, "-n", space, "-batch", "-", text=_lines(lines))
+    _run(program, "-n", space, "-batch", "-", text="".join(f"{line}\n" for line in lines))
 
 
 def _can(*command: str, text: str = "") -> bool:
@@ -244,30 +241,9 @@ def _run(*command: str, text: str = "") -> str:
             command, input=text, capture_output=True, text=True, check=False, timeout=_COMMAND_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _not_run(command, str(error)) from error
-    return _checked(command, done.returncode, done.stdout, done.stderr)
-
-
-async def _run_async(*command: str, text: str = "") -> str:
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        raise _not_run(command, str(error)) from error
-    out, complaint = await child.communicate(text.encode())
-    return _checked(command, child.returncode or 0, out.decode(), complaint.decode())
-
-
-def _not_run(command: Sequence[str], reason: str) -> BackEndError:
-    return _error(f"`{' '.join(command)}`: {reason}", "install iproute2, or take --backend gate")
-
-
-def _checked(command: Sequence[str], code: int, out: str, complaint: str) -> str:
-    if code:
-        said = " ".join(complaint.split()) or f"exit code {code}"
-        raise _error(f"`{' '.join(command)}`: {said}", _CONTAINER)
-    return out
+        remedy = "install iproute2, or take --backend gate"
+        raise _error(f"`{' '.join(command)}`: {error}", remedy) from error
+    if done.returncode:
+        complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise _error(f"`{' '.join(command)}`: {complaint}", _CONTAINER)
+    return done.stdout

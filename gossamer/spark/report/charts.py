@@ -1,16 +1,22 @@
-"""Charts of an audit in its page's own colours: bars for what is compared, lines for what goes on in time."""
+"""Charts of an audit in its page's own colours: bars for what is compared, lines for what goes on in time.
+
+Places are those of the picture; the page's template draws.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from gossamer.svg import element, polyline, rect, text, ticks
+from gossamer.pages import Panel, Points, ticks
 
-__all__ = ["Chart", "draw"]
+__all__ = ["NAMES", "WIDTH", "Chart"]
 
-_WIDTH, _BAR, _NAMES = 560, 22, 200
-"""Of the picture, of a bar and its gap, and of what stands left of the bars."""
+WIDTH, NAMES = 560, 200
+"""Of the picture, and of what stands left of the bars."""
+_BAR = 22
+"""A bar and its gap."""
 _HEIGHT, _LEFT, _BELOW, _ABOVE = 210, 48, 26, 28
 """Of lines, and the room around them."""
 _LABEL = 30
@@ -18,61 +24,58 @@ _LABEL = 30
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Something to draw: ``kind`` is bars or lines; a line per name."""
+    """Something to draw; a line per name."""
 
-    kind: str
+    kind: Literal["bars", "lines"]
     title: str
     unit: str
     labels: tuple[str, ...]
     series: Mapping[str, tuple[float, ...]]
 
+    @property
+    def height(self) -> float:
+        """Of the picture."""
+        return _HEIGHT if self.kind == "lines" else _BAR * len(self.labels) + 4
 
-def draw(chart: Chart) -> str:
-    """The chart as an ``<svg>`` element."""
-    bars = chart.kind == "bars"
-    height = _BAR * len(chart.labels) + 4 if bars else _HEIGHT
-    inside = "".join(_bars(chart) if bars else _lines(chart))
-    return element("svg", inside, viewBox=f"0 0 {_WIDTH} {height}", role="img", font_size="12")
+    @property
+    def bars(self) -> list[tuple[str, float, float, float]]:
+        """Label, top, width and value of each."""
+        if self.kind == "lines":
+            return []
+        (values,) = self.series.values()
+        room, most = WIDTH - NAMES - 64, max(values, default=0.0) or 1.0
+        return [
+            (_short(label), place * _BAR + 4, round(room * max(0.0, value) / most, 1), value)
+            for place, (label, value) in enumerate(zip(self.labels, values, strict=True))
+        ]
 
+    @property
+    def times(self) -> list[tuple[float, str]]:
+        """Labels below the lines, as many as there is room for."""
+        count = len(self.labels)
+        places = range(0, count, max(1, -(-count // 6))) if self.kind == "lines" else ()
+        return [(self._x(place), self.labels[place]) for place in places]
 
-def _text(x: float, y: float, content: str, *, anchor: str = "start", colour: str = "dim") -> str:
-    return text(x, y, content, text_anchor=anchor, fill=f"var(--{colour})")
+    @property
+    def panel(self) -> Panel:
+        """The lines."""
+        levels = ticks(max((max(values) for values in self.series.values() if values), default=0.0))
+        floor = _HEIGHT - _BELOW
 
+        def y(value: float) -> float:
+            return round(floor - (floor - _ABOVE) * max(0.0, value) / levels[-1], 1)
 
-def _bars(chart: Chart) -> Iterator[str]:
-    (values,) = chart.series.values()
-    room = _WIDTH - _NAMES - 64
-    most = max(values, default=0.0) or 1.0
-    for place, (label, value) in enumerate(zip(chart.labels, values, strict=True)):
-        y, width = place * _BAR + 4, room * max(0.0, value) / most
-        yield _text(_NAMES - 8, y + 13, _short(label), anchor="end", colour="ink")
-        yield rect(_NAMES, y, width, _BAR - 7, fill="var(--series-1)")
-        yield _text(_NAMES + width + 6, y + 13, f"{value:,.0f}")
+        curves: list[tuple[str, Points]] = []
+        keys = []
+        for number, (name, values) in enumerate(self.series.items()):
+            colour = f"s{number % 3}"
+            curves.append((f"curve {colour}", [(self._x(at), y(value)) for at, value in enumerate(values)]))
+            keys.append((_LEFT + 130.0 * number, 12.0, colour, _short(name)))
+        return Panel(_LEFT, WIDTH - 12, [(y(level), f"{level:,g}") for level in levels], curves, keys)
 
-
-def _lines(chart: Chart) -> Iterator[str]:
-    marks = ticks(max((max(values) for values in chart.series.values() if values), default=0.0))
-    count = len(chart.labels)
-    right, floor = _WIDTH - 12, _HEIGHT - _BELOW
-
-    def at(place: int, value: float) -> tuple[float, float]:
-        x = _LEFT + (right - _LEFT) * (place / (count - 1) if count > 1 else 0.5)
-        return x, floor - (floor - _ABOVE) * max(0.0, value) / marks[-1]
-
-    for mark in marks:
-        y = at(0, mark)[1]
-        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, stroke="var(--line)")
-        yield _text(_LEFT - 6, y + 4, f"{mark:,g}", anchor="end")
-    for place in range(0, count, max(1, -(-count // 6))):
-        yield _text(at(place, 0)[0], _HEIGHT - 6, chart.labels[place], anchor="middle")
-    for number, (name, values) in enumerate(chart.series.items()):
-        colour, x = f"var(--series-{1 + number % 3})", _LEFT + 130 * number
-        spots = [at(place, value) for place, value in enumerate(values)]
-        yield polyline(spots, fill="none", stroke=colour, stroke_width="1.8")
-        if count < 40:
-            yield from (element("circle", cx=a, cy=b, r=2.5, fill=colour) for a, b in spots)
-        yield rect(x, 6, 16, 4, fill=colour)
-        yield _text(x + 22, 12, _short(name), colour="ink")
+    def _x(self, place: int) -> float:
+        last = len(self.labels) - 1
+        return round(_LEFT + (WIDTH - 12 - _LEFT) * (place / last if last else 0.5), 1)
 
 
 def _short(label: str) -> str:

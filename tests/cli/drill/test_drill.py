@@ -14,6 +14,7 @@ from gossamer.cli import ExitCode, app
 from gossamer.cli.drill import command as drill
 from gossamer.cli.drill.screen import line_of, open_screen, show_record
 from gossamer.cli.drill.view import Rates, frame
+from gossamer.drill import Progress
 from gossamer.drill.record import (
     ClientDrop,
     Clients,
@@ -26,7 +27,6 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
-from gossamer.drill.run.runner import Progress
 from gossamer.errors import GossamerError
 
 KINDS = ("partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk")

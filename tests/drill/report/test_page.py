@@ -12,12 +12,10 @@ from msgspec.structs import replace
 
 from drill.made import END, NODES, marks, record
 from gossamer.drill.record import ClientDrop, Clients, DrillRecord, Mark, Phase, Plan, Sample, Side
-from gossamer.drill.report.lanes import Stretch, clusters, stretches
 from gossamer.drill.report.page import html, suite_html
 from gossamer.drill.report.promises import PROMISES, judge
-from gossamer.drill.report.summary import summarise
-from gossamer.drill.report.timeline import SYMBOLS, legend, timeline
-from gossamer.drill.report.words import happened, name_of
+from gossamer.drill.report.timeline import SYMBOLS, Stretch, clusters, legend, stretches
+from gossamer.drill.report.words import happened, name_of, summarise
 
 VOID = {"meta", "br", "hr", "path", "rect", "polyline"}
 
@@ -163,10 +161,12 @@ def test_a_drill_that_never_began_has_a_report_too():
 def test_the_timeline_is_whole_and_draws_every_kind_of_mark():
     kinds = tuple(Mark(float(at), NODES[at % 5], kind, NODES[0]) for at, kind in enumerate(SYMBOLS, 1))
     made = record(marks=kinds)
-    picture = ElementTree.fromstring(timeline(made, name="x"))
+    drawn = re.search(r'<svg viewBox="0 0 1000.*?</svg>', html(made), re.DOTALL)
+    assert drawn
+    picture = ElementTree.fromstring(drawn[0])
     titles = [title.text or "" for title in picture.iter("title")]
     assert all(any(f" {kind} " in f"{title} " for title in titles) for kind in SYMBOLS)
-    assert [kind for _, kind in legend(made)] == list(SYMBOLS)
+    assert [kind for kind, *_ in legend(made)] == list(SYMBOLS)
     assert "split from 5.0 to 25.0 s" in (picture.findtext("desc") or "")
     places = [float(rect.attrib["x"]) + float(rect.attrib["width"]) for rect in picture.iter("rect")]
     assert max(places) <= 1000

@@ -1,17 +1,17 @@
 """The times of a drill, read off its marks."""
 
-from gossamer.drill.record import DrillKind, Mark, MarkKind, Plan, Side
-from gossamer.drill.report.speeds import DETECTED, HEALED, KNOWN, ROUTES, speeds_of
+from gossamer.drill.record import DrillKind, DrillRecord, Mark, MarkKind, Plan, Side
+from gossamer.drill.report.promises import DETECTED, HEALED, KNOWN, ROUTES, measure
 
 NODES = ("a", "b", "c")
 SIDES = (Side("1,2", ("a", "b")), Side("3", ("c",)))
-PARTED = frozenset({("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")})
 
 
 def times(marks: list[Mark], kind: DrillKind = "partition") -> dict[str, tuple[float | None, float | None]]:
-    plan = Plan(kind=kind, shape="2/1", nodes=NODES)
-    ordered = sorted(marks, key=lambda mark: mark.at)
-    return {speed.name: (speed.seconds, speed.bar) for speed in speeds_of(plan, SIDES, ordered, PARTED)}
+    plan = Plan(kind=kind, shape="3" if kind == "kill" else "2/1", nodes=NODES)
+    ordered = tuple(sorted(marks, key=lambda mark: mark.at))
+    record = DrillRecord(plan=plan, began_at=0.0, sides=SIDES, marks=ordered)
+    return {speed.name: (speed.seconds, speed.bar) for speed in measure(record)}
 
 
 def mark(at: float, kind: MarkKind, node: str = "", peer: str = "") -> Mark:

@@ -12,7 +12,7 @@ from drill.made import NODES, record
 from gossamer.drill.record import DrillKind, DrillRecord, Plan
 from gossamer.drill.report.promises import judge
 from gossamer.drill.report.words import name_of
-from gossamer.drill.run.abilities import check, lacking, needs
+from gossamer.drill.run.script import check, lacking, script_of
 from gossamer.drill.run.suite import (
     SuiteResult,
     UnknownDrillError,
@@ -37,7 +37,7 @@ async def well(plan: Plan) -> DrillRecord:
 def test_every_drill_of_the_suite_fits_its_nodes_and_has_a_name_of_its_own(quick: bool):
     found = suite_plans(backend="gate", quick=quick)
     assert len({name_of(plan) for plan in found}) == len(found)
-    assert all(needs(plan) is not None for plan in found)
+    assert all(script_of(plan).split for plan in found)
     if not quick:
         assert {plan.kind for plan in found} == set(get_args(DrillKind))
         assert all(plan.settings.keys() <= {"delay", "jitter", "loss", "jump", "period"} for plan in found)
@@ -66,7 +66,7 @@ def test_only_some_of_them():
     ],
 )
 def test_what_a_drill_takes_is_known_before_it_begins(plan: Plan, wanted: list[str]):
-    assert needs(plan) == wanted
+    assert script_of(plan).needs == wanted
     assert lacking(plan, ALL) == []
     assert lacking(plan, CUTS) == [ability for ability in wanted if ability not in CUTS]
 

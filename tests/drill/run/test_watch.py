@@ -1,13 +1,19 @@
 """What nodes say of themselves, as marks; and who sees whom by them."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from drill.stage.test_gate import node
 from gossamer.drill.record import Mark
 from gossamer.drill.run.watch import Sight, Watch, mark_of
+from gossamer.launch import NodePlan
+
+
+def node(number: int) -> NodePlan:
+    """A node as a back end has it."""
+    return NodePlan(f"node{number}@127.0.0.1", Path(), {"api": 9000 + number})
 
 
 def event(serial: int, kind: str, peer: str = "", age: float = 0.0, text: str = "") -> dict[str, Any]:

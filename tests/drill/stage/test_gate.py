@@ -1,14 +1,7 @@
 """What a fault of one direction means for the gates of both nodes."""
 
-from pathlib import Path
-
-from gossamer.drill.stage.backend import DrillNode, LinkFault
+from gossamer.drill.stage.backend import LinkFault
 from gossamer.drill.stage.gate import requests_of
-
-
-def node(number: int) -> DrillNode:
-    """A node as a back end shows it."""
-    return DrillNode(f"node{number}@127.0.0.1", number, "127.0.0.1", {"api": 9000 + number}, 0, Path())
 
 
 def test_a_one_way_cut_is_told_to_both_ends() -> None:

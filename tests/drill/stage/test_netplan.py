@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.drill.stage.backend import LinkFault, abilities_for, cut_between
+from drill.made import cut_between
+from gossamer.drill.stage.backend import LinkFault, abilities_for
 from gossamer.drill.stage.netplan import Maker, NetPlan, cuts_of, maker_of, slow_of
 
 PLAN = NetPlan(Maker(4711, 1234), 2, 3)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from gossamer.drill.record import Phase, PhaseName, Sample, Tally
 
@@ -24,58 +26,29 @@ _NEVER = math.nan
 _COPIES = 255
 
 
+def _no_times() -> array[float]:
+    return array("d")
+
+
+@dataclass(slots=True, eq=False)
 class Stream:
     """One publisher's messages for one subscriber; nodes are named, ``number`` travels in the payload."""
 
-    __slots__ = (
-        "absent",
-        "acknowledged",
-        "copies",
-        "delivered",
-        "number",
-        "persistent",
-        "qos",
-        "sent",
-        "source",
-        "target",
-    )
+    number: int
+    source: str
+    target: str
+    qos: int
+    persistent: bool
+    absent: array[int] = field(default_factory=partial(array, "B"))
+    """Whether nobody subscribed to a message when it was sent."""
+    sent: array[float] = field(default_factory=_no_times)
+    acknowledged: array[float] = field(default_factory=_no_times)
+    delivered: array[float] = field(default_factory=_no_times)
+    copies: array[int] = field(default_factory=partial(array, "B"))
 
-    def __init__(self, number: int, source: str, target: str, qos: int, *, persistent: bool) -> None:
-        self.number = number
-        self.source = source
-        self.target = target
-        self.qos = qos
-        self.persistent = persistent
-        self.absent = array("B")
-        self.sent = array("d")
-        self.acknowledged = array("d")
-        self.delivered = array("d")
-        self.copies = array("B")
-
-    def note_sent(self, at: float, *, absent: bool = False) -> int:
-        """A message is handed to the socket; its number. ``absent``: nobody subscribes to it."""
-        self.absent.append(absent)
-        self.sent.append(at)
-        # Nobody acknowledges QoS 0; what was handed over counts.
-        self.acknowledged.append(at if self.qos == 0 else _NEVER)
-        self.delivered.append(_NEVER)
-        self.copies.append(0)
-        return len(self.sent) - 1
-
-    def note_acknowledged(self, sequence: int, at: float) -> bool:
-        """The broker has it; False when that was known."""
-        known = not math.isnan(self.acknowledged[sequence])
-        if not known:
-            self.acknowledged[sequence] = at
-        return not known
-
-    def note_delivered(self, sequence: int, at: float) -> bool:
-        """The subscriber has it; False when it is a copy."""
-        copies = self.copies[sequence]
-        self.copies[sequence] = min(copies + 1, _COPIES)
-        if copies == 0:
-            self.delivered[sequence] = at
-        return copies == 0
+    def rows(self) -> Iterator[tuple[float, float, float, int]]:
+        """Of each message when it was sent, acknowledged and first delivered, and how often."""
+        return zip(self.sent, self.acknowledged, self.delivered, self.copies, strict=True)
 
 
 class Ledger:
@@ -93,20 +66,26 @@ class Ledger:
 
     def open(self, source: str, target: str, qos: int, *, persistent: bool) -> Stream:
         """A new stream."""
-        stream = Stream(len(self.streams), source, target, qos, persistent=persistent)
+        stream = Stream(len(self.streams), source, target, qos, persistent)
         self.streams.append(stream)
         return stream
 
     def note_sent(self, stream: Stream, at: float, *, absent: bool = False) -> int:
-        """See :meth:`Stream.note_sent`."""
+        """A message is handed to the socket; its number. ``absent``: nobody subscribes to it."""
         self.sent[stream.source, stream.target] += 1
-        if stream.qos == 0:
-            self.owed += 1
-        return stream.note_sent(at, absent=absent)
+        stream.absent.append(absent)
+        stream.sent.append(at)
+        # Nobody acknowledges QoS 0; what was handed over counts.
+        stream.acknowledged.append(_NEVER if stream.qos else at)
+        self.owed += not stream.qos
+        stream.delivered.append(_NEVER)
+        stream.copies.append(0)
+        return len(stream.sent) - 1
 
     def note_acknowledged(self, stream: Stream, sequence: int, at: float) -> None:
-        """See :meth:`Stream.note_acknowledged`."""
-        if stream.note_acknowledged(sequence, at):
+        """The broker has it."""
+        if math.isnan(stream.acknowledged[sequence]):
+            stream.acknowledged[sequence] = at
             self.owed += stream.copies[sequence] == 0
 
     def note_delivered(self, number: int, sequence: int, at: float) -> None:
@@ -115,7 +94,10 @@ class Ledger:
             self.foreign += 1
             return
         stream = self.streams[number]
-        if stream.note_delivered(sequence, at):
+        copies = stream.copies[sequence]
+        stream.copies[sequence] = min(copies + 1, _COPIES)
+        if copies == 0:
+            stream.delivered[sequence] = at
             self.delivered[stream.source, stream.target] += 1
             self.owed -= not math.isnan(stream.acknowledged[sequence])
 
@@ -133,6 +115,7 @@ class Ledger:
 
         A message belongs to the phase in which it was sent; phases follow each other.
         """
+        # Counts in the order of the fields of a tally.
         sums: dict[tuple[str, str, PhaseName, int, bool, bool], list[int]] = {}
         begins = [phase.begin for phase in phases]
         for stream in self.streams:
@@ -147,7 +130,7 @@ class Ledger:
             ]
             at = 0
             for absent, (sent, acknowledged, delivered, copies) in zip(
-                stream.absent, _rows(stream), strict=True
+                stream.absent, stream.rows(), strict=True
             ):
                 # Times of sending only grow, so the phases are walked through once.
                 while at + 1 < len(begins) and sent >= begins[at + 1]:
@@ -162,69 +145,36 @@ class Ledger:
                     row[5] += copies - 1
                 elif known:
                     row[4] += 1
-        return tuple(
-            Tally(
-                source=source,
-                target=target,
-                phase=phase,
-                qos=qos,
-                persistent=persistent,
-                parted=apart,
-                sent=row[0],
-                acknowledged=row[1],
-                delivered=row[2],
-                late=row[3],
-                lost=row[4],
-                doubled=row[5],
-            )
-            for (source, target, phase, qos, persistent, apart), row in sums.items()
-            if row[0]
-        )
+        return tuple(Tally(*key, *row) for key, row in sums.items() if row[0])
 
     def samples(self, end: float, *, side_of: Callable[[str], str]) -> tuple[Sample, ...]:
         """Second by second, each side; what was delivered counts for the subscriber's side."""
-        sides = list(dict.fromkeys(side_of(stream.source) for stream in self.streams))
-        seconds = max(1, math.ceil(end))
-        counts = {side: [[0, 0, 0] for _ in range(seconds)] for side in sides}
-        latencies: dict[tuple[str, int], list[float]] = {}
+        counts: Counter[tuple[str, str, int]] = Counter()
+        latencies: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
         for stream in self.streams:
             source, target = side_of(stream.source), side_of(stream.target)
-            ours, theirs = counts[source], counts.setdefault(target, [[0, 0, 0] for _ in range(seconds)])
-            for sent, acknowledged, delivered, copies in _rows(stream):
-                _count(ours, sent, 0)
-                _count(ours, acknowledged, 1)
-                if copies and 0 <= delivered < seconds:
-                    latencies.setdefault((target, int(delivered)), []).append(delivered - sent)
-                    if source != target:
-                        _count(theirs, delivered, 2)
+            for sent, acknowledged, delivered, copies in stream.rows():
+                counts["sent", source, int(sent)] += 1
+                if not math.isnan(acknowledged):
+                    counts["acknowledged", source, int(acknowledged)] += 1
+                if copies:
+                    latencies[target, int(delivered)].append(delivered - sent)
+                    counts["foreign", target, int(delivered)] += source != target
+        nodes = (node for stream in self.streams for node in (stream.source, stream.target))
         return tuple(
-            _sample(second, side, counts[side][second], latencies.get((side, second), []))
-            for side in counts
-            for second in range(seconds)
+            Sample(
+                float(second),
+                side,
+                sent=counts["sent", side, second],
+                acknowledged=counts["acknowledged", side, second],
+                delivered=len(late := sorted(latencies[side, second])),
+                foreign=counts["foreign", side, second],
+                latency_p50=_quantile(late, 0.5),
+                latency_p99=_quantile(late, 0.99),
+            )
+            for side in dict.fromkeys(map(side_of, nodes))
+            for second in range(max(1, math.ceil(end)))
         )
-
-
-def _rows(stream: Stream) -> Iterator[tuple[float, float, float, int]]:
-    return zip(stream.sent, stream.acknowledged, stream.delivered, stream.copies, strict=True)
-
-
-def _count(rows: list[list[int]], at: float, column: int) -> None:
-    if not math.isnan(at) and 0 <= at < len(rows):
-        rows[int(at)][column] += 1
-
-
-def _sample(second: int, side: str, counts: list[int], latencies: Iterable[float]) -> Sample:
-    ordered = sorted(latencies)
-    return Sample(
-        float(second),
-        side,
-        sent=counts[0],
-        acknowledged=counts[1],
-        delivered=len(ordered),
-        foreign=counts[2],
-        latency_p50=_quantile(ordered, 0.5),
-        latency_p99=_quantile(ordered, 0.99),
-    )
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -9,14 +9,14 @@ message that was not acknowledged before its connection ended is not sent again:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
+from gossamer.launch import NodePlan
 from gossamer.mqtt import MqttProtocolError
 from gossamer.mqtt.client import ClientLostError, MqttClient, RefusedError
-from gossamer.network import Address, Network
+from gossamer.network import Network
 
-__all__ = ["Observer", "TrafficClient"]
+__all__ = ["TrafficClient"]
 
 KEEP_ALIVE = 30
 SESSION_EXPIRY = 3600
@@ -27,43 +27,34 @@ _CLOSE_TIMEOUT = 1.0
 _RETRY_INTERVAL = 0.5
 
 
-class Observer(Protocol):
-    """Gets what happens to a client."""
-
-    def acknowledged(self, client: TrafficClient, token: object) -> None:
-        """The broker has taken the message that was published with ``token``."""
-
-    def delivered(self, client: TrafficClient, payload: bytes) -> None:
-        """A message arrived."""
-
-    def dropped(self, client: TrafficClient, reason: str) -> None:
-        """The connection ended, and not by :meth:`TrafficClient.close`."""
-
-    def back(self, client: TrafficClient, *, present: bool) -> None:
-        """It is connected again; ``present``: the broker still had the session."""
-
-
 class TrafficClient:
-    """One client at one node. ``filters`` are subscribed to at every new session, with their QoS."""
+    """One client at one node. ``filters`` are subscribed to at every new session, with their QoS.
+
+    ``delivered`` gets the payload of each message that arrives, ``acknowledged`` the token of each that the
+    broker has taken. ``changed`` gets the reason when the connection ended, and not by :meth:`close`; and no
+    reason when it is back.
+    """
 
     def __init__(
         self,
         client_id: str,
         *,
         network: Network,
-        address: Address,
-        node: str,
-        observer: Observer,
+        node: NodePlan,
         filters: Sequence[tuple[str, int]] = (),
         persistent: bool = False,
+        delivered: Callable[[bytes], None],
+        acknowledged: Callable[[object], None],
+        changed: Callable[[TrafficClient, str], None],
     ) -> None:
         self.client_id = client_id
         self.node = node
-        self.address = address
         self.filters = tuple(filters)
         self._network = network
-        self._observer = observer
         self._persistent = persistent
+        self._delivered = delivered
+        self._acknowledged = acknowledged
+        self._changed = changed
         self._connection: MqttClient | None = None
         self._half_received: set[int] = set()
         self._keeper: asyncio.Task[None] | None = None
@@ -94,28 +85,25 @@ class TrafficClient:
                 # A node that stands still takes no DISCONNECT.
                 self._connection.drop()
 
-    def retain(self, topic: bytes, payload: bytes) -> bool:
-        """Send one retained message of QoS 0; False when it cannot be sent now."""
-        return self._connection is not None and self._connection.post(topic, payload, retain=True)
-
-    def publish(self, topic: bytes, payload: bytes, qos: int, token: object) -> bool:
+    def publish(
+        self, topic: bytes, payload: bytes, *, qos: int = 0, retain: bool = False, token: object = None
+    ) -> bool:
         """Send one message; False when it cannot be sent now."""
-        return self._connection is not None and self._connection.post(topic, payload, qos=qos, token=token)
+        connection = self._connection
+        return connection is not None and connection.post(topic, payload, qos=qos, retain=retain, token=token)
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
         """CONNACK came."""
         if not present:
             self._half_received.clear()
         client.adopt(
-            self._half_received,
-            lambda message: self._observer.delivered(self, message.payload),
-            lambda token: self._observer.acknowledged(self, token),
+            self._half_received, lambda message: self._delivered(message.payload), self._acknowledged
         )
 
     async def _connect(self, *, fresh: bool) -> MqttClient:
         connection = await MqttClient.connect(
             self._network,
-            self.address,
+            (self.node.host, self.node.ports["mqtt"]),
             self.client_id,
             clean_start=fresh or not self._persistent,
             session_expiry=SESSION_EXPIRY if self._persistent else 0,
@@ -138,9 +126,9 @@ class TrafficClient:
             error = await asyncio.shield(connection.lost)
             self._connection = None
             said = f"DISCONNECT 0x{connection.left:02x}" if connection.left is not None else ""
-            self._observer.dropped(self, said or str(error or "closed by the broker"))
+            self._changed(self, said or str(error or "closed by the broker"))
             connection = await self._reconnect()
-            self._observer.back(self, present=connection.session_present)
+            self._changed(self, "")
 
     async def _reconnect(self) -> MqttClient:
         while True:

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.drill.load.load import Drop, Load
 from gossamer.drill.record import Phase, PhaseName
-from gossamer.drill.stage.backend import DrillNode
+from gossamer.drill.run.load import Load
+from gossamer.launch import NodePlan
 from gossamer.testing import SimNetwork
 from gossamer.testing.cluster import MQTT_PORT, SimCluster, address_of
 
 SPLIT = {"node1@10.0.0.1": "1", "node2@10.0.0.2": "2"}
 
 
-def shown(cluster: SimCluster) -> list[DrillNode]:
+def shown(cluster: SimCluster) -> list[NodePlan]:
     return [
-        DrillNode(node.name, number, address_of(number), {"mqtt": MQTT_PORT}, 0, Path())
+        NodePlan(node.name, Path(), {"mqtt": MQTT_PORT}, address_of(number))
         for number, node in sorted(cluster.nodes.items())
     ]
 
@@ -30,7 +30,7 @@ async def drill(sim: SimNetwork):
     """Two nodes under 60 messages a second, the drops that were told, and the time."""
     async with SimCluster(sim, 2) as cluster:
         await cluster.settled()
-        drops: list[Drop] = []
+        drops: list[tuple[str, str]] = []
         loop = asyncio.get_running_loop()
         begin = loop.time()
         load = Load(
@@ -39,7 +39,7 @@ async def drill(sim: SimNetwork):
             seed=sim.seed,
             network=sim.host("10.0.1.1"),
             now=lambda: loop.time() - begin,
-            on_drop=drops.append,
+            changed=lambda client, why: why and drops.append((client.client_id, client.node.name)),
         )
         await load.connect()
         yield cluster, load, drops
@@ -71,9 +71,9 @@ async def test_who_loses_a_connection_comes_back_and_its_session_with_it(drill) 
     await asyncio.sleep(5)
     await load.stop()
     await asyncio.sleep(2)
-    assert [(drop.client, drop.node) for drop in drops] == [("drill-sub-2-1p", "node2@10.0.0.2")]
+    assert drops == [("drill-sub-2-1p", "node2@10.0.0.2")]
     assert kept.connected
-    streams = [s for s in load.ledger.streams if (s.target, s.qos, s.persistent) == (drops[0].node, 1, True)]
+    streams = [s for s in load.ledger.streams if (s.target, s.qos, s.persistent) == (drops[0][1], 1, True)]
     assert all(list(stream.copies) == [1] * len(stream.sent) for stream in streams)
     assert all(len(stream.sent) > 0 for stream in streams)
 
@@ -90,7 +90,7 @@ async def test_a_node_that_is_gone_has_its_load_withheld_not_caught_up(drill) ->
     await load.stop()
     # Six subscribers there, and a publisher to either node.
     assert len(drops) == 8
-    assert {drop.node for drop in drops} == {"node2@10.0.0.2"}
+    assert {node for _, node in drops} == {"node2@10.0.0.2"}
     assert load.withheld > 60
     assert all(client.connected for client in (*load.subscribers, *load.publishers))
     after = sum(len(stream.sent) for stream in load.ledger.streams) - sent
@@ -102,7 +102,7 @@ async def test_what_nobody_subscribes_to_while_a_client_is_away_is_cut_off_from_
     [clean] = [client for client in load.subscribers if client.client_id == "drill-sub-2-1c"]
     clean._connection.drop()
     await asyncio.sleep(0.05)
-    for _ in range(len(load._lanes_in_turn)):
+    for _ in range(len(load._lanes)):
         load._publish_one(load._now())
     await asyncio.sleep(5)
     rows = load.ledger.tallies((Phase("heal", 0, 99),), side_of=SPLIT.get, parted=never, late_after=1.0)

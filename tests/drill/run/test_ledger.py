@@ -6,8 +6,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.drill.load.ledger import Ledger
 from gossamer.drill.record import Phase, PhaseName
+from gossamer.drill.run.ledger import Ledger
 
 PHASES = (Phase("warm-up", 0, 5), Phase("split", 5, 12), Phase("heal", 12, 20))
 NODES = ("a", "b", "c")

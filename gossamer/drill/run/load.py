@@ -14,31 +14,25 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
-from gossamer.drill.load.client import TrafficClient
-from gossamer.drill.load.ledger import Ledger, Stream
-from gossamer.drill.stage.backend import DrillNode
+from gossamer.drill.run.client import TrafficClient
+from gossamer.drill.run.ledger import Ledger, Stream
+from gossamer.launch import NodePlan
 from gossamer.network import Network
 
-__all__ = ["Drop", "Load"]
+__all__ = ["Load"]
 
 _HEAD = struct.Struct(">IId")
 _TICK = 0.02
 _MOST_BEHIND = 0.5
 """Seconds of schedule that are made up for after this process stood still; what is older is withheld."""
 _SHARES = {0: 1, 1: 2, 2: 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A connection that ended."""
-
-    at: float
-    client: str
-    node: str
-    reason: str
+_AT_ONCE = 8
+"""Clients that connect: a node that starts takes new ones only as fast as it can greet them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +46,17 @@ class _Lane:
 
 
 class Load:
-    """``now`` gives the drill's time; ``on_drop`` and ``on_back`` hear of connections."""
+    """``now`` gives the drill's time; ``changed`` is that of :class:`TrafficClient`."""
 
     def __init__(
         self,
-        nodes: Sequence[DrillNode],
+        nodes: Sequence[NodePlan],
         *,
         rate: float,
         seed: int,
         network: Network,
         now: Callable[[], float],
-        on_drop: Callable[[Drop], None] = lambda _: None,
-        on_back: Callable[[str, str], None] = lambda _client, _node: None,
+        changed: Callable[[TrafficClient, str], None],
     ) -> None:
         self.ledger = Ledger()
         self.withheld = 0
@@ -71,60 +64,34 @@ class Load:
         """The longest time that this process stood still, in seconds: what it measured is that coarse."""
         self._rate = rate
         self._now = now
-        self._on_drop = on_drop
-        self._on_back = on_back
-        by_lane = {
-            (node.name, qos, persistent): self._subscriber(node, qos, persistent=persistent, network=network)
-            for node in nodes
-            for qos in _SHARES
-            for persistent in (False, True)
-        }
-        self.subscribers = list(by_lane.values())
+        make = partial(
+            TrafficClient,
+            network=network,
+            delivered=self._delivered,
+            acknowledged=self._acknowledged,
+            changed=changed,
+        )
+        numbered = list(enumerate(nodes, 1))
+        kinds = [(qos, persistent, f"{qos}{'p' if persistent else 'c'}")
+                 for qos, persistent in product(_SHARES, (False, True))]  # fmt: skip
         self.publishers: list[TrafficClient] = []
-        lanes: list[_Lane] = []
-        for source in nodes:
-            for target in nodes:
-                publisher = TrafficClient(
-                    f"drill-pub-{source.number}-{target.number}",
-                    network=network,
-                    address=(source.host, source.ports["mqtt"]),
-                    node=source.name,
-                    observer=self,
-                )
-                self.publishers.append(publisher)
-                lanes += self._lanes(publisher, source, target, by_lane)
-        random.Random(seed).shuffle(lanes)
-        self._lanes_in_turn = lanes
+        self.subscribers: list[TrafficClient] = []
+        self._lanes: list[_Lane] = []
+        for (number, target), (qos, persistent, kind) in product(numbered, kinds):
+            filters = [(f"drill/+/{number}/{kind}", qos)]
+            name = f"drill-sub-{number}-{kind}"
+            self.subscribers.append(make(name, node=target, filters=filters, persistent=persistent))
+        for (source_number, source), (number, target) in product(numbered, numbered):
+            publisher = make(f"drill-pub-{source_number}-{number}", node=source)
+            self.publishers.append(publisher)
+            own = self.subscribers[(number - 1) * len(kinds) : number * len(kinds)]
+            for subscriber, (qos, persistent, kind) in zip(own, kinds, strict=True):
+                stream = self.ledger.open(source.name, target.name, qos, persistent=persistent)
+                topic = f"drill/{source_number}/{number}/{kind}".encode()
+                self._lanes += [_Lane(stream, publisher, subscriber, topic)] * _SHARES[qos]
+        random.Random(seed).shuffle(self._lanes)
         self._next = 0
         self._pacer: asyncio.Task[None] | None = None
-
-    def _subscriber(self, node: DrillNode, qos: int, *, persistent: bool, network: Network) -> TrafficClient:
-        kind = "p" if persistent else "c"
-        return TrafficClient(
-            f"drill-sub-{node.number}-{qos}{kind}",
-            network=network,
-            address=(node.host, node.ports["mqtt"]),
-            node=node.name,
-            observer=self,
-            filters=[(f"drill/+/{node.number}/{qos}{kind}", qos)],
-            persistent=persistent,
-        )
-
-    def _lanes(
-        self,
-        publisher: TrafficClient,
-        source: DrillNode,
-        target: DrillNode,
-        subscribers: Mapping[tuple[str, int, bool], TrafficClient],
-    ) -> list[_Lane]:
-        lanes = []
-        for qos, share in _SHARES.items():
-            for persistent in (False, True):
-                stream = self.ledger.open(source.name, target.name, qos, persistent=persistent)
-                topic = f"drill/{source.number}/{target.number}/{qos}{'p' if persistent else 'c'}".encode()
-                subscriber = subscribers[target.name, qos, persistent]
-                lanes += [_Lane(stream, publisher, subscriber, topic)] * share
-        return lanes
 
     # -- life
 
@@ -135,9 +102,8 @@ class Load:
             OSError, TimeoutError, PeerError, TransportError: the first client that could not.
         """
         for clients in (self.subscribers, self.publishers):
-            # A few at a time: a node that starts takes new clients only as fast as it can greet them.
-            for at in range(0, len(clients), 8):
-                await asyncio.gather(*(client.start() for client in clients[at : at + 8]))
+            for at in range(0, len(clients), _AT_ONCE):
+                await asyncio.gather(*(client.start() for client in clients[at : at + _AT_ONCE]))
 
     def begin(self) -> None:
         """Publish from now on."""
@@ -154,12 +120,6 @@ class Load:
         """End all connections."""
         await self.stop()
         await asyncio.gather(*(client.close() for client in (*self.publishers, *self.subscribers)))
-
-    def readdress(self, node: DrillNode) -> None:
-        """A node came back, perhaps elsewhere."""
-        for client in (*self.publishers, *self.subscribers):
-            if client.node == node.name:
-                client.address = (node.host, node.ports["mqtt"])
 
     # -- the schedule
 
@@ -181,12 +141,12 @@ class Load:
                 self._publish_one(now)
 
     def _publish_one(self, now: float) -> None:
-        lane = self._lanes_in_turn[self._next]
-        self._next = (self._next + 1) % len(self._lanes_in_turn)
+        lane = self._lanes[self._next]
+        self._next = (self._next + 1) % len(self._lanes)
         stream = lane.stream
         sequence = len(stream.sent)
         payload = _HEAD.pack(stream.number, sequence, now) + lane.publisher.client_id.encode()
-        if lane.publisher.publish(lane.topic, payload, stream.qos, (stream, sequence)):
+        if lane.publisher.publish(lane.topic, payload, qos=stream.qos, token=(stream, sequence)):
             absent = not stream.persistent and not lane.subscriber.connected
             self.ledger.note_sent(stream, now, absent=absent)
         else:
@@ -194,21 +154,15 @@ class Load:
 
     # -- what clients tell
 
-    def acknowledged(self, client: TrafficClient, token: object) -> None:
+    def _acknowledged(self, token: object) -> None:
         assert isinstance(token, tuple)  # noqa: S101 - our own
         stream, sequence = token
         self.ledger.note_acknowledged(stream, sequence, self._now())
 
-    def delivered(self, client: TrafficClient, payload: bytes) -> None:
+    def _delivered(self, payload: bytes) -> None:
         try:
             number, sequence, _ = _HEAD.unpack_from(payload)
         except struct.error:
             self.ledger.foreign += 1
             return
         self.ledger.note_delivered(number, sequence, self._now())
-
-    def dropped(self, client: TrafficClient, reason: str) -> None:
-        self._on_drop(Drop(self._now(), client.client_id, client.node, reason))
-
-    def back(self, client: TrafficClient, *, present: bool) -> None:
-        self._on_back(client.client_id, client.node)
