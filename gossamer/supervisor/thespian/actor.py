@@ -13,15 +13,15 @@ from typing import Any
 
 from gossamer.supervisor.errors import StopInit
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.functions import call, cast, trap_exit
+from gossamer.supervisor.process.functions import call, trap_exit
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
-from gossamer.supervisor.thespian.system import ActorEnded, Begin, Finish, Pass, Question
-from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit, Pid, Reason, is_clean
+from gossamer.supervisor.thespian.system import ActorEnded, Begin, ThespianSystem
+from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit, Reason, is_clean
 
-__all__ = ["ThespianActor", "target_of"]
+__all__ = ["ThespianActor"]
 
 
-def target_of(actor: type | str) -> str:
+def _target_of(actor: type | str) -> str:
     """The name under which the host imports an actor class, ``package.module.Class``.
 
     A class of the program that was started goes by that program's file.
@@ -55,51 +55,50 @@ class ThespianActor(GenServer):
         """
         trap_exit(True)
         self._ask_timeout, self._grace = ask_timeout, grace
-        found = system if isinstance(system, Pid) else self.process.runtime.whereis(str(system))
-        if found is None:
+        entry = self.process.runtime.find(system)
+        found = getattr(entry, "behaviour", None)
+        if entry is None or not isinstance(found, ThespianSystem):
             raise StopInit((NOPROC, f"no Thespian system {system}; start it before its actors"))
-        self._system = found
+        self._system, self._system_pid = found, entry.pid
         self._ended = False
-        outcome = await call(found, Begin(target_of(actor)), timeout=start_timeout)
+        outcome = await call(entry.pid, Begin(_target_of(actor)), timeout=start_timeout)
         if isinstance(outcome, ActorEnded):
             raise StopInit(outcome.reason)
         self._number: int = outcome
 
     async def handle_call(self, request: Any, caller: Caller) -> NoReply:
-        cast(self._system, Question(self._number, request, self._ask_timeout, caller))
+        self._system.ask(self._number, request, self._ask_timeout, caller)
         return NoReply()
 
     async def handle_cast(self, request: Any) -> None:
-        cast(self._system, Pass(self._number, request))
+        self._system.tell(self._number, request)
 
     async def handle_info(self, message: Any) -> Stop | None:
         if isinstance(message, ActorEnded):
             self._ended = True
             return Stop(message.reason)
         if isinstance(message, Exit):
-            if message.source == self._system:
+            if message.source == self._system_pid:
                 self._ended = True
                 why = ("thespian_system", message.reason)
                 return Stop((SHUTDOWN, why) if is_clean(message.reason) else why)
             return None
         if not isinstance(message, Down):
-            cast(self._system, Pass(self._number, message))
+            self._system.tell(self._number, message)
         return None
 
     async def terminate(self, reason: Reason) -> None:
-        if self._ended:
-            return
-        cast(self._system, Finish(self._number))
-        if not await self._gone(self._grace):
-            cast(self._system, Finish(self._number, kill=True))
-            await self._gone(self._grace)
+        for kill in (False, True):
+            if not self._ended:
+                self._system.finish(self._number, kill=kill)
+                await self._wait_for_end()
 
-    async def _gone(self, seconds: float) -> bool:
+    async def _wait_for_end(self) -> None:
         try:
             await self.process.receive(
-                seconds,
-                lambda m: isinstance(m, ActorEnded) or (isinstance(m, Exit) and m.source == self._system),
+                self._grace,
+                lambda m: isinstance(m, ActorEnded) or (isinstance(m, Exit) and m.source == self._system_pid),
             )
         except TimeoutError:
-            return False
-        return True
+            return
+        self._ended = True

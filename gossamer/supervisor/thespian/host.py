@@ -27,12 +27,15 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME
+from thespian.actors import Actor, ActorExitRequest, ActorSystem
+from thespian.system import actorManager, multiprocCommon
+from thespian.system.transport import IPBase
+
+from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME, Publish, Subscribe, Unsubscribe
 from gossamer.supervisor.thespian.wire import (
     MAX_FRAME,
     Answer,
@@ -48,6 +51,7 @@ from gossamer.supervisor.thespian.wire import (
     Halt,
     NotCreated,
     Refused,
+    Requested,
     Started,
     StopActor,
     Tell,
@@ -56,7 +60,7 @@ from gossamer.supervisor.thespian.wire import (
     to_host,
 )
 
-__all__ = ["main", "report"]
+__all__ = ["Bridge", "main"]
 
 CRASH_STATUS = 70
 """Exit status of an actor whose handler raised; the report says more."""
@@ -95,15 +99,6 @@ def _die_with(parent: int) -> None:
         os._exit(CRASH_STATUS)
 
 
-def _change_thespian() -> None:
-    """Replace the functions of Thespian that would break supervision."""
-    _tie_forks()
-    _bind_loopback()
-    _keep_admin()
-    _report_exits()
-    _guard_actors()
-
-
 def _tie_forks() -> None:
     """End every process that is forked from here, and from its children, with the one that forked it."""
     parents: list[int] = []
@@ -115,15 +110,11 @@ def _tie_forks() -> None:
 
 def _bind_loopback() -> None:
     """Bind sockets to 127.0.0.1, not to every address."""
-    from thespian.system.transport import IPBase
-
     IPBase.IPActorAddress.bindArgs = property(lambda self: (("127.0.0.1", self.bindname[1]),))
 
 
 def _keep_admin() -> None:
     """Start the admin as a child in this process group, not as a daemon; note that it was started here."""
-    from thespian.system import multiprocCommon
-
     start_admin = multiprocCommon.startAdmin
 
     def start_admin_here(*args: Any) -> None:
@@ -151,8 +142,6 @@ def _keep_admin() -> None:
 
 def _report_exits() -> None:
     """Report the exit status of an actor once, from the process that reaps it."""
-    from thespian.system import multiprocCommon
-
     alive = multiprocCommon.MultiProcReplicator._checkChildLiveness
 
     def alive_or_reported(info: Any) -> bool:
@@ -169,13 +158,11 @@ def _report_exits() -> None:
 
 def _guard_actors() -> None:
     """Report an actor that raises, and end it rather than run its handler again."""
-    from thespian.system import actorManager
-
     manager = actorManager.ActorManager
     create_instance = manager._createInstance
 
     def create_guarded(self: Any) -> None:
-        address, of = str(self.transport.myAddress), _name_of(self._actorClass)
+        address = str(self.transport.myAddress)
         make = actorManager.withPossibleInitArgs
 
         class Reporting(make):  # type: ignore[misc, valid-type]
@@ -184,7 +171,7 @@ def _guard_actors() -> None:
                     return super().create(actor)
                 except Exception as error:
                     # Thespian ends the process after this, once it has told the admin that there is one.
-                    _report_crash(address, of, error)
+                    _report_crash(address, error)
                     raise
 
         actorManager.withPossibleInitArgs = Reporting
@@ -197,11 +184,11 @@ def _guard_actors() -> None:
             try:
                 return receive(message, sender)
             except Exception as error:  # noqa: BLE001 - it is reported and ends the process
-                _report_crash(address, of, error)
+                _report_crash(address, error)
                 os._exit(CRASH_STATUS)
 
         self.actorInst.receiveMessage = once
-        report(Started(address, os.getpid(), of))
+        report(Started(address, os.getpid()))
 
     manager._createInstance = create_guarded
 
@@ -213,9 +200,9 @@ def _name_of(actor: object) -> str:
     return str(getattr(actor, "__name__", actor)).rpartition(".")[-1]
 
 
-def _report_crash(address: str, of: str, error: Exception) -> None:
+def _report_crash(address: str, error: Exception) -> None:
     text = "".join(traceback.format_exception(error))[-TRACEBACK:]
-    report(Crashed(address, of, type(error).__qualname__, str(error)[:TRACEBACK], text))
+    report(Crashed(address, type(error).__qualname__, str(error)[:TRACEBACK], text))
 
 
 def _exposed() -> list[str]:
@@ -239,7 +226,32 @@ def _exposed() -> list[str]:
     return found
 
 
-class _Desk:
+class Bridge(Actor):  # type: ignore[misc]
+    """The actor that stands for the broker inside the system.
+
+    It writes what actors ask for to the socket that every process of the system inherited, and gives what the
+    host tells it to the actor that subscribed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._subscribers: dict[str, Any] = {}
+
+    def receiveMessage(self, msg: Any, sender: Any) -> None:  # noqa: N802 - Thespian's name
+        if isinstance(msg, Publish | Subscribe | Unsubscribe):
+            if isinstance(msg, Subscribe):
+                self._subscribers[str(sender)] = sender
+            report(Requested(str(sender), msg))
+        elif isinstance(msg, Deliver):
+            if (subscriber := self._subscribers.get(msg.address)) is not None:
+                self.send(subscriber, msg.message)
+        elif isinstance(msg, Forget):
+            self._subscribers.pop(msg.address, None)
+        elif not isinstance(msg, ActorExitRequest):
+            raise TypeError(f"the bridge takes Publish, Subscribe and Unsubscribe, got {type(msg).__name__}")
+
+
+class _ActorThread:
     """One actor's requests, one after another, on an endpoint of its own."""
 
     def __init__(self, system: Any, actor: int, target: str) -> None:
@@ -258,8 +270,6 @@ class _Desk:
                 report(Answer(request.call, None, f"{QUEUE} requests wait for this actor already"))
 
     def _serve(self) -> None:
-        from thespian.actors import ActorExitRequest
-
         address: Any = None
         while True:
             with self._system.private() as endpoint:
@@ -295,10 +305,9 @@ def _answer(endpoint: Any, address: Any, request: Ask) -> bool:
     return True
 
 
-def _watch_admin() -> Callable[[int], None]:
-    """Reap children of this process; its only one is the admin."""
+def _end_with_admin() -> None:
+    """End when a child of this process does; its only one is the admin."""
     host = os.getpid()
-    expected: list[bool] = []
 
     def died(number: int, frame: object) -> None:
         if os.getpid() != host:
@@ -307,11 +316,10 @@ def _watch_admin() -> Callable[[int], None]:
             pid, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
-        if pid and not expected:
+        if pid:
             os._exit(ADMIN_GONE)
 
     signal.signal(signal.SIGCHLD, died)
-    return lambda _: expected.append(True)
 
 
 def _free_port(wanted: int) -> int:
@@ -325,16 +333,18 @@ def _free_port(wanted: int) -> int:
 
 
 def _serve(connection: socket.socket, system: Any) -> None:
-    desks: dict[int, _Desk] = {}
+    actors: dict[int, _ActorThread] = {}
     bridge: Any = None
     while packet := connection.recv(2 * MAX_FRAME):
         frame = to_host(packet)
         if isinstance(frame, Create):
-            desks[frame.actor] = _Desk(system, frame.actor, frame.target)
+            actors[frame.actor] = _ActorThread(system, frame.actor, frame.target)
         elif isinstance(frame, Tell | Ask | StopActor):
-            desk = desks.pop(frame.actor, None) if isinstance(frame, StopActor) else desks.get(frame.actor)
-            if desk is not None:
-                desk.put(frame)
+            thread = (
+                actors.pop(frame.actor, None) if isinstance(frame, StopActor) else actors.get(frame.actor)
+            )
+            if thread is not None:
+                thread.put(frame)
         elif isinstance(frame, Deliver | Forget):
             if bridge is None:
                 bridge = system.createActor(BRIDGE, globalName=BRIDGE_NAME)
@@ -349,17 +359,11 @@ def main(arguments: list[str]) -> None:
     descriptor, wanted, *paths = arguments
     sys.path[:0] = [path for path in paths if path not in sys.path]
     os.environ["THESPIAN_BASE_IPADDR"] = "127.0.0.1"
-    os.environ["THESPLOG_FILE_MAXSIZE"] = "0"
-    connection = socket.socket(fileno=int(descriptor))
-    # Of one module, whatever name this one was started under.
-    from gossamer.supervisor.thespian import host
-
-    host._socket = _socket = connection
-    host._change_thespian()
-    from thespian.actors import ActorSystem
-
+    _socket = connection = socket.socket(fileno=int(descriptor))
+    for change in (_tie_forks, _bind_loopback, _keep_admin, _report_exits, _guard_actors):
+        change()
     port = _free_port(int(wanted))
-    halting = _watch_admin()
+    _end_with_admin()
     system = ActorSystem(
         "multiprocTCPBase",
         {"Admin Port": port, "Process Startup Method": "fork"},
@@ -371,16 +375,19 @@ def main(arguments: list[str]) -> None:
         },
         transientUnique=False,
     )
-    if not host._started:
+    if not _started:
         _refuse(f"an admin that was there before answers at port {port}")
     if exposed := _exposed():
         _refuse(f"sockets are open to the network: {exposed}")
     report(Up(port))
     _serve(connection, system)
-    halting(0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     system.shutdown()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # The module as actors import it, so that there is one.
+    from gossamer.supervisor.thespian.host import main as serve
+
+    serve(sys.argv[1:])

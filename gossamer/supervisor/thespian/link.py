@@ -77,18 +77,13 @@ class HostLink:
             BadValueError: what it carries may not travel.
         """
         packet = encode(frame)
-        if self._backlog:
-            if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
-                return False
-            self._backlog.append(packet)
-            return True
-        try:
-            self._socket.send(packet)
-        except BlockingIOError:
-            self._backlog.append(packet)
-            self._loop.add_writer(self._socket, guarded(self._drain, entry=self._process))
-        except OSError:
+        if self._socket.fileno() < 0:
             return False
+        if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
+            return False
+        self._backlog.append(packet)
+        if len(self._backlog) == 1:
+            self._drain()
         return True
 
     def _drain(self) -> None:
@@ -96,8 +91,10 @@ class HostLink:
             try:
                 self._socket.send(self._backlog[0])
             except BlockingIOError:
+                self._loop.add_writer(self._socket, guarded(self._drain, entry=self._process))
                 return
             except OSError:
+                # The host is gone, and its process says how.
                 self._backlog.clear()
                 break
             self._backlog.popleft()

@@ -5,25 +5,26 @@
     self.send(self.createActor(BRIDGE, globalName=BRIDGE_NAME), Subscribe("plant/+/temperature"))
 
 after which ``receiveMessage`` gets a ``Delivered`` for each message. Subscriptions end with the actor.
-Payloads are bytes. These are dataclasses, because Thespian pickles what its actors send to each other.
+Payloads are bytes. Thespian pickles what its actors send to each other; between them and the broker it is
+msgpack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 __all__ = ["BRIDGE", "BRIDGE_NAME", "Delivered", "MessagePort", "Publish", "Subscribe", "Unsubscribe"]
 
-BRIDGE = "gossamer.supervisor.thespian.bridge.Bridge"
+BRIDGE = "gossamer.supervisor.thespian.host.Bridge"
 """The class of the actor that stands for the broker, as ``createActor`` takes it."""
 BRIDGE_NAME = "gossamer bridge"
 """Its global name: there is one in each actor system."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True, tag="publish"):
     """Publish a message."""
 
     topic: str
@@ -32,23 +33,20 @@ class Publish:
     retain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True, tag="subscribe"):
     """Get what is published to ``filter`` from now on."""
 
     filter: str
     qos: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(Struct, frozen=True, tag="unsubscribe"):
     """Get no more of it."""
 
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """A message that somebody published."""
 
     topic: str

@@ -27,7 +27,7 @@ from gossamer.supervisor.process.functions import self_pid, send, trap_exit
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
 from gossamer.supervisor.server.os_process import OsProcess
 from gossamer.supervisor.thespian.link import BACKLOG, HostLink
-from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe
+from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe, Unsubscribe
 from gossamer.supervisor.thespian.wire import (
     Answer,
     Ask,
@@ -41,18 +41,15 @@ from gossamer.supervisor.thespian.wire import (
     FrameToNode,
     Halt,
     NotCreated,
-    Published,
     Refused,
     Started,
     StopActor,
-    Subscribed,
     Tell,
-    Unsubscribed,
     Up,
 )
 from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reason
 
-__all__ = ["ActorEnded", "Begin", "Finish", "Pass", "Question", "ThespianSystem"]
+__all__ = ["ActorEnded", "Begin", "ThespianSystem"]
 
 log = structlog.get_logger(__name__)
 
@@ -66,43 +63,17 @@ class Begin(Struct, frozen=True):
     target: str
 
 
-class Question(Struct, frozen=True):
-    """Ask an actor; its answer goes to ``caller``."""
-
-    actor: int
-    value: Any
-    timeout: float
-    caller: Caller
-
-
-class Pass(Struct, frozen=True):
-    """Tell an actor."""
-
-    actor: int
-    value: Any
-
-
-class Finish(Struct, frozen=True):
-    """Let an actor end, or kill it."""
-
-    actor: int
-    kill: bool = False
-
-
 class ActorEnded(Struct, frozen=True):
     """What the process that stands for an actor is told of its end."""
 
     reason: Reason
 
 
-class _Actor:
-    __slots__ = ("address", "number", "owner", "starter")
-
-    def __init__(self, number: int, owner: Pid, starter: Caller | None) -> None:
-        self.number = number
-        self.owner = owner
-        self.starter = starter
-        self.address: str | None = None
+class _Actor(Struct, eq=False):
+    number: int
+    owner: Pid
+    starter: Caller | None
+    address: str | None = None
 
 
 class ThespianSystem(GenServer):
@@ -153,6 +124,8 @@ class ThespianSystem(GenServer):
                     *(sys.executable, "-m", "gossamer.supervisor.thespian.host"),
                     *(str(theirs.fileno()), str(port), *places),
                 ],
+                # Read when Thespian is imported: no log of its own.
+                env=os.environ | {"THESPLOG_FILE_MAXSIZE": "0"},
                 pass_fds=[theirs.fileno()],
                 grace=1.0,
                 label=f"{self.process.label} host",
@@ -179,34 +152,6 @@ class ThespianSystem(GenServer):
             return NoReply()
         return await super().handle_call(request, caller)
 
-    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
-        if isinstance(request, Question):
-            self._next += 1
-            self._questions[self._next] = request.caller
-            try:
-                room = self._link.write(Ask(request.actor, self._next, request.value, request.timeout))
-            except BadValueError as error:
-                room = False
-                self._questions.pop(self._next)
-                request.caller.fail(("bad_value", str(error)))
-            if not room and self._questions.pop(self._next, None) is not None:
-                request.caller.fail(("overload", f"{BACKLOG} requests wait for the actor system"))
-        elif isinstance(request, Pass):
-            try:
-                self._link.write(Tell(request.actor, request.value))
-            except BadValueError as error:
-                log.error("message_dropped", system=self.process.label, error=str(error))
-        elif isinstance(request, Finish):
-            actor = self._actors.get(request.actor)
-            if actor is not None:
-                if request.kill:
-                    self._kill(actor)
-                else:
-                    self._link.write(StopActor(actor.number))
-        else:
-            return await super().handle_cast(request)
-        return None
-
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
         if isinstance(message, Exit):
             if message.source == self._host:
@@ -231,6 +176,36 @@ class ThespianSystem(GenServer):
                 send_exit(self._host, SHUTDOWN)
                 await ended
 
+    # What the processes that stand for actors want; they call it directly.
+
+    def ask(self, actor: int, value: object, timeout: float, caller: Caller) -> None:
+        """Ask an actor; its answer goes to ``caller``."""
+        self._next += 1
+        try:
+            room = self._link.write(Ask(actor, self._next, value, timeout))
+        except BadValueError as error:
+            caller.fail(("bad_value", str(error)))
+            return
+        if room:
+            self._questions[self._next] = caller
+        else:
+            caller.fail(("overload", f"{BACKLOG} requests wait for the actor system"))
+
+    def tell(self, actor: int, value: object) -> None:
+        """Tell an actor something."""
+        try:
+            self._link.write(Tell(actor, value))
+        except BadValueError as error:
+            log.error("message_dropped", system=self.process.label, error=str(error))
+
+    def finish(self, number: int, *, kill: bool = False) -> None:
+        """Let an actor end, or kill it."""
+        actor = self._actors.get(number)
+        if actor is not None and kill:
+            self._kill(actor)
+        elif actor is not None:
+            self._link.write(StopActor(number))
+
     # What comes from the system.
 
     def _take(self, frame: FrameToNode) -> None:
@@ -241,8 +216,11 @@ class ThespianSystem(GenServer):
                     caller.answer(frame.value)
                 else:
                     caller.fail(("no_answer", frame.failure))
-        elif isinstance(frame, Created | Started | NotCreated):
+        elif isinstance(frame, Created | Started):
             self._begun(frame)
+        elif isinstance(frame, NotCreated):
+            if (actor := self._actors.get(frame.actor)) is not None:
+                self._over(actor, ("not_created", frame.reason))
         elif isinstance(frame, Crashed):
             self._reasons[frame.address] = Crash(frame.error, frame.message, frame.traceback)
         elif isinstance(frame, Ended):
@@ -252,23 +230,19 @@ class ThespianSystem(GenServer):
         elif isinstance(frame, Up):
             send(self_pid(), frame)
         else:
-            self._messages(frame)
+            self._requested(frame.address, frame.request)
 
-    def _begun(self, frame: Created | Started | NotCreated) -> None:
+    def _begun(self, frame: Created | Started) -> None:
+        """One of the two came; an actor runs once both have."""
         if isinstance(frame, Started):
             self._pids[frame.address] = frame.pid
             actor = self._by_address.get(frame.address)
-        else:
-            actor = self._actors.get(frame.actor)
-            if actor is not None and isinstance(frame, NotCreated):
-                self._over(actor, ("not_created", frame.reason))
+        elif (actor := self._actors.get(frame.actor)) is not None:
+            actor.address = frame.address
+            self._by_address[frame.address] = actor
+            if frame.address in self._ended:
+                self._over(actor, self._ended.pop(frame.address))
                 return
-            if actor is not None and isinstance(frame, Created):
-                actor.address = frame.address
-                self._by_address[frame.address] = actor
-                if frame.address in self._ended:
-                    self._over(actor, self._ended.pop(frame.address))
-                    return
         if actor is None or actor.address not in self._pids:
             return
         starter, actor.starter = actor.starter, None
@@ -324,30 +298,27 @@ class ThespianSystem(GenServer):
 
     # The broker.
 
-    def _messages(self, frame: Published | Subscribed | Unsubscribed) -> None:
+    def _requested(self, address: str, request: Publish | Subscribe | Unsubscribe) -> None:
         if self._broker is None:
             log.warning("no_broker", system=self.process.label, advice="start it with broker=")
             return
         try:
-            if isinstance(frame, Published):
-                self._broker.publish(Publish(frame.topic, frame.payload, frame.qos, frame.retain))
+            if isinstance(request, Publish):
+                self._broker.publish(request)
                 return
-            ended = self._subscriptions.pop((frame.address, frame.filter), None)
+            ended = self._subscriptions.pop((address, request.filter), None)
             if ended is not None:
                 ended()
-            if isinstance(frame, Subscribed) and frame.address in self._pids:
-                address = frame.address
-                self._subscriptions[address, frame.filter] = self._broker.subscribe(
-                    Subscribe(frame.filter, frame.qos), lambda message: self._deliver(address, message)
+            if isinstance(request, Subscribe) and address in self._pids:
+                self._subscriptions[address, request.filter] = self._broker.subscribe(
+                    request, lambda message: self._deliver(address, message)
                 )
         except Exception as error:  # noqa: BLE001 - an actor's bad request must not end the system
             log.error("message_refused", system=self.process.label, error=str(error))
 
     def _deliver(self, address: str, message: Delivered) -> None:
         try:
-            room = self._link.write(
-                Deliver(address, message.topic, message.payload, message.qos, message.retain)
-            )
+            room = self._link.write(Deliver(address, message))
         except BadValueError:
             room = False
         if not room:

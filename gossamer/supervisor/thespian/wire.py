@@ -13,34 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from gossamer.errors import UsageError
-
-__all__ = [
-    "MAX_FRAME",
-    "Answer",
-    "Ask",
-    "BadValueError",
-    "Crashed",
-    "Create",
-    "Created",
-    "Deliver",
-    "Ended",
-    "Forget",
-    "FrameToHost",
-    "FrameToNode",
-    "Halt",
-    "NotCreated",
-    "Published",
-    "Refused",
-    "Started",
-    "StopActor",
-    "Subscribed",
-    "Tell",
-    "Unsubscribed",
-    "Up",
-    "encode",
-    "to_host",
-    "to_node",
-]
+from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe, Unsubscribe
 
 MAX_FRAME = 128 * 1024
 """Bytes of a frame; below what Linux lets a socket pair hold."""
@@ -58,121 +31,98 @@ class BadValueError(UsageError):
         )
 
 
-class Create(Struct, frozen=True, array_like=True, tag="create"):
+class Frame(Struct, array_like=True, tag=True):
+    """One packet; the class name says which."""
+
+
+class Create(Frame):
     actor: int
     target: str
 
 
-class Tell(Struct, frozen=True, array_like=True, tag="tell"):
+class Tell(Frame):
     actor: int
     value: Any
 
 
-class Ask(Struct, frozen=True, array_like=True, tag="ask"):
+class Ask(Frame):
     actor: int
     call: int
     value: Any
     timeout: float
 
 
-class StopActor(Struct, frozen=True, array_like=True, tag="stop"):
+class StopActor(Frame):
     actor: int
 
 
-class Deliver(Struct, frozen=True, array_like=True, tag="deliver"):
+class Deliver(Frame):
     address: str
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
+    message: Delivered
 
 
-class Forget(Struct, frozen=True, array_like=True, tag="forget"):
+class Forget(Frame):
+    """The actor that subscribed is gone."""
+
     address: str
 
 
-class Halt(Struct, frozen=True, array_like=True, tag="halt"):
+class Halt(Frame):
     pass
 
 
-class Up(Struct, frozen=True, array_like=True, tag="up"):
+class Up(Frame):
     port: int
 
 
-class Refused(Struct, frozen=True, array_like=True, tag="refused"):
+class Refused(Frame):
     reason: str
 
 
-class Created(Struct, frozen=True, array_like=True, tag="created"):
+class Created(Frame):
     actor: int
     address: str
 
 
-class NotCreated(Struct, frozen=True, array_like=True, tag="not_created"):
+class NotCreated(Frame):
     actor: int
     reason: str
 
 
-class Answer(Struct, frozen=True, array_like=True, tag="answer"):
+class Answer(Frame):
     call: int
     value: Any
     failure: str | None
 
 
-class Started(Struct, frozen=True, array_like=True, tag="started"):
+class Started(Frame):
     address: str
     pid: int
-    of: str
 
 
-class Crashed(Struct, frozen=True, array_like=True, tag="crashed"):
+class Crashed(Frame):
     address: str
-    of: str
     error: str
     message: str
     traceback: str
 
 
-class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+class Ended(Frame):
     address: str
     of: str
     status: int
 
 
-class Published(Struct, frozen=True, array_like=True, tag="published"):
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
+class Requested(Frame):
+    """An actor wants something of the broker."""
 
-
-class Subscribed(Struct, frozen=True, array_like=True, tag="subscribed"):
     address: str
-    filter: str
-    qos: int
-
-
-class Unsubscribed(Struct, frozen=True, array_like=True, tag="unsubscribed"):
-    address: str
-    filter: str
+    request: Publish | Subscribe | Unsubscribe
 
 
 FrameToHost = Create | Tell | Ask | StopActor | Deliver | Forget | Halt
-FrameToNode = (
-    Up
-    | Refused
-    | Created
-    | NotCreated
-    | Answer
-    | Started
-    | Crashed
-    | Ended
-    | Published
-    | Subscribed
-    | Unsubscribed
-)
+FrameToNode = Up | Refused | Created | NotCreated | Answer | Started | Crashed | Ended | Requested
 
-_encoder = msgspec.msgpack.Encoder()
 _for_host: msgspec.msgpack.Decoder[FrameToHost] = msgspec.msgpack.Decoder(FrameToHost)
 _for_node: msgspec.msgpack.Decoder[FrameToNode] = msgspec.msgpack.Decoder(FrameToNode)
 
@@ -185,7 +135,7 @@ def encode(frame: FrameToHost | FrameToNode) -> bytes:
     """
     value = getattr(frame, "value", None)
     try:
-        packet = _encoder.encode(frame)
+        packet = msgspec.msgpack.encode(frame)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadValueError(value=value, reason=str(error)) from None
     if len(packet) > MAX_FRAME:
