@@ -1,9 +1,8 @@
 """The ``gossamer`` command: run nodes, query them, operate them.
 
-``commands`` lists every command and where it lives. ``api`` talks to a node, ``render`` prints what comes
-back, ``resources`` lists and changes what a cluster holds, ``cluster`` is about membership and healing,
-``introspection`` about the inside of one node, ``local`` runs nodes here, ``top`` and ``drill`` have screens
-of their own. Exit codes are those of :mod:`gossamer.cli.exits`.
+``root`` lists every command and where it lives. ``client`` talks to a node, ``command`` makes commands of
+questions to it, ``render`` prints what comes back; ``commands`` are those that ask nodes, ``local`` runs
+nodes here, ``drill`` has a screen of its own. Exit codes are those of :mod:`gossamer.cli.exits`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.examples import EXAMPLES
 from gossamer.cli.exits import ExitCode, exit_code_of
-from gossamer.cli.nouns import Commands, ignore_closed_output
+from gossamer.cli.root import Commands, ignore_closed_output
 from gossamer.errors import GossamerError
 
-__all__ = ["EXAMPLES", "ExitCode", "app", "main"]
+__all__ = ["ExitCode", "app", "main"]
 
 EPILOG = """[bold]Environment[/]
 GOSSAMER_API         address of the node to ask, as --api
@@ -51,7 +49,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from gossamer.cli.introspection.version import version_lines
+        from gossamer.cli.commands.bundle import version_lines
 
         typer.echo("\n".join(version_lines()))
         raise typer.Exit

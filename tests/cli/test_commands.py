@@ -8,7 +8,7 @@ import pytest
 from gossamer import __version__
 from gossamer.api.model.cluster import HintInfo
 from gossamer.cli import ExitCode
-from gossamer.cli.introspection import version
+from gossamer.cli.commands import bundle
 from gossamer.routes import kernel_name
 
 
@@ -28,7 +28,7 @@ def test_version(run):
 
 
 def test_version_says_what_is_not_installed(run, monkeypatch):
-    monkeypatch.setattr(version, "_PACKAGES", ("no-such-package",))
+    monkeypatch.setattr(bundle, "_PACKAGES", ("no-such-package",))
     assert "  no-such-package not installed\n" in run("--version").out
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from cli.terminal import Terminal
 from gossamer.api.jobs.drill_plan import KINDS
-from gossamer.cli import names
-from gossamer.cli.completion import SHELLS
+from gossamer.cli import completion
 from gossamer.node import HAPPENINGS
 
 NODE = "node1@127.0.0.1"
@@ -54,7 +53,7 @@ def test_known_values_are_offered_without_a_node(offered):
 
 
 def test_names_of_the_cluster_are_offered(offered, served, monkeypatch):
-    monkeypatch.setattr(names, "TIMEOUT", 10.0)
+    monkeypatch.setattr(completion, "TIMEOUT", 10.0)
     api = f"--api {served.url}"
     assert offered(f"nodes {api} show", "node1") == []
     assert offered(f"nodes show {api}", "node1") == [NODE]
@@ -70,15 +69,15 @@ def test_without_a_node_nothing_is_offered_and_nothing_said(offered, api):
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for(offered, monkeypatch):
-    monkeypatch.setattr(names, "TIMEOUT", 0.05)
+    monkeypatch.setattr(completion, "TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert offered("nodes", "show", f"--api :{silent.getsockname()[1]}", "") == []
 
 
 def test_a_slow_name_lookup_is_not_waited_for(offered, monkeypatch):
     forever = threading.Event()
-    monkeypatch.setattr(names, "TIMEOUT", 0.05)
-    monkeypatch.setattr(names, "get", lambda *_, **__: forever.wait(60) and [])
+    monkeypatch.setattr(completion, "TIMEOUT", 0.05)
+    monkeypatch.setattr(completion, "get", lambda *_, **__: forever.wait(60) and [])
     assert offered("nodes", "show", "") == []
     forever.set()
 
@@ -87,14 +86,14 @@ def test_a_slow_name_lookup_is_not_waited_for(offered, monkeypatch):
 
 
 def test_a_script_is_printed_and_an_unknown_shell_is_not(run):
-    for shell in SHELLS:
+    for shell in completion.SHELLS:
         assert "_GOSSAMER_COMPLETE" in run("completion", shell).out
     refused = run("completion", "tcsh")
     assert refused.code == 2
     assert "expected one of bash, zsh, fish" in refused.err
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", completion.SHELLS)
 def test_an_installation_says_where_and_can_be_repeated(run, monkeypatch, tmp_path, shell):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in (".bashrc", ".zshrc"):
@@ -129,7 +128,7 @@ def home(tmp_path, served):
         f'exec {sys.executable} -m gossamer.cli "$@"\n'
     )
     command.chmod(0o755)
-    for shell in SHELLS:
+    for shell in completion.SHELLS:
         subprocess.run(
             [sys.executable, "-m", "gossamer.cli", "completion", shell, "--install"],
             check=True,

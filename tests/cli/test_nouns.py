@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.api.model.node import ClientInfo
 from gossamer.cli import ExitCode
-from gossamer.cli.cluster.events import new_events
+from gossamer.cli.commands.events import news
 from gossamer.errors import UsageError
 
 
@@ -94,15 +94,14 @@ def test_events_of_all_nodes_are_one_list(ask, whole):
 
 
 def test_followed_events_are_told_once_and_a_new_life_from_its_begin():
-    def answer(creation, *serials):
-        items = [{"serial": serial, "at": 10.0 * creation + serial} for serial in serials]
-        return [{"node": "a", "creation": creation, "items": items}]
+    def rows(life, *serials):
+        return [{"node": "a", "serial": serial, "at": 10.0 * life + serial} for serial in serials]
 
-    seen = {}
-    assert [row["serial"] for row in new_events(answer(1, 1, 2), seen)] == [1, 2]
-    assert [row["serial"] for row in new_events(answer(1, 1, 2, 3), seen)] == [3]
-    assert new_events(answer(1, 3), seen) == []
-    assert [row["serial"] for row in new_events(answer(2, 1), seen)] == [1]
+    seen = set()
+    assert [row["serial"] for row in news(rows(1, 1, 2), seen)] == [1, 2]
+    assert [row["serial"] for row in news(rows(1, 1, 2, 3), seen)] == [3]
+    assert news(rows(1, 3), seen) == []
+    assert [row["serial"] for row in news(rows(2, 1), seen)] == [1]
 
 
 def test_the_log_level_of_one_node_or_all_is_set(ask, whole):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from gossamer.api.resources.audits import Job
-from gossamer.cli import audit, runs
+from gossamer.cli.commands import audit, runs
 
 RESULT = {
     "words": "One promise was broken.",
@@ -79,7 +79,7 @@ def test_a_drill_is_ordered_with_what_was_given_and_listed(ask):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["partition", "--for", "soon"], 2, "--for: got 'soon', expected a duration"),
+        (["partition", "--for", "soon"], 2, "got 'soon', expected a duration"),
         (["no-such"], 2, "kind"),
         (["kill", "--here"], 2, "this-cluster"),
     ],

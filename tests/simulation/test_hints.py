@@ -5,10 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from gossamer.cli.cluster.membership import print_status
+from gossamer.cli.commands.membership import status_parts
+from gossamer.cli.render.show import show_part
 from gossamer.testing import LAN, seeds
 
 EVERYBODY = range(1, 6)
+
+
+def print_status(status):
+    for part in status_parts(status):
+        show_part(part)
 
 
 def name(number):

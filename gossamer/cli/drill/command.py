@@ -14,24 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gossamer.cli import names
-from gossamer.cli.drill.options import (
-    BACKENDS,
-    SPLITS,
-    DrillOptionError,
-    backend_named,
-    check_files,
-    duration,
-)
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient
+from gossamer.cli.command import Parameters, asks, duration, with_parameters
+from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
+from gossamer.cli.drill.options import KINDS, SPLITS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import open_screen, show_record
-from gossamer.cli.drill.start import start_drill
 from gossamer.cli.drill.suite import suite
+from gossamer.cli.errors import OptionError
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible
 from gossamer.cli.local.start import loop_factory
-from gossamer.cli.nouns import add_command
 from gossamer.cli.render.output import note
-from gossamer.cli.runs import ON_NODE, add_runs
+from gossamer.cli.render.show import Report
+from gossamer.cli.root import example
 from gossamer.drill.record import DrillKind, Plan, Setting, record_json
 
 if TYPE_CHECKING:
@@ -49,7 +45,7 @@ MAX_NODES = 32
 # -- what people type
 
 
-def _span(text: str) -> float:
+def _signed(text: str) -> float:
     """A duration with a sign."""
     return -duration(text[1:]) if text.startswith("-") else duration(text.removeprefix("+"))
 
@@ -68,129 +64,149 @@ def _time(name: str, says: str, parser: Callable[[str], float] = duration) -> An
     return Annotated[float, typer.Option(name, parser=parser, metavar="DURATION", help=says)]
 
 
-_Option = tuple[Any, Any]
-"""Annotation and default."""
+def _file(name: str, says: str) -> Any:
+    return Annotated[Path | None, typer.Option(name, metavar="FILE", help=says)]
 
-_SPLIT: dict[str, _Option] = {
-    "split": (
-        Annotated[
-            str,
-            typer.Option(
-                "--split",
-                help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
-                autocompletion=SPLITS,
-                show_default=False,
-            ),
-        ],
-        "",
-    )
-}
-_NODE: dict[str, _Option] = {
-    "node": (
-        Annotated[
-            int | None,
-            typer.Option("--node", min=1, help="Its number (default: the last one)", show_default=False),
-        ],
-        None,
-    )
-}
-_COMMON: dict[str, _Option] = {
+
+_Load = Annotated[float, typer.Option("--load", min=0, max=50_000, help="Messages a second, in all.")]
+_Loss = Annotated[float, typer.Option("--loss", parser=_share, metavar="SHARE", help="Lost: 5%.")]
+_Number = Annotated[
+    int | None,
+    typer.Option("--node", min=1, help="Its number (default: the last one)", show_default=False),
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Configure the nodes: cluster.autoheal=5s"),
+]
+_Split = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
+        autocompletion=SPLITS,
+        show_default=False,
+    ),
+]
+_SPLIT: Parameters = {"split": (_Split, "")}
+_NODE: Parameters = {"node": (_Number, None)}
+_COMMON: Parameters = {
     "nodes": (Annotated[int, typer.Option("--nodes", "-n", min=2, max=MAX_NODES, help="How many.")], 5),
     "seconds": (_time("--for", "How long the fault holds."), "20s"),
-    "load": (
-        Annotated[float, typer.Option("--load", min=0, max=50_000, help="Messages a second, in all.")],
-        500.0,
-    ),
-    "backend": (
-        Annotated[
-            str,
-            typer.Option(
-                "--backend",
-                help="gate: faults in the nodes; netns: real packets, needs root.",
-                autocompletion=BACKENDS,
-            ),
-        ],
-        "gate",
-    ),
-    "seed": (Annotated[int, typer.Option("--seed", help="Decides the order of messages.")], 0),
+    "load": (_Load, 500.0),
+    "backend": (BackEnd, "gate"),
+    "seed": (Seed, 0),
     "warm_up": (_time("--warm-up", "Load before the fault."), "5s"),
     "after": (_time("--after", "Load after the heal."), "5s"),
-    "configure": (
-        Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Configure the nodes: cluster.autoheal=5s"),
-        ],
-        None,
-    ),
-    "json": (
-        Annotated[
-            Path | None,
-            typer.Option("--json", metavar="FILE", help="Write the record there as JSON, - prints it."),
-        ],
-        None,
-    ),
-    "html": (
-        Annotated[
-            Path | None, typer.Option("--html", metavar="FILE", help="Write a page with a chart there.")
-        ],
-        None,
-    ),
+    "configure": (_Set, None),
+    "json": (_file("--json", "Write the record there as JSON, - prints it."), None),
+    "html": (_file("--html", "Write a page with a chart there."), None),
     "keep": (Annotated[bool, typer.Option("--keep", help="Keep logs and data of all nodes.")], False),
     "timeout": (_time("--timeout", "How long the cluster may take to start."), "60s"),
 }
 
 
-def _register(kind: DrillKind, says: str, own: dict[str, _Option], **more: _Option) -> None:
-    """A command for one kind of drill."""
+def _add(kind: DrillKind, says: str, where: Parameters, *examples: str, **settings: tuple[Any, Any]) -> None:
+    """Add the command for one kind of drill; ``settings`` are options that only this kind has."""
 
-    def carry_out(**options: Any) -> None:
-        raise typer.Exit(_carry_out(_plan(kind, options), options))
+    def command(**options: Any) -> None:
+        raise typer.Exit(_carry_out(_plan(kind, options, [*settings]), options))
 
-    add_command(app, kind, says, {**own, **_COMMON, **more}, carry_out, panel=_HERE)
+    command.__doc__ = says
+    made = with_parameters(command, {**where, **_COMMON, **settings})
+    app.command(kind, rich_help_panel=_HERE)(example(*examples)(made))
 
 
-_register("partition", "Cut the network into sides, one way, or at one link, and let it heal.", _SPLIT)
-_register(
+_add(
+    "partition",
+    "Cut the network into sides, one way, or at one link, and let it heal.",
+    _SPLIT,
+    "--nodes 5 --split 3/2 --for 30s --html report.html",
+    "--split 1-2 --set cluster.autoheal=5s --json record.json",
+)
+_add(
     "flapping",
     "Cut and mend the network again and again.",
     _SPLIT,
+    "--split 2/1 -n 3 --period 2s",
     period=(_time("--period", "How long each cut lasts, and each pause."), "4s"),
 )
-_register(
+_add(
     "slow",
     "Make the network between sides slow and lossy.",
     _SPLIT,
+    "--delay 300ms --loss 5%",
     delay=(_time("--delay", "How much later everything is."), "200ms"),
     jitter=(_time("--jitter", "At most so much later still."), "50ms"),
-    loss=(Annotated[float, typer.Option("--loss", parser=_share, metavar="SHARE", help="Lost: 5%.")], "5%"),
+    loss=(_Loss, "5%"),
 )
-_register("kill", "Kill a node (SIGKILL), and start it again.", _NODE)
-_register("pause", "Stop a node's process (SIGSTOP), and let it go on.", _NODE)
-_register("rolling", "Restart all nodes in order, one after the other.", {})
-_register(
+_add("kill", "Kill a node (SIGKILL), and start it again.", _NODE, "--node 2")
+_add("pause", "Stop a node's process (SIGSTOP), and let it go on.", _NODE, "--node 2 --for 10s")
+_add("rolling", "Restart all nodes in order, one after the other.", {}, "--nodes 3")
+_add(
     "clock",
     "Let a node's wall clock jump, and jump back.",
     _NODE,
-    jump=(_time("--jump", "How far: 1h, -10m.", _span), "1h"),
+    "--jump -10m",
+    jump=(_time("--jump", "How far: 1h, -10m.", _signed), "1h"),
 )
-_register("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT)
-_register("disk", "Let a node's files grow no more, as on a full disc.", _NODE)
-
+_add("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT, "--split 3/2")
+_add("disk", "Let a node's files grow no more, as on a full disc.", _NODE, "--node 1")
 app.command(rich_help_panel=_HERE)(suite)
-app.command("start", rich_help_panel=ON_NODE)(start_drill)
+
+
+@app.command(rich_help_panel=ON_NODE)
+@asks(
+    "partition --here --split 2/1 --for 15s --wait",
+    "kill --nodes 3 --node node2@10.0.0.2",
+    node=True,
+    timeout=RUN_TIMEOUT,
+)
+def start(
+    client: ApiClient,
+    json: bool,
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="partition, kill, slow, …", autocompletion=KINDS)
+    ],
+    here: Annotated[
+        bool,
+        typer.Option(
+            "--here",
+            help="Split this very cluster (partition only; needs an administrator and drill.faults).",
+        ),
+    ] = False,
+    split: Annotated[
+        str | None, typer.Option(help="2/1; one way 1>2; one link 1-2.", autocompletion=SPLITS)
+    ] = None,
+    hold: Annotated[
+        float,
+        typer.Option("--for", parser=duration, metavar="DURATION", help="How long the fault holds."),
+    ] = 10.0,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-n", min=2, help="Of its own cluster (default: 3).")
+    ] = None,
+    load: Annotated[float | None, typer.Option(min=0, help="Messages a second (default: 100).")] = None,
+    number: Annotated[
+        int | None, typer.Option(min=1, help="Of the node to kill, pause … (default: the last).")
+    ] = None,
+    wait: Wait = False,
+) -> Report:
+    """Start a drill on the machine of a node, on a cluster of its own; with --here on the running cluster."""
+    body = {"kind": kind, "seconds": hold, "split": split, "nodes": nodes, "load": load, "node": number}
+    body["on"] = "this-cluster" if here else None
+    return start_run(client, "drills", body, runs="drills", json=json, wait=wait)
+
+
 add_runs(
     app,
     "drill",
     "drills",
-    names.drills,
+    completion.drills,
     listed="List the drills that were started at a node, the newest first.",
     stopped="Stop a drill and heal what it broke; or delete one that has ended.",
 )
 
-_OWN = ("period", "delay", "jitter", "loss", "jump")
 
-
-def _plan(kind: DrillKind, options: dict[str, Any]) -> Plan:
+def _plan(kind: DrillKind, options: dict[str, Any], settings: Sequence[str]) -> Plan:
     from gossamer.drill import unnamed
 
     nodes: int = options["nodes"]
@@ -199,18 +215,13 @@ def _plan(kind: DrillKind, options: dict[str, Any]) -> Plan:
         shape = options["split"] or f"{nodes - nodes // 2}/{nodes // 2}"
     elif "node" in options:
         shape = str(options["node"] or nodes)
-    own: dict[str, Setting] = {name: options[name] for name in _OWN if name in options}
+    same = ("backend", "seconds", "load", "seed", "warm_up", "after")
     return Plan(
         kind=kind,
         shape=shape,
         nodes=unnamed(nodes),
-        backend=backend_named(options["backend"]),
-        seconds=options["seconds"],
-        load=options["load"],
-        seed=options["seed"],
-        warm_up=options["warm_up"],
-        after=options["after"],
-        settings=own | _configured(options["configure"] or []),
+        settings={name: options[name] for name in settings} | _configured(options["configure"] or []),
+        **{name: options[name] for name in same},
     )
 
 
@@ -220,7 +231,7 @@ def _configured(pairs: Sequence[str]) -> dict[str, Setting]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.replace(".", "").replace("_", "").isalnum():
-            raise DrillOptionError(option="--set", got=pair, expected="KEY=VALUE such as cluster.autoheal=5s")
+            raise OptionError("--set", got=pair, expected="KEY=VALUE such as cluster.autoheal=5s")
         found["GOSSAMER_" + key.strip().upper().replace(".", "__")] = value.strip()
     return found
 
@@ -231,7 +242,7 @@ def _configured(pairs: Sequence[str]) -> dict[str, Setting]:
 def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
     json: Path | None = options["json"]
     html: Path | None = options["html"]
-    printed = json is not None and str(json) == "-"
+    printed = str(json) == "-"
     check_files(json=json, html=html)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         record = runner.run(_run(plan, keep=options["keep"], patience=options["timeout"], quiet=printed))
@@ -245,7 +256,9 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
         if json is not None:
             json.write_bytes(record_json(record))
     if html is not None:
-        _write_page(record, html)
+        from gossamer.drill import html as page_of
+
+        html.write_text(page_of(record), encoding="utf-8")
     broken = record.failure or any(verdict.kept is False for verdict in record.verdicts)
     return ExitCode.PROMISE_BROKEN if broken else ExitCode.DONE
 
@@ -264,9 +277,3 @@ async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> Drill
     if keep:
         note(f"logs and data are in {directory}")
     return record
-
-
-def _write_page(record: DrillRecord, file: Path) -> None:
-    from gossamer.drill import html
-
-    file.write_text(html(record), encoding="utf-8")

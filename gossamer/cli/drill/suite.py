@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gossamer.cli.drill.options import BACKENDS, KINDS, backend_named, check_files, duration
+from gossamer.cli.command import duration
+from gossamer.cli.drill.options import KINDS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import open_screen
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible
 from gossamer.cli.local.start import loop_factory
 from gossamer.cli.render.output import note, print_table
+from gossamer.cli.root import example
 from gossamer.drill.record import DrillRecord, Plan
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["suite"]
 
 
+@example("--quick --html suite.html")
 def suite(
     only: Annotated[
         list[str] | None,
@@ -38,14 +41,7 @@ def suite(
     quick: Annotated[
         bool, typer.Option("--quick", help="Three nodes, six short drills that heal sooner: five minutes.")
     ] = False,
-    backend: Annotated[
-        str,
-        typer.Option(
-            "--backend",
-            help="gate: faults in the nodes; netns: real packets, needs root.",
-            autocompletion=BACKENDS,
-        ),
-    ] = "gate",
+    backend: BackEnd = "gate",
     load: Annotated[
         float | None,
         typer.Option(
@@ -60,7 +56,7 @@ def suite(
         float | None,
         typer.Option("--for", parser=duration, metavar="DURATION", help="How long each fault holds (20s)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the order of messages.")] = 0,
+    seed: Seed = 0,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all records there, - prints them.")
     ] = None,
@@ -73,7 +69,7 @@ def suite(
 
     check_files(json=json, html=html)
     chosen = choose_plans(
-        suite_plans(backend=backend_named(backend), quick=quick, load=load, seed=seed, hold=hold), only or []
+        suite_plans(backend=backend, quick=quick, load=load, seed=seed, hold=hold), only or []
     )
     began_at = time.time()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

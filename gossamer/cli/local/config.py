@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gossamer.cli.api.client import DEFAULT_API, ApiClient
-from gossamer.cli.api.errors import Answer, RefusedError
+from gossamer.cli.client import DEFAULT_API, ApiClient, Row
+from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks
+from gossamer.cli.commands.node import meant
+from gossamer.cli.errors import RefusedError
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.options import AllNodes, Api, ConfigFile, Json, OnNode
-from gossamer.cli.render.output import emit_json, print_error, print_lines
+from gossamer.cli.render.output import emit_json, print_error, print_line
 from gossamer.cli.render.show import Listing
-from gossamer.cli.render.show import show as show_found
+from gossamer.cli.root import example
 from gossamer.errors import ConfigError, WrongValueError
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Check, print and reload the configuration.", no_args_is_help=True)
 
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")]
+
 
 @app.command()
+@example("node.yaml")
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")] = None,
+    file: File = None,
     config: ConfigFile = None,
     json: Json = False,
     files: Annotated[
@@ -56,10 +59,11 @@ def check(
     if json:
         emit_json({"ok": True, "source": str(path or "defaults"), "problems": []})
     else:
-        print_lines(f"{path or 'defaults'}: ok")
+        print_line(f"{path or 'defaults'}: ok")
 
 
 @app.command()
+@example("> node.schema.json")
 def schema() -> None:
     """Print the JSON Schema of the file."""
     from gossamer.config import json_schema
@@ -68,8 +72,9 @@ def schema() -> None:
 
 
 @app.command()
+@example("node.yaml --changed", "--node node2@10.0.0.2")
 def show(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")] = None,
+    file: File = None,
     config: ConfigFile = None,
     json: Json = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the defaults.")] = False,
@@ -83,64 +88,48 @@ def show(
     if not running and node is None:
         from gossamer.config import load_config, to_plain
 
-        loaded = load_config(file or config, environ=os.environ)
-        _print(to_plain(loaded, changed_only=changed), as_json=json)
-        return
-    if file or config:
+        found = to_plain(load_config(file or config, environ=os.environ), changed_only=changed)
+    elif file or config:
         raise WrongValueError("got a file and a running node, expected one; leave out FILE, or --running")
-    with ApiClient(api, node=node) as client:
-        answer = client.document("/api/v1/config")
-    _print(answer["changed" if changed else "config"], as_json=json)
-
-
-def _print(config: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        emit_json(config)
+    else:
+        with ApiClient(api, node=node) as client:
+            found = client.document("config")["changed" if changed else "config"]
+    if json:
+        emit_json(found)
         return
     import yaml
 
     # YAML writes plain values, and what an answer holds is a little more.
-    plain = jsonlib.loads(jsonlib.dumps(config))
+    plain = jsonlib.loads(jsonlib.dumps(found))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False)
-    typer.echo(text if config else "{}\n", nl=False)
+    typer.echo(text if found else "{}\n", nl=False)
 
 
 @app.command()
-def reload(
-    api: Api = DEFAULT_API, node: OnNode = None, everywhere: AllNodes = False, json: Json = False
-) -> None:
+@asks("--all")
+def reload(client: ApiClient, json: bool, node: OnNode = None, everywhere: AllNodes = False) -> Listing:
     """Make a node, or all of them, read certificates, passwords and access lists again, now.
 
     A file with a mistake is refused, with the reason and exit code 5, and what was read before stays.
     """
-    with ApiClient(api) as client:
-        if node is None and not everywhere:
-            node = client.document("/health")["name"]
-        answers = client.each(_read_again, node=node)
-    refused = [row for row in answers.items if "refused" in row]
+    answers = client.each(_read_again, node=meant(client, node, everywhere=everywhere))
+    refused = [row for row in answers if "refused" in row]
     for row in refused:
         print_error(f"{row['node']}: {row['refused']}", as_json=json)
-    if json or len(refused) < len(answers.items) or answers.missing:
-        show_found(
-            lambda _: Listing(
-                answers,
-                {"NODE": "node", "READ AGAIN": _files},
-                empty="no node answered",
-            ),
-            json=json,
-        )
-    if refused:
-        raise typer.Exit(ExitCode.REFUSED)
+    code = ExitCode.REFUSED if refused else ExitCode.DONE
+    if not json and len(refused) == len(list(answers)) and not answers.missing:
+        raise typer.Exit(code)
+    return Listing(answers, {"NODE": "node", "READ AGAIN": _files}, empty="no node answered", code=code)
 
 
-def _read_again(peer: ApiClient, name: str) -> list[dict[str, Any]]:
+def _read_again(peer: ApiClient) -> Row:
     try:
-        return [Answer(peer.post("/api/v1/config/reload", {}), node=name)]
+        return peer.post("config/reload")
     except RefusedError as error:
-        return [Answer(node=name, refused=str(error))]
+        return {"refused": str(error)}
 
 
-def _files(row: Mapping[str, Any]) -> str:
+def _files(row: Row) -> str:
     if "refused" in row:
         return "refused"
     return " ".join(row["files"]) or "nothing: it was told of no such file"

@@ -12,16 +12,16 @@ import asyncio
 import json as jsonlib
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gossamer.cli.command import ConfigFile, Json
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.options import ConfigFile, Json
-from gossamer.cli.render.output import note, ports_text, print_error
+from gossamer.cli.render.output import note, ports_text, print_error, print_line
+from gossamer.cli.root import example
 
 if TYPE_CHECKING:
     from gossamer.config import Config
@@ -33,6 +33,7 @@ STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
 
 
+@example("-c node.yaml", "GOSSAMER_CLUSTER__AUTOHEAL=15s gossamer start -c node.yaml")
 def start(
     config: ConfigFile = None,
     json: Json = False,
@@ -145,5 +146,4 @@ def _print_ready(name: str, ports: dict[str, int], *, as_json: bool) -> None:
         line = jsonlib.dumps({"ready": True, "name": name, "pid": os.getpid(), "ports": ports})
     else:
         line = f"ready {name} pid={os.getpid()} {ports_text(ports)}"
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print_line(line)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from gossamer.cli.options import Json
-from gossamer.cli.render.output import note, ports_text
+from gossamer.cli.command import Json
+from gossamer.cli.render.output import note, ports_text, print_line
 from gossamer.cli.render.table import make_console
+from gossamer.cli.root import example
 from gossamer.launch import MAX_NODES, WEBSOCKET
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ OPTIONS = {
 _PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2883,…)."
 
 
+@example("--nodes 3", "-n 5 --mqtt-port 0 --api-port 0 --data-dir data")
 def up(
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=MAX_NODES, help="How many.")] = 3,
     data_dir: Annotated[
@@ -141,8 +142,7 @@ class _Screen:
         """Print the ready line."""
         self._clear()
         line = jsonlib.dumps({"ready": True, **facts}) if self._as_json else _ready_line(facts)
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        print_line(line)
 
     def say(self, text: str) -> None:
         """A remark."""

@@ -1,7 +1,6 @@
-"""What the command prints: tables for people, JSON for scripts, errors on standard error.
+"""What the command prints: the answer on standard output alone, remarks and errors on standard error.
 
-Rules: 1. Standard output carries the answer and nothing else.  2. Piped, a table keeps every character of
-every cell: nothing is cut to a width nobody has.  3. With ``--json`` errors are JSON as well.
+Rule: with ``--json`` errors are JSON as well.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from rich.text import Text
 from gossamer.cli.render.table import Grid, make_console, printable, speaks_utf8, write
 
 __all__ = [
+    "age_text",
     "ago",
     "clock",
     "emit_json",
@@ -25,8 +25,7 @@ __all__ = [
     "note",
     "ports_text",
     "print_error",
-    "print_lines",
-    "print_result",
+    "print_line",
     "print_table",
     "printable",
     "size_text",
@@ -44,36 +43,21 @@ def emit_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not speaks_utf8()) + "\n")
 
 
+def print_line(text: str) -> None:
+    """One line on standard output, for whoever reads it now."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Columns without a frame, which also cut and awk read well; ``empty`` stands for no rows."""
-    if not write(Grid(columns, rows)):
+    if not write(Grid(columns, rows)) and empty:
         note(empty)
-
-
-def size_text(size: int) -> str:
-    """``3.6 KiB``."""
-    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size} B"
-
-
-def print_lines(renderable: object) -> None:
-    """Anything rich can draw."""
-    make_console().print(renderable)
 
 
 def note(text: str) -> None:
     """A remark for people, on standard error."""
     make_console(stderr=True).print(Text(printable(text)), style="dim")
-
-
-def print_result(answer: Any, text: str, *, json: bool) -> None:
-    """Print what a change answered: the document, or a remark for people."""
-    if json:
-        emit_json(answer)
-    else:
-        note(text)
 
 
 def print_error(text: str, *, as_json: bool) -> None:
@@ -86,15 +70,30 @@ def print_error(text: str, *, as_json: bool) -> None:
     make_console(stderr=True).print(message, soft_wrap=True)
 
 
-def ago(moment: float) -> str:
-    """How long ago a time since 1970 was, coarse."""
-    if moment <= 0:
-        return ""
-    seconds = max(0, int(time.time() - moment))
+def size_text(size: int) -> str:
+    """``3.6 KiB``."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} B"
+
+
+def age_text(seconds: float) -> str:
+    """A time in its largest unit: ``3d``, ``12s``."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def ago(moment: float) -> str:
+    """How long ago a time since 1970 was, coarse; nothing for never."""
+    return age_text(time.time() - moment) if moment > 0 else ""
+
+
+def until(moment: float) -> str:
+    """In what time something since 1970 comes, coarse; 0 is never."""
+    return f"in {age_text(moment - time.time())}" if moment else "never expires"
 
 
 def clock(moment: float) -> str:
@@ -102,17 +101,6 @@ def clock(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
 
 
-def until(moment: float) -> str:
-    """In what time something since 1970 comes, coarse; 0 is never."""
-    if not moment:
-        return "never expires"
-    seconds = max(0, int(moment - time.time()))
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            return f"in {seconds // size}{unit}"
-    return f"in {seconds}s"
-
-
-def ports_text(ports: dict[str, int]) -> str:
+def ports_text(ports: Mapping[str, int]) -> str:
     """``mqtt=1883 api=8091``."""
     return " ".join(f"{name}={port}" for name, port in ports.items())

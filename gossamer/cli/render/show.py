@@ -10,7 +10,6 @@ named, and end the command with a code of its own.
 
 from __future__ import annotations
 
-import json as jsonlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,15 +19,32 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from gossamer.cli.api.client import Gathered, Rows
+from gossamer.cli.client import Gathered, Row
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.render.output import emit_json, json_text, note, print_lines
-from gossamer.cli.render.table import Cell, Grid, write
+from gossamer.cli.render.output import emit_json, json_text, note
+from gossamer.cli.render.table import Cell, Grid, make_console, printable, write
 
-__all__ = ["Ask", "Columns", "Listing", "Part", "Rendered", "Report", "Row", "show", "whole"]
+__all__ = [
+    "Ask",
+    "Columns",
+    "Listing",
+    "Note",
+    "Part",
+    "Rendered",
+    "Report",
+    "document_of",
+    "show",
+    "show_part",
+]
 
-Row = dict[str, Any]
-Part = Grid | Text | str
+
+class Note(str):
+    """A remark for people, on standard error."""
+
+    __slots__ = ()
+
+
+Part = Grid | str
 Columns = Mapping[str, str | Callable[[Row], Cell]]
 """By title, the key of the value in a row, or what makes a cell of a row."""
 
@@ -40,6 +56,7 @@ class Report:
     document: Mapping[str, Any]
     parts: Callable[[], Iterable[Part]]
     missing: Mapping[str, str] = field(default_factory=dict)
+    code: ExitCode = ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +68,25 @@ class Listing:
     empty: str
     key: int = 1
     restless: frozenset[str] = frozenset()
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether nodes may be missing."""
-        return isinstance(self.items, Rows | Gathered)
+    remark: str = ""
+    """Said to people below the table."""
+    code: ExitCode = ExitCode.DONE
 
     @property
     def missing(self) -> Mapping[str, str]:
         """The nodes that did not answer, with the reason; complete once the items are read."""
-        return self.items.missing if isinstance(self.items, Rows | Gathered) else {}
+        return self.items.missing if isinstance(self.items, Gathered) else {}
 
-    def grid(self) -> Grid:
+    def parts(self) -> Iterable[Part]:
         """The table for people."""
         cells = [
             (lambda row, key=column: row[key]) if isinstance(column, str) else column
             for column in self.columns.values()
         ]
         rows = ([cell(row) for cell in cells] for row in self.items)
-        return Grid(list(self.columns), rows, self.empty, self.key, self.restless)
+        yield Grid(list(self.columns), rows, self.empty, self.key, self.restless)
+        if self.remark:
+            yield Note(self.remark)
 
 
 Rendered = Report | Listing
@@ -81,7 +98,7 @@ def show(ask: Ask, *, json: bool, watch: float | None = None, limit: int | None 
     """Ask once and print, or with ``watch`` every that many seconds until the user ends it.
 
     Raises:
-        typer.Exit: some node did not answer.
+        typer.Exit: some node did not answer, or the answer has a code of its own.
     """
     if watch is not None:
         # The rest of the command starts sooner without it.
@@ -93,33 +110,31 @@ def show(ask: Ask, *, json: bool, watch: float | None = None, limit: int | None 
     if json:
         _emit(rendered)
     else:
-        for part in parts_of(rendered):
+        for part in rendered.parts():
             show_part(part)
         for name, reason in rendered.missing.items():
             note(f"incomplete: {name} did not answer: {reason}")
-    if rendered.missing:
-        raise typer.Exit(ExitCode.UNAVAILABLE)
-
-
-def parts_of(rendered: Rendered) -> Iterable[Part]:
-    """What is printed for people."""
-    return [rendered.grid()] if isinstance(rendered, Listing) else rendered.parts()
+    if code := ExitCode.UNAVAILABLE if rendered.missing else rendered.code:
+        raise typer.Exit(code)
 
 
 def show_part(part: Part) -> None:
     """Print a table, or lines."""
-    if not isinstance(part, Grid):
-        print_lines(part)
+    if isinstance(part, Note):
+        note(part)
+    elif isinstance(part, str):
+        make_console().print(Text(printable(part)), soft_wrap=True)
     elif not write(part) and part.empty:
         note(part.empty)
 
 
-def whole(rendered: Rendered) -> dict[str, Any]:
+def document_of(rendered: Rendered) -> dict[str, Any]:
     """All of it in memory, as ``--json`` prints it."""
     if isinstance(rendered, Report):
         return dict(rendered.document)
     items = list(rendered.items)
-    return {"items": items, "missing": dict(rendered.missing)} if rendered.has_missing else {"items": items}
+    missing = {"missing": dict(rendered.missing)} if isinstance(rendered.items, Gathered) else {}
+    return {"items": items, **missing}
 
 
 def _emit(rendered: Rendered) -> None:
@@ -136,6 +151,6 @@ def _emit(rendered: Rendered) -> None:
         out.write(between + json_text(item))
         between = ",\n    "
     out.write("]" if between == "\n    " else "\n  ]")
-    if rendered.has_missing:
-        out.write(',\n  "missing": ' + jsonlib.dumps(dict(rendered.missing)))
+    if isinstance(rendered.items, Gathered):
+        out.write(',\n  "missing": ' + json_text(dict(rendered.missing)))
     out.write("\n}\n")

@@ -24,10 +24,8 @@ __all__ = [
     "draw",
     "make_console",
     "marked",
-    "plain_lines",
     "printable",
     "speaks_utf8",
-    "tree_lines",
     "write",
 ]
 
@@ -54,8 +52,6 @@ class Grid:
     title: str = ""
     numbers: frozenset[str] = frozenset()
     """Columns to stand at the right."""
-    tree: bool = False
-    """The last column is a line of a tree, as long as it is."""
 
 
 class PipedConsole(Console):
@@ -89,56 +85,32 @@ def write(grid: Grid) -> bool:
     first = list(islice(rows, SAMPLE))
     if not first:
         return False
+    widths = _widths(grid, first)
     if not sys.stdout.isatty():
-        for line in plain_lines(grid, chain(first, rows), first):
+        for line in _plain_lines(grid, chain(first, rows), widths):
             sys.stdout.write(line + "\n")
         return True
     console = make_console()
     if grid.title:
         console.print(Text(printable(grid.title), style="bold"))
-    if grid.tree:
-        for styled in tree_lines(grid, [*first, *rows]):
-            console.print(styled, soft_wrap=True)
-        return True
     console.print(draw(grid, first))
-    widths = _widths(grid, first)
     while more := list(islice(rows, SAMPLE)):
         console.print(draw(grid, more, header=False, widths=widths))
     return True
 
 
-def plain_lines(
-    grid: Grid, rows: Iterable[Sequence[Cell]], sample: Sequence[Sequence[Cell]]
-) -> Iterator[str]:
+def _plain_lines(grid: Grid, rows: Iterable[Sequence[Cell]], widths: Sequence[int]) -> Iterator[str]:
     """Lines without colour, columns two spaces apart."""
     if grid.title:
         yield printable(grid.title)
-    widths = _widths(grid, sample)
     right = [column in grid.numbers for column in grid.columns]
-    last = len(widths) - 1
     for row in chain([grid.columns], rows):
         cells = []
-        for at, cell in enumerate(row):
+        for cell, width, at_right in zip(row, widths, right, strict=True):
             text = _one_line(cell)
-            pad = " " * (widths[at] - cell_len(text))
-            cells.append(pad + text if right[at] else text if at == last else text + pad)
-        yield "  ".join(cells).rstrip()
-
-
-def tree_lines(
-    grid: Grid, rows: Sequence[Sequence[Cell]], *, marks: Mapping[tuple[int, int], str] | None = None
-) -> Iterator[Text]:
-    """Cells in line, and behind them a line of a tree, as long as it is."""
-    widths = _widths(grid, rows)[:-1]
-    for at, row in enumerate(chain([grid.columns], rows)):
-        line = Text(style="" if at else "bold")
-        for column, width in enumerate(widths):
-            text = _one_line(row[column])
             pad = " " * (width - cell_len(text))
-            style = (marks or {}).get((at - 1, column), "")
-            padded = pad + text if grid.columns[column] in grid.numbers else text + pad
-            line.append(padded, style=style).append("  ")
-        yield line.append_text(_text(row[-1]))
+            cells.append(pad + text if at_right else text + pad)
+        yield "  ".join(cells).rstrip()
 
 
 def draw(
@@ -174,10 +146,14 @@ def marked(
     """Which cells of ``rows`` are not as they were, and how they are to look."""
     if before is None:
         return {}
-    then = {_name(grid, row): row for row in before}
+
+    def name(row: Sequence[Cell]) -> tuple[str, ...]:
+        return tuple(str(cell) for cell in row[: grid.key])
+
+    then = {name(row): row for row in before}
     marks: dict[tuple[int, int], str] = {}
     for at, row in enumerate(rows):
-        old = then.get(_name(grid, row))
+        old = then.get(name(row))
         if old is None:
             marks |= {(at, column): NEW for column in range(len(row))}
             continue
@@ -185,10 +161,6 @@ def marked(
             if str(was) != str(cell) and grid.columns[column] not in grid.restless:
                 marks[at, column] = CHANGED
     return marks
-
-
-def _name(grid: Grid, row: Sequence[Cell]) -> tuple[str, ...]:
-    return tuple(str(cell) for cell in row[: grid.key])
 
 
 def _widths(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[int]:
@@ -199,20 +171,16 @@ def _widths(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[int]:
 
 
 def _one_line(cell: Cell) -> str:
-    text = _in_reach(cell.plain) if isinstance(cell, Text) else str(cell)
+    text = str(cell)
+    if isinstance(cell, Text) and not speaks_utf8():
+        # What draws trees, in characters that standard output can hold.
+        text = text.translate(_PLAIN)
     return text if text.isprintable() else printable(text).replace("\n", "\\n")
 
 
 def _text(cell: Cell) -> Text:
     # Names and topics come from clients: Text keeps what looks like markup as it is.
     return cell.copy() if isinstance(cell, Text) else Text(printable(cell))
-
-
-def _in_reach(drawing: str) -> str:
-    """What draws trees, in characters that standard output can hold."""
-    if speaks_utf8():
-        return drawing
-    return drawing.translate(_PLAIN)
 
 
 _PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "~"})

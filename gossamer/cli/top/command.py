@@ -18,10 +18,11 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from gossamer.cli.api.client import DEFAULT_API, ApiClient
-from gossamer.cli.options import Api, Json
+from gossamer.cli.client import DEFAULT_API, ApiClient
+from gossamer.cli.command import Api, Json
 from gossamer.cli.render.keyboard import Keyboard
 from gossamer.cli.render.table import make_console
+from gossamer.cli.root import example
 from gossamer.cli.top.view import Busy, alarms_of, columns_in, nodes_table, picture, room_in
 from gossamer.cli.top.view_state import Desk, Rates, Sample, rates_of, rows_of
 from gossamer.errors import GossamerError
@@ -36,6 +37,7 @@ PROCESSES = 3.0
 """Seconds between two looks at the processes of a node."""
 
 
+@example("", "--samples 1 --json")
 def top(
     api: Api = DEFAULT_API,
     json: Json = False,
@@ -45,7 +47,7 @@ def top(
 ) -> None:
     """Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom."""
     with ApiClient(api) as client:
-        stream = islice(client.events("/api/v1/live", patience=PATIENCE), samples)
+        stream = islice(client.events("live", silence=PATIENCE), samples)
         try:
             if json:
                 for sample in stream:
@@ -119,7 +121,7 @@ class _Processes:
             node = self._node
             try:
                 with ApiClient(self._api, node=node) as client:
-                    found = list(_flat(client.rows("/api/v1/processes", {"fold": 5})))
+                    found = list(_flat(client.rows("processes", {"fold": 5})))
             except GossamerError as error:
                 found, self.busy = [], [("", str(error), 0.0, 0)]
             if found and node == self._node:

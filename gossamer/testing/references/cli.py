@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gossamer.cli import EXAMPLES, ExitCode, app
+from gossamer.cli import ExitCode, app
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
 __all__ = ["Entry", "cli_page", "commands"]
@@ -71,9 +71,8 @@ def _described(typed: str, command: Any, context: Any) -> str:
     if any(row[0].startswith("`-") for row in rows):
         usage.append("[OPTIONS]")
     text = f"{level} {typed}\n\n```text\n{' '.join(usage)}\n```\n\n{prose(command.help)}\n"
-    if examples := EXAMPLES.get(typed.partition(" ")[2]):
-        lines = "\n".join(examples)
-        text += f"\n```text\n{lines}\n```\n"
+    lines = "\n".join(command.examples)
+    text += f"\n```text\n{lines}\n```\n"
     return text + (f"\n{table(('argument or option', 'means'), rows)}" if rows else "")
 
 

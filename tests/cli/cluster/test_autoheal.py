@@ -53,7 +53,7 @@ def test_the_quarantine_is_listed_once_and_replayed(ask, served):
     assert ask("autoheal", "quarantine", "replay", "0123456789ab").code == 0
     assert served.view.healing.replayed == ["0123456789ab"]
     unknown = ask("autoheal", "quarantine", "replay", "ffffffffffff")
-    assert "in no node's quarantine" in unknown.err
+    assert "expected the id of a row that is listed" in unknown.err
     assert unknown.code != 0
 
 

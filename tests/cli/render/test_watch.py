@@ -8,13 +8,13 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from gossamer.cli import ExitCode
-from gossamer.cli.api.client import Gathered
-from gossamer.cli.api.errors import NodeUnreachableError, RefusedError
-from gossamer.cli.nouns import _with_seconds
+from gossamer.cli.client import Gathered
+from gossamer.cli.errors import NodeUnreachableError, RefusedError
 from gossamer.cli.render import watch
 from gossamer.cli.render.show import Listing, Report
 from gossamer.cli.render.table import CHANGED, NEW, Grid, marked
-from gossamer.cli.render.watch import Cropped, watch_it
+from gossamer.cli.render.watch import cropped, watch_it
+from gossamer.cli.root import _with_seconds
 
 
 def rounds(*answers, **options):
@@ -121,7 +121,7 @@ def test_a_report_that_grows_a_part_is_drawn(monkeypatch):
 
 def test_what_has_no_room_is_counted():
     console = Console(file=io.StringIO(), width=20, height=5)
-    console.print(Cropped(Group(*(Text(f"line {number}") for number in range(9))), 4))
+    console.print(cropped(console, Group(*(Text(f"line {number}") for number in range(9))), 4))
     assert console.file.getvalue().split("\n") == ["line 0", "line 1", "line 2", "… 6 more lines", ""]
 
 

@@ -8,24 +8,25 @@ Ctrl-C, which is not an error.
 from __future__ import annotations
 
 import re
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from gossamer.cli import names
-from gossamer.cli.api.client import DEFAULT_API, ApiClient
-from gossamer.cli.options import Api, Json, OnNode, Watch
-from gossamer.cli.render.output import json_text, note, size_text
-from gossamer.cli.render.show import Report, show
+from gossamer.cli import completion
+from gossamer.cli.client import DEFAULT_API, ApiClient, Params, Row
+from gossamer.cli.command import Api, Json, OnNode, asks
+from gossamer.cli.render.output import json_text, note, print_line, size_text
+from gossamer.cli.render.show import Part, Report
 from gossamer.cli.render.table import Cell, Grid, printable
+from gossamer.cli.root import example
 
 __all__ = ["ps", "trace"]
 
-PATIENCE = 20.0
+SILENCE = 20.0
 """Seconds without a sign of life after which a node that is traced is given up."""
 
 ARROWS = {"in": "<-", "out": "->", "": "  "}
@@ -36,57 +37,45 @@ Pid = Annotated[
     typer.Argument(
         metavar="PID",
         help="node1@host.31, 31 of the node asked, or a registered name.",
-        autocompletion=names.processes,
+        autocompletion=completion.processes,
+    ),
+]
+Root = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PID", help="Only this process and those below it.", autocompletion=completion.processes
     ),
 ]
 
 
+@asks("--node node2@10.0.0.2", "mqtt --fold 5", watch=True)
 def ps(
-    root: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PID",
-            help="Only this process and those below it.",
-            autocompletion=names.processes,
-        ),
-    ] = None,
-    api: Api = DEFAULT_API,
+    client: ApiClient,
+    root: Root = None,
     node: OnNode = None,
-    json: Json = False,
-    fold: Annotated[
-        int, typer.Option("--fold", min=0, max=5000, help="List so many children of one kind.")
-    ] = 20,
-    watch: Watch = None,
-) -> None:
+    fold: Annotated[int, typer.Option(min=0, max=5000, help="List so many children of one kind.")] = 20,
+) -> Report:
     """Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory."""
-    with _of(api, node, root) as client:
-        params: dict[str, str | int | bool] = {"fold": fold}
-        if root is not None:
-            params["root"] = root
-        show(lambda _: _tree(client, params), json=json, watch=watch)
+    at = _node_of(node, root)
+    with nullcontext(client) if at is None else client.node(at) as asked:
+        items = asked.rows("processes", {"fold": fold, "root": root})
+        name = at or asked.document("/health")["name"]
 
-
-def _tree(client: ApiClient, params: Mapping[str, str | int | bool]) -> Report:
-    items = client.rows("/api/v1/processes", params)
-    name = client.asked or client.document("/health")["name"]
-
-    def parts() -> list[Grid]:
+    def parts() -> Iterable[Part]:
         rows = [row for item in items for row in _rows(item)]
         number = sum(row.get("number", 1) for row in rows)
         memory = size_text(sum(row["memory"] for row in rows))
-        grid = Grid(
+        yield Grid(
             ["PID", "STATE", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY", "PROCESS"],
             [_cells(row) for row in rows],
             title=f"{name}: {number} processes, {memory}",
             numbers=frozenset({"PID", "MAILBOX", "REDUCTIONS", "RESTARTS", "MEMORY"}),
-            tree=True,
         )
-        return [grid]
 
     return Report({"node": name, "items": items}, parts)
 
 
-def _rows(item: Mapping[str, Any], lead: str = "", under: str = "") -> Iterator[dict[str, Any]]:
+def _rows(item: Row, lead: str = "", under: str = "") -> Iterator[Row]:
     """A process and those below it, each with its line of the tree."""
     line = Text(lead, style="dim")
     named = item["name"] or item["label"]
@@ -109,7 +98,7 @@ def _rows(item: Mapping[str, Any], lead: str = "", under: str = "") -> Iterator[
             yield {**child, "pid": "", "status": "", "line": more}
 
 
-def _cells(row: Mapping[str, Any]) -> list[Cell]:
+def _cells(row: Row) -> list[Cell]:
     return [
         row["pid"].strip("<>").rpartition(".")[2],
         row["status"],
@@ -119,6 +108,7 @@ def _cells(row: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
+@example("node1@10.0.0.1.31 --seconds 30")
 def trace(
     pid: Pid,
     api: Api = DEFAULT_API,
@@ -129,24 +119,22 @@ def trace(
 ) -> None:
     """Print a process's incoming and outgoing messages live, until it ends or Ctrl-C."""
     try:
-        with _of(api, node, pid) as client:
-            params: dict[str, str | float] = {"pid": pid, "seconds": seconds, "limit": limit}
-            for line in client.stream("/api/v1/trace", params, patience=PATIENCE):
-                sys.stdout.write(json_text(line) if json else _told(line))
-                sys.stdout.write("\n")
-                sys.stdout.flush()
+        with ApiClient(api, node=_node_of(node, pid)) as client:
+            params: Params = {"pid": pid, "seconds": seconds, "limit": limit}
+            for line in client.stream("trace", params, silence=SILENCE):
+                print_line(json_text(line) if json else _line(line))
     except KeyboardInterrupt:
         note("stopped; the process lives on")
 
 
-def _told(line: Mapping[str, Any]) -> str:
+def _line(line: Row) -> str:
     at = line["at"]
     clock = time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1_000_000):06d}"
     peer = f"{line['peer']}  " if line["peer"] else ""
     return printable(f"{clock} {ARROWS[line['way']]} {line['event']:<9} {peer}{line['text']}")
 
 
-def _of(api: str, node: str | None, pid: str | None) -> ApiClient:
-    """The API of ``node``, or of the node that ``pid`` names, or the one at ``api``."""
+def _node_of(node: str | None, pid: str | None) -> str | None:
+    """``node``, or the node that ``pid`` names, or None for the one that is asked."""
     found = re.fullmatch(r"<?(.+@.+)\.\d+>?", pid or "")
-    return ApiClient(api, node=node or (str(found[1]) if found is not None else None))
+    return node or (str(found[1]) if found is not None else None)

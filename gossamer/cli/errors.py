@@ -1,4 +1,4 @@
-"""What can go wrong between the command and a node's API, as errors that say what to do.
+"""What can go wrong on the command line and between it and a node's API, as errors that say what to do.
 
 Rules: 1. The node's own words are kept.  2. Whoever answers is doubted: what is no gossamer node, speaks TLS
 where none was expected, or is of another version, is named as such.
@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
@@ -21,19 +22,35 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "BadAnswerError",
-    "BadUrlError",
     "BrokeOffError",
-    "CertificateFileError",
+    "FileError",
     "NodeUnreachableError",
     "NotNowError",
+    "OptionError",
     "RefusedError",
-    "TokenFileError",
     "UnknownNameError",
     "bad_answer",
     "did_you_mean",
     "error_of",
     "reason_of",
 ]
+
+
+class OptionError(WrongValueError):
+    """A value on the command line that cannot be right."""
+
+    def __init__(self, option: str, *, got: str, expected: str) -> None:
+        self.option = option
+        super().__init__(f"{option}: got {got!r}, expected {expected}")
+
+
+class FileError(UsageError):
+    """A file that the command line or the environment names cannot be read or written."""
+
+    def __init__(self, path: Path | str, problem: Exception | str, *, advice: str) -> None:
+        self.path = path
+        reason = getattr(problem, "strerror", None) or str(problem)
+        super().__init__(f"{path}: {reason}; {advice}")
 
 
 class NodeUnreachableError(TransportError):
@@ -45,14 +62,6 @@ class NodeUnreachableError(TransportError):
         super().__init__(
             f"no node answers at {url}: {reason}; start one with `gossamer up`, or name another with --api"
         )
-
-
-class BadUrlError(WrongValueError):
-    """What stands behind --api is no address of an API."""
-
-    def __init__(self, *, got: str, problem: str) -> None:
-        self.got = got
-        super().__init__(f"--api: got {got!r} ({problem}), expected a URL such as http://10.0.0.1:8091")
 
 
 class RefusedError(UsageError):
@@ -88,22 +97,6 @@ class BrokeOffError(TransportError):
         self.url = url
         self.reason = reason
         super().__init__(f"the node at {url} broke off: {reason}; see its log, and `gossamer nodes`")
-
-
-class TokenFileError(UsageError):
-    """The token of the environment cannot be read."""
-
-    def __init__(self, *, path: str, problem: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {problem}; expected what `gossamer tokens create` printed")
-
-
-class CertificateFileError(UsageError):
-    """The certificates that are to be trusted cannot be read."""
-
-    def __init__(self, *, path: str, problem: str) -> None:
-        self.path = path
-        super().__init__(f"GOSSAMER_CACERT: {path}: {problem}; expected a file of certificates (PEM)")
 
 
 class UnknownNameError(UsageError):

@@ -2,7 +2,8 @@
 
 Rules: 1. Every request is bounded in time.  2. An answer that is a problem becomes an error of the one tree,
 with the node's own words.  3. Asking all nodes gives what there is and names who did not answer.  4. Another
-node is asked through the one at hand, over the links of the cluster: its own API need not be open to us.
+node is asked through the one at hand, over the links of the cluster: its own API need not be open to us.  5.
+A path is below ``/api/v1/`` unless it begins with a slash.
 """
 
 from __future__ import annotations
@@ -12,23 +13,20 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-from gossamer.cli.api.errors import (
+from gossamer.cli.errors import (
     Answer,
     BadAnswerError,
-    BadUrlError,
     BrokeOffError,
-    CertificateFileError,
+    FileError,
     NodeUnreachableError,
     NotNowError,
+    OptionError,
     RefusedError,
-    TokenFileError,
     UnknownNameError,
     bad_answer,
     error_of,
@@ -39,43 +37,38 @@ from gossamer.errors import GossamerError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["DEFAULT_API", "ApiClient", "Gathered", "Params", "Rows", "credentials", "trusted", "whole"]
+__all__ = [
+    "DEFAULT_API",
+    "TIMEOUT",
+    "ApiClient",
+    "Gathered",
+    "Params",
+    "Row",
+    "credentials",
+    "full_url",
+    "trusted",
+]
 
 DEFAULT_API = "http://127.0.0.1:8091"
+TIMEOUT = 10.0
 _PAGE = 5000
 _BELOW = "/api/v1/"
 
-Params = Mapping[str, str | int | bool]
+Row = dict[str, Any]
+"""An object of JSON."""
+Params = Mapping[str, str | float | bool | None]
+"""Of a query; what is None is left out."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Gathered:
-    """What several nodes answered, and who did not."""
+    """What several nodes answered, and who did not, which is known once the items are read."""
 
-    items: list[dict[str, Any]] = field(default_factory=list)
+    items: Iterable[Row]
     missing: dict[str, str] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Row]:
         return iter(self.items)
-
-
-class Rows:
-    """A long list as it comes; who did not answer is known once it is through."""
-
-    def __init__(self, lines: Iterator[dict[str, Any]], limit: int | None) -> None:
-        self._lines = lines
-        self._limit = limit
-        self.missing: dict[str, str] = {}
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return islice(self._all(), self._limit)
-
-    def _all(self) -> Iterator[dict[str, Any]]:
-        for line in self._lines:
-            if "missing" in line and len(line) == 1:
-                self.missing = line["missing"]
-            else:
-                yield line
 
 
 class ApiClient:
@@ -86,13 +79,13 @@ class ApiClient:
         url: str,
         *,
         node: str | None = None,
-        timeout: float = 10.0,
+        timeout: float = TIMEOUT,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         # Here and below, so that the rest of the command starts without loading it.
         import httpx
 
-        self.url = whole(url)
+        self.url = full_url(url)
         self.asked = node
         self._timeout = timeout
         self._transport = transport
@@ -109,57 +102,50 @@ class ApiClient:
                 verify=trusted() if self.url.startswith("https://") else False,
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise BadUrlError(got=url, problem=str(error)) from error
+            raise _bad_url(url, error) from error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Params | None = None) -> Any:
+    def answer(self, path: str, params: Params | None = None) -> Any:
         """The answer to a GET, decoded."""
-        return self._request("GET", path, params=dict(params or {}))
+        return self._request("GET", path, params=_given(params))
 
-    def document(self, path: str, params: Params | None = None) -> dict[str, Any]:
+    def document(self, path: str, params: Params | None = None) -> Row:
         """The answer to a GET that is one object."""
-        found = self.get(path, params)
-        if not isinstance(found, dict):
-            raise self._odd(path, found, "an object")
-        return found
+        return self._object(path, self.answer(path, params))
 
-    def rows(self, path: str, params: Params | None = None) -> list[dict[str, Any]]:
+    def rows(self, path: str, params: Params | None = None) -> list[Row]:
         """The answer to a GET that is a list."""
-        found = self.get(path, params)
+        found = self.answer(path, params)
         if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
             raise self._odd(path, found, "a list of objects")
         return found
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer to a POST, decoded."""
-        return self._request("POST", path, json=dict(body or {}))
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Row:
+        """The answer to a POST, which is one object."""
+        return self._object(path, self._request("POST", path, json=dict(body or {})))
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a PUT, decoded."""
-        return self._request("PUT", path, json=dict(body))
+    def put(self, path: str, body: Mapping[str, Any]) -> Row:
+        """The answer to a PUT, which is one object."""
+        return self._object(path, self._request("PUT", path, json=dict(body)))
 
-    def delete(self, path: str, params: Mapping[str, str] | None = None) -> Any:
-        """The answer to a DELETE, decoded."""
-        return self._request("DELETE", path, params=dict(params or {}))
+    def delete(self, path: str, params: Params | None = None) -> Row:
+        """The answer to a DELETE, which is one object."""
+        return self._object(path, self._request("DELETE", path, params=_given(params)))
 
     def page(self, path: str) -> bytes:
         """The answer to a GET that is a page for a browser."""
         return self._answer("GET", path).content
 
-    def pages(
-        self, path: str, params: Params | None = None, *, limit: int | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Every item of a long list, or the first ``limit``."""
+    def pages(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Iterator[Row]:
+        """Every item of a long list that each node has whole, or the first ``limit``."""
         return islice(self._pages(path, {"limit": min(limit or _PAGE, _PAGE), **(params or {})}), limit)
 
-    def _pages(self, path: str, wanted: dict[str, str | int | bool]) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, wanted: dict[str, str | float | bool | None]) -> Iterator[Row]:
         while True:
             page = self.document(path, wanted)
             yield from page["items"]
@@ -167,24 +153,31 @@ class ApiClient:
                 return
             wanted["after"] = page["next"]
 
-    def listed(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Rows:
+    def listed(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Gathered:
         """A long list of all nodes, or of the one that is meant, ``limit`` items of it at most."""
         wanted = {**(params or {}), "format": "ndjson", **({"scope": "node"} if self.asked else {})}
-        return Rows(self.stream(path, wanted, patience=self._timeout), limit)
+        missing: dict[str, str] = {}
 
-    def stream(
-        self, path: str, params: Mapping[str, str | float | bool], *, patience: float
-    ) -> Iterator[dict[str, Any]]:
-        """The lines of an answer as they come, ``patience`` seconds between two at most, empty ones too."""
-        for line in self._lines(path, params, patience):
+        def items() -> Iterator[Row]:
+            for line in self.stream(path, wanted, silence=self._timeout):
+                if line.keys() == {"missing"}:
+                    missing.update(line["missing"])
+                else:
+                    yield line
+
+        return Gathered(islice(items(), limit), missing)
+
+    def stream(self, path: str, params: Params, *, silence: float) -> Iterator[Row]:
+        """The lines of an answer as they come, ``silence`` seconds between two at most, empty ones too."""
+        for line in self._lines(path, params, silence):
             if line:
-                yield self._object(path, line)
+                yield self._parsed(path, line)
 
-    def events(self, path: str, *, patience: float) -> Iterator[dict[str, Any]]:
+    def events(self, path: str, *, silence: float) -> Iterator[Row]:
         """The data of server-sent events as they come."""
-        for line in self._lines(path, {}, patience):
+        for line in self._lines(path, {}, silence):
             if line.startswith("data: "):
-                yield self._object(path, line.removeprefix("data: "))
+                yield self._parsed(path, line.removeprefix("data: "))
 
     def node(self, name: str) -> ApiClient:
         """The API of the node called ``name``, asked through this one."""
@@ -192,48 +185,17 @@ class ApiClient:
 
     def direct(self, name: str) -> ApiClient:
         """The API of the node called ``name`` at its own address, as this node knows it."""
-        nodes = self.rows("/api/v1/nodes")
+        nodes = self.rows("nodes")
         for row in nodes:
             if row["name"] == name:
                 return self._of(row)
         raise _no_such_node(name, nodes)
 
-    def gather(
-        self,
-        path: str,
-        params: Params | None = None,
-        *,
-        node: str | None = None,
-    ) -> Gathered:
-        """Every item of a long list on every node that is not gone, each with the ``node`` it came from."""
-
-        def items(peer: ApiClient, name: str) -> list[dict[str, Any]]:
-            return [Answer(item, node=name) for item in peer.pages(path, {**(params or {}), "scope": "node"})]
-
-        return self.each(items, node=node)
-
-    def rows_all(self, path: str) -> Gathered:
-        """The list that each node that is not gone answers with, each row with the ``node`` it came from."""
-        return self.each(lambda peer, name: [Answer(row, node=name) for row in peer.rows(path)])
-
-    def get_all(self, path: str, *, node: str | None = None) -> Gathered:
-        """The answer of every node that is not gone to the same GET, or of ``node`` alone."""
-        return self.each(lambda peer, name: [Answer(peer.document(path), node=name)], node=node)
-
-    def post_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
-        """The answer of every node that is not gone to the same POST, or of ``node`` alone."""
-        return self.each(lambda peer, name: [Answer(peer.post(path, body), node=name)], node=node)
-
-    def put_all(self, path: str, body: Mapping[str, Any], *, node: str | None = None) -> Gathered:
-        """The answer of every node that is not gone to the same PUT, or of ``node`` alone."""
-        return self.each(lambda peer, name: [Answer(peer.put(path, body), node=name)], node=node)
-
-    def each(
-        self, ask: Callable[[ApiClient, str], list[dict[str, Any]]], *, node: str | None = None
-    ) -> Gathered:
-        """What ``ask`` has of every node that is not gone, or of ``node`` alone."""
-        gathered = Gathered()
-        rows = self.rows("/api/v1/nodes")
+    def each(self, ask: Callable[[ApiClient], Row | list[Row]], *, node: str | None = None) -> Gathered:
+        """What ``ask`` has of every node that is not gone, or of ``node``; each item says its ``node``."""
+        items: list[Row] = []
+        missing: dict[str, str] = {}
+        rows = self.rows("nodes")
         if node is not None and node not in [row["name"] for row in rows]:
             raise _no_such_node(node, rows)
         for row in sorted(rows, key=lambda row: str(row["name"])):
@@ -241,22 +203,24 @@ class ApiClient:
             if node not in (None, name) or row["status"] == "left":
                 continue
             if row["status"] in ("offline", "stopped"):
-                gathered.missing[name] = f"it is {row['status']}"
+                missing[name] = f"it is {row['status']}"
                 continue
             try:
                 if row["link"] == "self":
-                    gathered.items += ask(self, name)
+                    found = ask(self)
                 else:
                     with self.node(name) as peer:
-                        gathered.items += ask(peer, name)
+                        found = ask(peer)
             except GossamerError as error:
                 # What the node at hand refuses is refused; what another one does leaves a gap.
                 if row["link"] == "self" or isinstance(error, NodeUnreachableError):
                     raise
-                gathered.missing[name] = str(error)
-        return gathered
+                missing[name] = str(error)
+            else:
+                items += [Answer(one, node=name) for one in (found if isinstance(found, list) else [found])]
+        return Gathered(items, missing)
 
-    def _of(self, row: Mapping[str, Any]) -> ApiClient:
+    def _of(self, row: Row) -> ApiClient:
         port = row["ports"].get("api")
         if not port:
             raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
@@ -265,17 +229,18 @@ class ApiClient:
         return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
     def _path(self, path: str) -> str:
-        if self.asked is None or not path.startswith(_BELOW):
+        if path.startswith("/") and not path.startswith(_BELOW):
             return path
-        return f"{_BELOW}nodes/{quote(self.asked, safe='@')}/{path.removeprefix(_BELOW)}"
+        below = path.removeprefix(_BELOW)
+        return _BELOW + (below if self.asked is None else f"nodes/{quote(self.asked, safe='@')}/{below}")
 
-    def _lines(self, path: str, params: Mapping[str, str | float | bool], patience: float) -> Iterator[str]:
+    def _lines(self, path: str, params: Params, silence: float) -> Iterator[str]:
         import httpx
 
         begun = False
         try:
-            timeout = httpx.Timeout(self._timeout, read=patience)
-            with self._http.stream("GET", self._path(path), params=dict(params), timeout=timeout) as answer:
+            timeout = httpx.Timeout(self._timeout, read=silence)
+            with self._http.stream("GET", self._path(path), params=_given(params), timeout=timeout) as answer:
                 if not answer.is_success:
                     answer.read()
                     self._decoded(answer)
@@ -295,7 +260,7 @@ class ApiClient:
         try:
             answer = self._http.request(method, self._path(path), **options)
         except httpx.UnsupportedProtocol as error:
-            raise BadUrlError(got=self.url, problem=str(error)) from error
+            raise _bad_url(self.url, error) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
         if not answer.is_success:
@@ -309,33 +274,37 @@ class ApiClient:
             raise bad_answer(answer, self.url) from None
         if answer.is_success:
             return body
-        if (
-            answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
-            and isinstance(body, dict)
-            and "ready" in body
-        ):
-            # /ready answers with what is missing.
-            return body
         error = error_of(answer, body, self.url)
         if self.asked is not None and isinstance(error, RefusedError) and "node: got" in str(error):
             with ApiClient(self.url, timeout=self._timeout, transport=self._transport) as here:
-                raise _no_such_node(self.asked, here.rows("/api/v1/nodes"))
+                raise _no_such_node(self.asked, here.rows("nodes"))
         raise error
 
-    def _object(self, path: str, line: str) -> dict[str, Any]:
+    def _parsed(self, path: str, line: str) -> Row:
         try:
             found = json.loads(line, object_hook=Answer)
         except ValueError:
             found = None
+        return self._object(path, found)
+
+    def _object(self, path: str, found: object) -> Row:
         if not isinstance(found, dict):
-            raise self._odd(path, found, "an object a line")
+            raise self._odd(path, found, "an object")
         return found
 
     def _odd(self, path: str, found: object, expected: str) -> BadAnswerError:
         return BadAnswerError(
-            f"{self.url}{path}: got {type(found).__name__}, expected {expected} of a gossamer node; "
-            "check --api"
+            f"{self.url}{self._path(path)}: got {type(found).__name__}, expected {expected} of a gossamer "
+            "node; check --api"
         )
+
+
+def _given(params: Params | None) -> dict[str, str | float | bool]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
+
+
+def _bad_url(got: str, problem: Exception) -> OptionError:
+    return OptionError("--api", got=got, expected=f"a URL such as http://10.0.0.1:8091 ({problem})")
 
 
 def _lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -352,12 +321,12 @@ def _lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
         yield kept.decode("utf-8", "replace")
 
 
-def _no_such_node(name: str, rows: list[dict[str, Any]]) -> UnknownNameError:
+def _no_such_node(name: str, rows: list[Row]) -> UnknownNameError:
     known = sorted(str(row["name"]) for row in rows)
     return UnknownNameError(kind="node", name=name, known=known, see="gossamer nodes")
 
 
-def whole(url: str) -> str:
+def full_url(url: str) -> str:
     """``:8091`` and ``host:8091`` are addresses, too."""
     if "://" in url:
         return url
@@ -372,7 +341,12 @@ def trusted() -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=path or None)
     except OSError as error:
-        raise CertificateFileError(path=path or "", problem=str(error)) from error
+        raise FileError(
+            f"GOSSAMER_CACERT: {path}", error, advice="expected a file of certificates (PEM)"
+        ) from error
+
+
+_EXPECTED = "expected what `gossamer tokens create` printed"
 
 
 def credentials() -> dict[str, str]:
@@ -383,7 +357,7 @@ def credentials() -> dict[str, str]:
         try:
             token = Path(path).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise TokenFileError(path=path, problem=str(error)) from error
+            raise FileError(path, error, advice=_EXPECTED) from error
     if not token.isascii() or not token.isprintable():
-        raise TokenFileError(path="GOSSAMER_TOKEN", problem="holds what is no token")
+        raise FileError("GOSSAMER_TOKEN", "holds what is no token", advice=_EXPECTED)
     return {"authorization": f"Bearer {token}"} if token else {}

@@ -5,21 +5,21 @@ Rule: each node keeps a quarantine of its own, so all are asked; the same row is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
-from gossamer.cli import names
-from gossamer.cli.api.client import DEFAULT_API, ApiClient
-from gossamer.cli.nouns import noun
-from gossamer.cli.options import Api, Json, OnNode, Watch
-from gossamer.cli.render.output import clock, emit_json, note, print_result, print_table
-from gossamer.cli.render.show import Report, show
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient, Gathered, Row
+from gossamer.cli.command import asks
+from gossamer.cli.commands.alarms import merged, nodes_text
+from gossamer.cli.render.output import clock
+from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.render.table import Grid
-from gossamer.cli.resources.listing import Resource, add_list, gathered, nodes_text
+from gossamer.cli.root import noun
 from gossamer.config import format_duration
-from gossamer.errors import UsageError, WrongValueError
+from gossamer.errors import WrongValueError
 
 __all__ = ["app"]
 
@@ -28,51 +28,42 @@ _quarantine = noun("Rows that lost in a heal; replay one.")
 app.add_typer(_quarantine, name="quarantine")
 
 
-class NotQuarantinedError(UsageError):
-    """No node has this row."""
-
-    def __init__(self, *, id: str) -> None:
-        self.id = id
-        super().__init__(f"{id}: in no node's quarantine; `gossamer autoheal quarantine` lists what is")
-
-
 @app.command()
-def status(api: Api = DEFAULT_API, node: OnNode = None, json: Json = False, watch: Watch = None) -> None:
+@asks(node=True, watch=True)
+def status(client: ApiClient) -> Report:
     """Show what a node knows of splits, and its settings."""
-    with ApiClient(api, node=node) as client:
-        show(lambda _: _report(client.document("/api/v1/autoheal")), json=json, watch=watch)
+    answer = client.document("autoheal")
+    return Report(answer, lambda: [_status(answer)])
 
 
 @app.command("set")
+@asks("--autoheal 15s --autoclean 5m")
 def change(
+    client: ApiClient,
     autoheal: Annotated[
         str | None, typer.Option(help="on, off, or how long the leader waits, such as 15s.")
     ] = None,
     autoclean: Annotated[
         str | None, typer.Option(help="off, or how long a member may be down, such as 5m.")
     ] = None,
-    api: Api = DEFAULT_API,
-    json: Json = False,
-) -> None:
+) -> Report:
     """Change autoheal or autoclean, on all nodes and over restarts."""
     wanted = {"autoheal": autoheal, "autoclean": autoclean}
     given = {name: value for name, value in wanted.items() if value is not None}
     if not given:
         raise WrongValueError("nothing to set: give --autoheal, --autoclean, or both")
-    with ApiClient(api) as client:
-        answer = client.post("/api/v1/autoheal", given)
-    show(lambda _: _report(answer), json=json)
-    if json:
-        return
-    note("all nodes that are up follow; their configuration files stay as they are")
+    answer = client.post("autoheal", given)
+    remark = Note("all nodes that are up follow; their configuration files stay as they are")
+    return Report(answer, lambda: [_status(answer), remark])
 
 
-add_list(
-    app,
-    Resource(
-        path="autoheal/history",
-        says="List the splits that were healed: survivors, reloaded nodes, and what became of the rows.",
-        columns={
+@app.command()
+@asks(node=True, watch=True)
+def history(client: ApiClient) -> Listing:
+    """List the splits that were healed: survivors, reloaded nodes, and what became of the rows."""
+    return Listing(
+        client.rows("autoheal/history"),
+        {
             "SPLIT AT": lambda row: clock(row["split_at"]),
             "HEALED AFTER": lambda row: f"{row['healed_at'] - row['split_at']:.1f}s",
             "SURVIVORS": lambda row: " ".join(row["survivors"]),
@@ -84,39 +75,32 @@ add_list(
         },
         empty="no split was healed so far",
         key=3,
-    ),
-    "history",
-)
+    )
 
 
 @app.command()
+@asks("--dry-run")
 def plan(
-    api: Api = DEFAULT_API,
-    json: Json = False,
+    client: ApiClient,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Ask every node for its view now, and change nothing.")
     ] = False,
-) -> None:
+) -> Report:
     """Show the plan that is being carried out, or with --dry-run what a heal would do now."""
-    with ApiClient(api) as client:
-        if dry_run:
-            found = client.get("/api/v1/autoheal/plan")
-        else:
-            found = client.get("/api/v1/autoheal")["plan"] or {"id": "", "split": False}
-    if json:
-        emit_json(found)
-        return
-    if not found["split"]:
-        note(
-            "nothing to heal: every node saw the same"
-            if dry_run
-            else "this node has no plan in hand; --dry-run shows what a heal would do now"
-        )
-        return
+    if dry_run:
+        found = client.document("autoheal/plan")
+        nothing = "nothing to heal: every node saw the same"
+    else:
+        found = client.document("autoheal")["plan"] or {"id": "", "split": False}
+        nothing = "this node has no plan in hand; --dry-run shows what a heal would do now"
+    return Report(found, lambda: _plan(found) if found["split"] else [Note(nothing)])
+
+
+def _plan(found: Row) -> Iterable[Part]:
     restarts = "the whole node" if found["restart"] == "node" else "its tables; clients stay"
-    print_table(
+    yield Grid(
         ["GROUP", "NODES", "WHAT", "SAW DOWN"],
-        (
+        [
             [
                 number,
                 " ".join(group),
@@ -124,20 +108,22 @@ def plan(
                 " ".join(sorted({peer for name in group for peer in found["saw_down"].get(name, ())})),
             ]
             for number, group in enumerate(found["groups"], 1)
-        ),
-        empty="no groups",
+        ],
+        "no groups",
     )
-    note(f"leader {found['leader']}, coordinator {found['coordinator']}")
+    yield Note(f"leader {found['leader']}, coordinator {found['coordinator']}")
     if found["missing"]:
-        note(f"away, healed once they are back: {' '.join(found['missing'])}")
+        yield Note(f"away, healed once they are back: {' '.join(found['missing'])}")
 
 
-add_list(
-    _quarantine,
-    Resource(
-        path="autoheal/quarantine",
-        says="List the rows that lost when the sides of a split were merged, on all nodes, or on one.",
-        columns={
+@_quarantine.command("list")
+@asks(node=True, watch=True)
+def list_quarantine(client: ApiClient) -> Listing:
+    """List the rows that lost when the sides of a split were merged, on all nodes, or on one."""
+    found = client.listed("autoheal/quarantine")
+    return Listing(
+        Gathered(sorted(merged(found, "id"), key=lambda row: float(row["at"])), found.missing),
+        {
             "ID": "id",
             "TABLE": "table",
             "KEY": "key",
@@ -149,39 +135,25 @@ add_list(
             "ON": nodes_text,
         },
         empty="the quarantine is empty: no heal threw anything away",
-        fetch=gathered("id", order=lambda row: float(row["at"])),
-        each_node=True,
-    ),
-)
+    )
 
 
 @_quarantine.command()
+@asks("1f0c-3")
 def replay(
+    client: ApiClient,
     id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="As the list shows it.", autocompletion=names.quarantined),
+        typer.Argument(metavar="ID", help="As the list shows it.", autocompletion=completion.quarantined),
     ],
-    api: Api = DEFAULT_API,
-    json: Json = False,
-) -> None:
+) -> Report:
     """Replay a row of the quarantine, over what its table holds now."""
-    with ApiClient(api) as client:
-        found = client.gather("/api/v1/autoheal/quarantine")
-        names = [row["node"] for row in found.items if row["id"] == id]
-        if not names:
-            raise NotQuarantinedError(id=id)
-        path = f"/api/v1/autoheal/quarantine/{id}/replay"
-        with client.node(names[0]) as holder:
-            row = holder.post(path)
+    row = client.post(f"autoheal/quarantine/{id}/replay")
     what = "deleted again" if row["deleted"] else "written again"
-    print_result(row, f"{row['table']} {row['key']}: {what}, as {row['author']} had left it", json=json)
+    return Report(row, lambda: [Note(f"{row['table']} {row['key']}: {what}, as {row['author']} had left it")])
 
 
-def _report(answer: dict[str, Any]) -> Report:
-    return Report(answer, lambda: [_status(answer)])
-
-
-def _status(answer: Mapping[str, Any]) -> Grid:
+def _status(answer: Row) -> Grid:
     partitions = [
         f"{pair['peer']} (down {clock(pair['down_at'])}, back {clock(pair['met_at'])})"
         for pair in answer["open"]

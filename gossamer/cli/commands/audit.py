@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gossamer.cli import names
-from gossamer.cli.api.client import DEFAULT_API, ApiClient
-from gossamer.cli.options import Api, Json, OnNode
-from gossamer.cli.render.output import note
-from gossamer.cli.render.show import Listing, show
-from gossamer.cli.resources.listing import Resource, add_list, of_each_node
-from gossamer.cli.runs import ON_NODE, Wait, add_runs, start_run
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient
+from gossamer.cli.command import OnNode, asks
+from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
+from gossamer.cli.render.show import Columns, Listing, Report
+from gossamer.cli.root import example
 from gossamer.config import format_size
 from gossamer.errors import WrongValueError
 
@@ -30,34 +29,33 @@ _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded 
 
 app = typer.Typer(help="Record where every message went, and query it (DuckDB, Spark).", no_args_is_help=True)
 
+_COLUMNS: Columns = {
+    "NODE": "node",
+    "RECORDING": lambda row: "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no",
+    "SAMPLE": lambda row: f"{row['sample']:.2%}".replace(".00%", "%"),
+    "MESSAGES": "messages",
+    "EVENTS": "recorded",
+    "DROPPED": "dropped",
+    "GAPS": "gaps",
+    "WAITING": "buffered",
+    "FILES": "files",
+    "SIZE": lambda row: format_size(row["bytes"]),
+    "CLOCK": lambda row: "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
+}
 
-_STATUS = Resource(
-    path="audit",
-    says="Show the flow recorder of every node, or of one: events, drops, gaps, files, bytes.",
-    columns={
-        "NODE": "node",
-        "RECORDING": lambda row: (
-            "yes" if row["recording"] else "failed, see its log" if row["enabled"] else "no"
-        ),
-        "SAMPLE": lambda row: f"{row['sample']:.2%}".replace(".00%", "%"),
-        "MESSAGES": "messages",
-        "EVENTS": "recorded",
-        "DROPPED": "dropped",
-        "GAPS": "gaps",
-        "WAITING": "buffered",
-        "FILES": "files",
-        "SIZE": lambda row: format_size(row["bytes"]),
-        "CLOCK": lambda row: "-" if row["clock_offset"] is None else f"{row['clock_offset'] * 1000:+.1f}ms",
-    },
-    empty="no node answered",
-    fetch=of_each_node,
-    each_node=True,
-)
-add_list(app, _STATUS, "status", panel=_RECORDER)
+
+@app.command(rich_help_panel=_RECORDER)
+@asks("--watch", watch=True)
+def status(client: ApiClient, node: OnNode = None) -> Listing:
+    """Show the flow recorder of every node, or of one: events, drops, gaps, files, bytes."""
+    answers = client.each(lambda peer: peer.document("audit"), node=node)
+    return Listing(answers, _COLUMNS, empty="no node answered")
 
 
 @app.command("set", rich_help_panel=_RECORDER)
+@asks("--on --sample 0.1 --keep-for 7d")
 def change(
+    client: ApiClient,
     on: Annotated[bool | None, typer.Option("--on/--off", help="Switch recording on or off.")] = None,
     sample: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Share of the messages to record.")
@@ -66,35 +64,35 @@ def change(
     keep_for: Annotated[str | None, typer.Option(help="Remove files older than, such as 7d; or off.")] = None,
     keep_size: Annotated[str | None, typer.Option(help="Remove files beyond, such as 10GiB; or 0.")] = None,
     buffer: Annotated[int | None, typer.Option(min=1000, help="Rows kept in memory at most.")] = None,
-    api: Api = DEFAULT_API,
     node: OnNode = None,
-    json: Json = False,
-) -> None:
+) -> Listing:
     """Switch or set the recorder of all nodes that are up, or of one, until their next restart."""
     from gossamer.config import parse_size
 
-    size = None if keep_size is None else parse_size(keep_size)
     options = {
         "enable": on,
         "sample": sample,
         "buffer": buffer,
         "rotate_after": rotate_after,
         "keep_for": keep_for,
-        "keep_size": size,
+        "keep_size": None if keep_size is None else parse_size(keep_size),
     }
-    body: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    body = {name: value for name, value in options.items() if value is not None}
     if not body:
         raise WrongValueError("nothing to set: give --on, --off, --sample, --keep-for or another option")
-    with ApiClient(api) as client:
-        answers = client.post_all("/api/v1/audit", body, node=node)
-    show(lambda _: Listing(answers, _STATUS.columns, _STATUS.empty), json=json)
-    note("until their next restart; their configuration files stay as they are")
+    answers = client.each(lambda peer: peer.post("audit", body), node=node)
+    remark = "until their next restart; their configuration files stay as they are"
+    return Listing(answers, _COLUMNS, empty="no node answered", remark=remark)
 
 
-@app.command("start", rich_help_panel=ON_NODE)
-def start_audit(
+@app.command(rich_help_panel=ON_NODE)
+@asks("completeness --from 6h --fail-on lost --wait", node=True, timeout=RUN_TIMEOUT)
+def start(
+    client: ApiClient,
+    json: bool,
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="report is all of them.", autocompletion=names.known(*JOBS))
+        str,
+        typer.Argument(metavar="JOB", help="report is all of them.", autocompletion=completion.known(*JOBS)),
     ] = "report",
     begin: Annotated[
         str | None, typer.Option("--from", help="Such as 6h, yesterday, 2026-01-31T07:00.")
@@ -102,25 +100,20 @@ def start_audit(
     end: Annotated[str | None, typer.Option("--to", help="Excluded; as --from.")] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-on", metavar="PROMISE", help="lost, doubled, late, misrouted, …; may be repeated."
-        ),
+        typer.Option(metavar="PROMISE", help="lost, doubled, late, misrouted, …; may be repeated."),
     ] = None,
-    api: Api = DEFAULT_API,
-    node: OnNode = None,
-    json: Json = False,
     wait: Wait = False,
-) -> None:
+) -> Report:
     """Start a job over what a node recorded, on its machine."""
     body = {"job": job, "from": begin, "to": end, "fail_on": fail_on or None}
-    start_run("audit/runs", body, runs="audit/reports", api=api, node=node, json=json, wait=wait)
+    return start_run(client, "audit/runs", body, runs="audit/reports", json=json, wait=wait)
 
 
 add_runs(
     app,
     "audit",
     "audit/reports",
-    names.audits,
+    completion.audits,
     listed="List the audits of a node, the newest first, including those of a stream beside it.",
     stopped="Stop an audit; or delete one that has ended, with its results.",
 )
@@ -129,12 +122,14 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 
 
 @app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
+@example("report --dir data/audit")
 def run(context: typer.Context) -> None:
     """Run audit jobs over what the nodes recorded: ``gossamer audit run report --dir data/audit``."""
     _pass_on("run", context.args)
 
 
 @app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
+@example("--dir data/audit")
 def stream(context: typer.Context) -> None:
     """Audit as it happens, and raise alarms: ``gossamer audit stream --dir data/audit``."""
     _pass_on("stream", context.args)

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from gossamer.cli import ExitCode
-from gossamer.cli.api.client import ApiClient
-from gossamer.cli.api.errors import did_you_mean, reason_of
+from gossamer.cli.client import ApiClient
+from gossamer.cli.errors import did_you_mean, reason_of
 from gossamer.cli.exits import exit_code_of
 from gossamer.errors import ConfigError, PeerError, TransportError, UnavailableError, UsageError
 

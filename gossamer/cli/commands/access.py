@@ -1,0 +1,122 @@
+"""``gossamer tokens`` and ``passwd``: who may use the API from other machines, and who may connect.
+
+The commands of tokens run on a node's machine, or with an administrator's token in GOSSAMER_TOKEN.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.command import asks
+from gossamer.cli.errors import OptionError
+from gossamer.cli.render.output import ago, note, until
+from gossamer.cli.render.show import Listing, Note, Part, Report
+from gossamer.cli.root import example
+
+__all__ = ["passwd", "tokens"]
+
+tokens = typer.Typer(help="API tokens for people and scripts on other machines.", no_args_is_help=True)
+
+
+@tokens.command("list")
+@asks()
+def list_tokens(client: ApiClient) -> Listing:
+    """List the tokens of the cluster; their secrets are not stored."""
+    return Listing(
+        client.rows("tokens"),
+        {
+            "ID": "id",
+            "NAME": "name",
+            "ROLE": "role",
+            "MADE": lambda row: ago(row["created_at"]),
+            "BY": "created_by",
+            "EXPIRES": _expiry,
+        },
+        empty="no tokens: the API answers this machine only",
+    )
+
+
+@tokens.command()
+@asks("export GOSSAMER_TOKEN=$(gossamer tokens create ci --role operator --expires 30d)")
+def create(
+    client: ApiClient,
+    name: Annotated[str, typer.Argument(help="The holder; appears in the audit log of requests.")],
+    role: Annotated[
+        str,
+        typer.Option(
+            help="viewer, operator or admin.",
+            autocompletion=completion.known("viewer", "operator", "admin"),
+        ),
+    ] = "viewer",
+    expires: Annotated[str, typer.Option(help="How long it is valid, or never.")] = "90d",
+) -> Report:
+    """Create a token and print it, once; `export GOSSAMER_TOKEN=…` makes this command use it."""
+    from gossamer.config import parse_duration
+
+    try:
+        lifetime = None if expires == "never" else parse_duration(expires)
+    except ValueError:
+        expected = "a duration such as 12h or 90d, or never"
+        raise OptionError("--expires", got=expires, expected=expected) from None
+    made = client.post("tokens", {"name": name, "role": role, "expires": lifetime})
+
+    def parts() -> Iterable[Part]:
+        yield made["token"]
+        yield Note(f"{made['role']}, {_expiry(made)}; revoke it with: gossamer tokens revoke {made['id']}")
+
+    return Report(made, parts)
+
+
+@tokens.command()
+@asks("0123456789ab")
+def revoke(
+    client: ApiClient,
+    id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="As `tokens list` shows it.", autocompletion=completion.tokens),
+    ],
+) -> Report:
+    """Revoke a token, on every node."""
+    row = client.delete(f"tokens/{id}")
+    return Report(row, lambda: [Note(f"{row['name']} ({row['role']}) is let in no more")])
+
+
+def _expiry(row: Row) -> str:
+    return "expired" if row["expired"] else until(row["expires_at"])
+
+
+@example("users.txt ada", "users.txt ada --delete")
+def passwd(
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Password file.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="User name.")],
+    delete: Annotated[bool, typer.Option("--delete", "-D", help="Delete the user.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from standard input.")] = False,
+    scram: Annotated[
+        bool,
+        typer.Option("--scram", help="FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."),
+    ] = False,
+) -> None:
+    """Set the password of USER in FILE, created if missing; a running node rereads it by itself."""
+    from gossamer.mqtt import set_password, set_scram_password
+
+    password = None
+    if not delete:
+        password = (
+            sys.stdin.readline().rstrip("\r\n")
+            if stdin
+            else typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True)
+        )
+        if not password:
+            raise typer.BadParameter("the password is empty")
+    known = (set_scram_password if scram else set_password)(file, user, password)
+    if delete:
+        note(f"{user} deleted" if known else f"{user} was not there")
+    else:
+        note(f"{user} has a new password" if known else f"{user} added")

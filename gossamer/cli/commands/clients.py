@@ -1,0 +1,202 @@
+"""``gossamer clients``, ``sessions`` and ``subscriptions``.
+
+Rules: 1. Each node keeps its own, so all are asked, and those that do not answer are named.  2. Any one node
+disconnects a client or ends a session, wherever it is.  3. An unknown client is refused with similar names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.command import ClientId, Filter, Limit, asks
+from gossamer.cli.errors import RefusedError, UnknownNameError
+from gossamer.cli.render.output import ago, clock
+from gossamer.cli.render.show import Columns, Listing, Part, Report
+from gossamer.cli.render.table import Grid
+from gossamer.cli.root import noun
+from gossamer.config import format_duration
+
+__all__ = ["clients", "sessions", "subscriptions"]
+
+_COMPARED = 20_000
+"""Names that an unknown one is compared with."""
+_NEVER = 4_294_967_295
+
+clients = noun("Clients that are connected or have a session; disconnect one.")
+sessions = noun("Sessions and what is queued in them; show or end one.")
+subscriptions = noun("Subscriptions of all sessions.")
+
+OnlyClient = Annotated[
+    str | None,
+    typer.Option("--client", metavar="ID", help="Only this client.", autocompletion=completion.clients),
+]
+
+
+def _containing(what: str) -> object:
+    return typer.Option(metavar="TEXT", help=f"Only those whose {what} contains this.")
+
+
+def _state(row: Row) -> str:
+    return "connected" if row["connected"] else "away"
+
+
+def _keepalive(row: Row) -> str:
+    return format_duration(row["keepalive"]) if row["keepalive"] else ""
+
+
+def _expiry(row: Row) -> str:
+    seconds = row["session_expiry"]
+    if not seconds:
+        return "with its connection"
+    return "never" if seconds >= _NEVER else format_duration(float(seconds))
+
+
+def _listing(columns: Columns, empty: str) -> Callable[..., Listing]:
+    def listing(
+        client: ApiClient,
+        of: OnlyClient = None,
+        search: Annotated[str | None, _containing("identifier")] = None,
+        user: Annotated[str | None, _containing("user name")] = None,
+        address: Annotated[str | None, _containing("address")] = None,
+        connected: Annotated[
+            bool | None,
+            typer.Option("--connected/--disconnected", help="Only those that are, or are not."),
+        ] = None,
+        limit: Limit = None,
+    ) -> Listing:
+        only = {"client": of, "search": search, "user": user, "address": address, "connected": connected}
+        return Listing(client.listed("clients", only, limit=limit), columns, empty)
+
+    return listing
+
+
+_CLIENTS: Columns = {
+    "CLIENT": "client",
+    "NODE": "node",
+    "STATE": _state,
+    "ADDRESS": "address",
+    "MQTT": "version",
+    "KEEPALIVE": _keepalive,
+    "SUBSCRIPTIONS": "subscriptions",
+    "INFLIGHT": "inflight",
+    "QUEUED": "queued",
+}
+_SESSIONS: Columns = {
+    "CLIENT": "client",
+    "NODE": "node",
+    "STATE": _state,
+    "USER": "username",
+    "EXPIRY": _expiry,
+    "SUBSCRIPTIONS": "subscriptions",
+    "INFLIGHT": "inflight",
+    "QUEUED": "queued",
+    "DROPPED": "dropped",
+}
+clients.command("list", help="List clients and their sessions on all nodes.")(
+    asks("--limit 20", "--connected --json", node=True, watch=True)(_listing(_CLIENTS, "no clients"))
+)
+sessions.command("list", help="List sessions on all nodes: their clients, expiry and queues.")(
+    asks("--disconnected", node=True, watch=True)(_listing(_SESSIONS, "no sessions"))
+)
+
+
+@subscriptions.command("list")
+@asks("--filter 'sensors/#'", node=True, watch=True)
+def list_subscriptions(
+    client: ApiClient, of: OnlyClient = None, filter: Filter = None, limit: Limit = None
+) -> Listing:
+    """List subscriptions on all nodes."""
+    found = client.listed("subscriptions", {"client": of, "filter": filter}, limit=limit)
+    columns = {"CLIENT": "client", "FILTER": "filter", "QOS": "qos", "NODE": "node"}
+    return Listing(found, columns, empty="no subscriptions", key=2)
+
+
+@clients.command("show")
+@sessions.command("show")
+@asks("sensor-7", node=True, watch=True)
+def show_client(client: ApiClient, id: ClientId) -> Report:
+    """Show one client: its connection, its session, and its subscriptions."""
+    found = client.listed("clients", {"client": id})
+    items = list(found)
+    if not items and not found.missing:
+        raise _unknown(client, id)
+    subscribed = client.listed("subscriptions", {"client": id})
+    filters = list(subscribed)
+
+    def parts() -> Iterable[Part]:
+        for row in items:
+            yield Grid([id, ""], _facts(row))
+            yield ""
+        yield Grid(
+            ["FILTER", "QOS", "NODE", "OPTIONS"],
+            [[row["filter"], row["qos"], row["node"], _options(row)] for row in filters],
+            "no subscriptions",
+        )
+
+    missing = {**found.missing, **subscribed.missing}
+    return Report({"items": items, "subscriptions": filters, "missing": missing}, parts, missing)
+
+
+def _facts(row: Row) -> list[tuple[str, object]]:
+    return [
+        ("node", row["node"]),
+        ("state", _state(row)),
+        ("address", row["address"]),
+        ("user", row["username"]),
+        ("MQTT", row["version"]),
+        ("connected since", clock(row["connected_at"])),
+        ("connected for", ago(row["connected_at"])),
+        ("keepalive", _keepalive(row) or "off"),
+        ("clean start", "yes" if row["clean_start"] else "no"),
+        ("session expiry", _expiry(row)),
+        ("subscriptions", row["subscriptions"]),
+        ("inflight, queued, dropped", f"{row['inflight']}, {row['queued']}, {row['dropped']}"),
+        ("process", row["process"]),
+    ]
+
+
+def _options(row: Row) -> str:
+    found = [name.replace("_", " ") for name in ("no_local", "retain_as_published") if row[name]]
+    return ", ".join([*found, *([f"identifier {row['identifier']}"] if row["identifier"] else [])])
+
+
+@clients.command()
+@asks("sensor-7")
+def kick(client: ApiClient, id: ClientId) -> Report:
+    """End a client's connection and its session, on whichever node they are.
+
+    Its queued messages are lost, and its will is published. It may connect again.
+    """
+    return _end(client, id)
+
+
+@sessions.command()
+@asks("sensor-7")
+def end(client: ApiClient, id: ClientId) -> Report:
+    """End a session, and the connection of its client if there is one, on whichever node they are.
+
+    Its queued messages are lost, and its will is published.
+    """
+    return _end(client, id)
+
+
+def _end(client: ApiClient, id: str) -> Report:
+    try:
+        answer = client.delete(f"clients/{quote(id, safe='')}")
+    except RefusedError as error:
+        if "expected one of gossamer clients" in str(error):
+            raise _unknown(client, id) from None
+        raise
+    return Report(answer, lambda: [answer["done"]])
+
+
+def _unknown(client: ApiClient, id: str) -> UnknownNameError:
+    known = [str(row["client"]) for row in islice(client.listed("clients"), _COMPARED)]
+    return UnknownNameError(kind="client", name=id, known=known, see="gossamer clients")

@@ -1,0 +1,151 @@
+"""``gossamer cluster keys``: rotate what gossip is sealed with, without downtime.
+
+Install the new key on every node, then use it on every node, then remove the old one. Every installed key
+opens packets and the one in use seals, so nobody is cut off on the way.
+
+Rules: 1. A key is read from a file or standard input, never from the command line, where others see it.  2.
+It is sent to this machine's own nodes only: the API is not encrypted. ``--all`` names the nodes elsewhere,
+where the command has to be run as well.  3. With ``--all`` a step that would cut a node off is refused before
+anything is changed: using a key that one of them has not installed, removing one that one of them still uses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.command import asks
+from gossamer.cli.errors import FileError
+from gossamer.cli.render.show import Part, Report
+from gossamer.cli.render.table import Grid
+from gossamer.errors import GossamerError, UnavailableError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)
+
+All = Annotated[bool, typer.Option("--all", help="On every node of the cluster that runs on this machine.")]
+KeyName = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `keys list` shows it.", autocompletion=completion.keys)
+]
+_PATH = "cluster/keys"
+
+
+class KeyStepError(UnavailableError):
+    """A step of a rotation that would cut a node off; nothing was changed."""
+
+    def __init__(self, *, node: str, problem: str) -> None:
+        self.node = node
+        super().__init__(f"{node} {problem}; nothing was changed")
+
+
+@app.command("list")
+@asks()
+def list_keys(client: ApiClient, everywhere: All = False) -> Report:
+    """Show the names of the installed keys, the one in use first."""
+    return _carry_out(client, None, everywhere=everywhere)
+
+
+@app.command()
+@asks("openssl rand -base64 32 | gossamer cluster keys install -")
+def install(
+    client: ApiClient,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Holds the new key; - is standard input.")],
+    everywhere: All = False,
+) -> Report:
+    """Accept packets sealed with a new key."""
+    try:
+        key = (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        advice = "give a file that holds the key, or - for standard input"
+        raise FileError(file, error, advice=advice) from error
+    return _carry_out(client, {"action": "install", "key": key}, everywhere=everywhere)
+
+
+@app.command()
+@asks("5f0c2d9a")
+def use(client: ApiClient, name: KeyName, everywhere: All = False) -> Report:
+    """Seal packets with an installed key from now on."""
+    return _carry_out(client, {"action": "use", "key": name}, everywhere=everywhere)
+
+
+@app.command()
+@asks("5f0c2d9a")
+def remove(client: ApiClient, name: KeyName, everywhere: All = False) -> Report:
+    """Reject packets sealed with this key from now on."""
+    return _carry_out(client, {"action": "remove", "key": name}, everywhere=everywhere)
+
+
+def _carry_out(client: ApiClient, order: Row | None, *, everywhere: bool) -> Report:
+    missing: dict[str, str] = {}
+    if everywhere:
+        names, missing = _members(client)
+        if order is not None and order["action"] != "install":
+            _would_cut_off(client, names, order)
+        rows, failed = _ask_each(client, names, order)
+        missing |= failed
+    else:
+        rows = [_ask(client, order)]
+
+    def parts() -> Iterable[Part]:
+        cells = [[row["name"], row["keys"][0], " ".join(row["keys"][1:])] for row in rows]
+        yield Grid(["NODE", "IN USE", "ALSO INSTALLED"], cells, "no node answered")
+
+    return Report({"items": rows, "missing": missing} if everywhere else rows[0], parts, missing)
+
+
+def _members(client: ApiClient) -> tuple[dict[str, bool], dict[str, str]]:
+    """The nodes of the cluster on this machine, True for the one that is asked; and why not the others."""
+    names: dict[str, bool] = {}
+    missing: dict[str, str] = {}
+    for node in client.rows("nodes"):
+        address = node["address"].rpartition(":")[0].strip("[]")
+        if node["status"] == "left":
+            continue
+        if node["link"] == "self" or ipaddress.ip_address(address).is_loopback:
+            names[node["name"]] = node["link"] == "self"
+        else:
+            missing[node["name"]] = "it is on another machine; run the command there"
+    return names, missing
+
+
+def _ask_each(
+    client: ApiClient, names: dict[str, bool], order: Row | None
+) -> tuple[list[Row], dict[str, str]]:
+    rows: list[Row] = []
+    failed: dict[str, str] = {}
+    for name, asked in names.items():
+        try:
+            if asked:
+                rows.append(_ask(client, order))
+            else:
+                with client.direct(name) as peer:
+                    rows.append(_ask(peer, order))
+        except GossamerError as error:
+            failed[name] = str(error)
+    return rows, failed
+
+
+def _would_cut_off(client: ApiClient, names: dict[str, bool], order: Row) -> None:
+    """Raises KeyStepError where the step is too early for a node, or nobody can tell."""
+    rows, silent = _ask_each(client, names, None)
+    action, key = order["action"], order["key"]
+    for row in rows:
+        if action == "use" and key not in row["keys"]:
+            raise KeyStepError(node=row["name"], problem=f"has no key {key}; install it everywhere first")
+        if action == "remove" and key == row["keys"][0]:
+            raise KeyStepError(node=row["name"], problem=f"still uses {key}; use another everywhere first")
+    for name, why in silent.items():
+        problem = f"does not say which keys it has ({why}); bring it back, or force-leave it, first"
+        raise KeyStepError(node=name, problem=problem)
+
+
+def _ask(client: ApiClient, order: Row | None) -> Row:
+    return client.document(_PATH) if order is None else client.post(_PATH, order)

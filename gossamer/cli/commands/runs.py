@@ -1,0 +1,183 @@
+"""Runs at a node: a drill or an audit job beside a node: list, show, follow, stop, report.
+
+``gossamer drill`` and ``gossamer audit`` also run on this machine without a node; here the node that is asked
+does the work, and keeps the report.
+
+Rules: 1. Each node has its own runs; ``--node`` asks another one.  2. Following ends when the run does, with
+an exit code for how it ended; to stop following stops nothing.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.command import asks
+from gossamer.cli.completion import Complete
+from gossamer.cli.errors import FileError
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.render.output import ago, clock, print_line
+from gossamer.cli.render.show import Columns, Listing, Note, Part, Report
+from gossamer.cli.render.table import Grid, printable
+
+__all__ = ["ON_NODE", "RUN_TIMEOUT", "Wait", "add_runs", "start_run"]
+
+ON_NODE = "At a node (its reports stay there)"
+"""Panel of the help."""
+PERIOD = 0.5
+RUN_TIMEOUT = 60.0
+_EXAMPLE = "20260131T070000-1c0ffe"
+
+Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end; 8 if a promise is broken.")]
+_File = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", dir_okay=False, help="Output file; - prints it (default: ID.html)."),
+]
+
+
+def add_runs(
+    app: typer.Typer, what: str, path: str, complete: Complete, *, listed: str, stopped: str
+) -> None:
+    """Add to the noun ``what`` the verbs for its runs, which the API has at ``path``."""
+    # This module's annotations are evaluated where they stand, so that this one is known to Typer.
+    RunId = Annotated[  # noqa: N806 - a type
+        str, typer.Argument(metavar="ID", help=f"As `{what} list` shows it.", autocompletion=complete)
+    ]
+
+    @app.command("list", help=listed, rich_help_panel=ON_NODE)
+    @asks(node=True, watch=True)
+    def list_runs(client: ApiClient) -> Listing:
+        found = client.document(path)["items"]
+        return Listing(found, _COLUMNS, empty="none yet", restless=frozenset({"BEGAN"}))
+
+    @app.command("show", help=f"Show one {what}: its progress, or its result.", rich_help_panel=ON_NODE)
+    @asks(_EXAMPLE, node=True, watch=True)
+    def show_run(client: ApiClient, run: RunId) -> Report:
+        found = client.document(f"{path}/{run}")
+        return Report(found, lambda: _parts(found))
+
+    followed = (
+        f"Follow one {what} to its end; 8 if a promise is broken. Ctrl-C ends following, not the {what}."
+    )
+
+    @app.command("follow", help=followed, rich_help_panel=ON_NODE)
+    @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
+    def follow_run(client: ApiClient, run: RunId, json: bool) -> Report:
+        return _follow(client, f"{path}/{run}", json=json)
+
+    @app.command("stop", help=stopped, rich_help_panel=ON_NODE)
+    @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
+    def stop_run(client: ApiClient, run: RunId) -> Report:
+        found = client.delete(f"{path}/{run}")
+        return Report(found, lambda: [f"{found['id']}: {found['state']}"])
+
+    @app.command("report", help=f"Save the HTML report of a {what} that has ended.", rich_help_panel=ON_NODE)
+    @asks(f"{_EXAMPLE} {what}.html", node=True, timeout=RUN_TIMEOUT)
+    def save_report(client: ApiClient, run: RunId, file: _File = None) -> Report:
+        page = client.page(f"{path}/{run}/report")
+        if str(file) == "-":
+            sys.stdout.buffer.write(page)
+            raise typer.Exit
+        target = file or Path(f"{run}.html")
+        try:
+            target.write_bytes(page)
+        except OSError as error:
+            raise FileError(target, error, advice="name another file") from error
+        remark = Note("a page without scripts: open it in any browser")
+        return Report({"file": str(target)}, lambda: [str(target), remark])
+
+
+def start_run(client: ApiClient, path: str, body: Row, *, runs: str, json: bool, wait: bool) -> Report:
+    """Post what of ``body`` is given, and with ``wait`` follow the run, which the API has below ``runs``."""
+    found = client.post(path, {name: value for name, value in body.items() if value is not None})
+    if wait:
+        return _follow(client, f"{runs}/{found['id']}", json=json)
+    return Report(found, lambda: [f"{found['id']} runs at {found['node']}"])
+
+
+def _parts(found: Row) -> Iterable[Part]:
+    by = f", ordered by {found['by']}" if found["by"] else ""
+    yield f"{found['id']} {found['state']}: {_what(found)}{by} {_began(found)} ago"
+    if found["says"]:
+        yield printable(found["says"])
+    progress = found.get("progress")
+    if progress:
+        yield f"{progress['step']} at {progress['at']:.1f} s"
+        yield Grid(["AT", "NODE", "EVENT", "PEER", "WHAT"], [_mark(mark) for mark in progress["marks"][-20:]])
+    for step in found.get("steps", ()):
+        took = "runs" if step["seconds"] is None else f"{step['seconds']:.1f} s"
+        yield f"{step['job']}: {took}"
+    if found.get("verdicts"):
+        words = {True: "kept", False: "BROKEN", None: "not tested"}
+        yield Grid(
+            ["PROMISE", "VERDICT", "FOUND"],
+            [[one["promise"], words[one["kept"]], one["got"]] for one in found["verdicts"]],
+        )
+    if found.get("figures"):
+        yield Grid(["MEASURED", "IS", ""], found["figures"])
+    for job, told in found.get("jobs", {}).items():
+        yield "\n".join([f"{job}:", *(f"  {line}" for line in told["says"])])
+    if broken := found.get("broken"):
+        yield Grid(["BROKEN PROMISE", "TIMES"], list(broken.items()))
+    if found.get("words"):
+        yield found["words"]
+
+
+def _follow(client: ApiClient, path: str, *, json: bool) -> Report:
+    told: set[tuple[str, ...]] = set()
+    step = ""
+    while (found := client.document(path))["state"] == "running":
+        progress = {} if json else found.get("progress") or {}
+        if progress and progress["step"] != step:
+            step = progress["step"]
+            print_line(f"--- {step}")
+        # The latest marks are told each time, those that were told among them.
+        for mark in progress.get("marks", ()):
+            cells = tuple(_mark(mark))
+            if cells not in told:
+                told.add(cells)
+                print_line(printable("  ".join(filter(None, cells))))
+        time.sleep(PERIOD)
+    state = found["state"]
+    if state in ("kept", "elsewhere"):
+        return Report(found, lambda: _parts(found))
+    if state == "broken":
+        return Report(found, lambda: _parts(found), code=ExitCode.PROMISE_BROKEN)
+    failed = Note(": ".join(filter(None, (f"{found['id']} {state}", found["says"]))))
+    return Report(found, lambda: [*_parts(found), failed], code=ExitCode.UNAVAILABLE)
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    order = row["order"]
+    words = [order.get("kind") or order.get("job") or "report", order.get("split")]
+    return " ".join([*filter(None, words), *(["here"] if order.get("on") == "this-cluster" else [])])
+
+
+def _began(row: Mapping[str, Any]) -> str:
+    return ago(row["began_at"]) or clock(row["began_at"])
+
+
+def _found(row: Mapping[str, Any]) -> str:
+    return str(
+        row.get("words")
+        or row["says"]
+        or ", ".join(f"{n} {what}" for what, n in row.get("broken", {}).items())
+    )
+
+
+def _mark(mark: Mapping[str, Any]) -> list[str]:
+    return [f"{mark['at']:.2f} s", mark["node"] or "drill", mark["kind"], mark["peer"], mark["detail"]]
+
+
+_COLUMNS: Columns = {
+    "ID": "id",
+    "WHAT": _what,
+    "STATE": "state",
+    "BEGAN": _began,
+    "BY": "by",
+    "FOUND": _found,
+}

@@ -1,0 +1,157 @@
+"""``gossamer topics``, ``routes``, ``retained`` and ``publish``: where messages go, and which are kept."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from gossamer.cli import completion
+from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.command import Filter, Limit, OnNode, asks
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report
+from gossamer.cli.render.table import Grid
+from gossamer.cli.root import noun
+
+__all__ = ["publish", "retained", "routes", "topics"]
+
+topics = noun("Filters that have subscribers, and where a message would go.")
+routes = noun("The route table: which nodes have subscribers to which filter; verify it.")
+retained = noun("Retained messages; remove one.")
+
+# A verification looks at each of a million routes, and at peers twice.
+_VERIFY_TIMEOUT = 150.0
+
+_TOPIC = typer.Argument(metavar="TOPIC", help="A topic, without wildcards.", autocompletion=completion.topics)
+
+
+@topics.command("list")
+@asks("--limit 50", "sensors/7/temperature", node=True, watch=True)
+def list_topics(
+    client: ApiClient, topic: Annotated[str | None, _TOPIC] = None, limit: Limit = None
+) -> Rendered:
+    """List the filters that have subscribers, or show where a message to TOPIC would go, and why."""
+    if topic is not None:
+        return _match(client, topic)
+    columns: Columns = {"FILTER": "filter", "NODES": lambda row: " ".join(row["nodes"])}
+    return Listing(client.pages("topics", limit=limit), columns, empty="no topics: nobody subscribes")
+
+
+@topics.command("match")
+@asks("sensors/7/temperature", node=True, watch=True)
+def match(client: ApiClient, topic: Annotated[str, _TOPIC]) -> Report:
+    """Show where a message to TOPIC would go from a node, and why."""
+    return _match(client, topic)
+
+
+def _match(client: ApiClient, topic: str) -> Report:
+    found = client.document("topics/match", {"topic": topic})
+    grid = Grid(
+        ["MATCHING FILTER", "NODES"],
+        [[row["filter"], " ".join(row["nodes"])] for row in found["matches"]],
+        f"no filter matches {topic}: a message to it is dropped",
+    )
+    return Report(found, lambda: [grid])
+
+
+@routes.command("list")
+@asks("--to node2@10.0.0.2", node=True, watch=True)
+def list_routes(
+    client: ApiClient,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only routes to this node.", autocompletion=completion.nodes),
+    ] = None,
+    filter: Filter = None,
+    limit: Limit = None,
+) -> Listing:
+    """List the route table: which nodes have subscribers to which filter."""
+    rows = client.pages("routes", {"node": to, "filter": filter}, limit=limit)
+    return Listing(rows, {"FILTER": "filter", "NODE": "node"}, empty="no routes: nobody subscribes", key=2)
+
+
+@routes.command()
+@asks("--check", timeout=_VERIFY_TIMEOUT)
+def verify(
+    client: ApiClient,
+    node: OnNode = None,
+    check: Annotated[bool, typer.Option("--check", help="Only report; repair nothing.")] = False,
+) -> Report:
+    """Compare each node's routes with its tables and with its peers, and repair them.
+
+    Ends with code 6 if a node did not answer, or if --check found something wrong.
+    """
+    found = client.each(lambda peer: peer.post("routes/verify", {"repair": not check}), node=node)
+    rows = list(found)
+    wrong = sum(row["wrong"] for row in rows)
+
+    def parts() -> Iterable[Part]:
+        yield Grid(
+            ["NODE", "CHECKED", "PEERS", "WRONG", "WHAT"],
+            [[row["node"], row["checked"], _peers(row), row["wrong"], _what(row)] for row in rows],
+            "no node answered",
+        )
+        if wrong:
+            yield Note(f"{wrong} differences, {'not repaired' if check else 'repaired'}")
+
+    code = ExitCode.UNAVAILABLE if check and wrong else ExitCode.DONE
+    return Report({"items": rows, "missing": found.missing}, parts, found.missing, code)
+
+
+def _peers(row: Row) -> str:
+    return f"{row['peers']} ({row['silent']} silent)" if row["silent"] else str(row["peers"])
+
+
+def _what(row: Row) -> str:
+    return ", ".join(f"{kind}={count}" for kind, count in row["differences"].items()) or "all right"
+
+
+@retained.command("list")
+@asks("'sensors/#'", node=True, watch=True)
+def list_retained(
+    client: ApiClient,
+    filter: Annotated[
+        str,
+        typer.Argument(metavar="FILTER", help="Only topics that match.", autocompletion=completion.retained),
+    ] = "#",
+    limit: Limit = None,
+) -> Listing:
+    """List the topics that have a retained message."""
+    rows = client.pages("retained", {"filter": filter}, limit=limit)
+    return Listing(rows, {"TOPIC": "topic"}, empty="no retained messages")
+
+
+@retained.command()
+@asks("sensors/7/temperature")
+def remove(
+    client: ApiClient,
+    topic: Annotated[str, typer.Argument(help="Topic of the message.", autocompletion=completion.retained)],
+) -> Report:
+    """Remove the retained message of a topic, as publishing an empty one does."""
+    answer = client.delete("retained", {"topic": topic})
+    return Report(answer, lambda: [Note(f"{topic}: nothing is kept any more")])
+
+
+@asks("sensors/7/temperature 21.5 --qos 1", "maps/floor-1 - --retain < floor-1.png", node=True)
+def publish(
+    client: ApiClient,
+    topic: Annotated[str, _TOPIC],
+    payload: Annotated[str, typer.Argument(help="The message; - reads any bytes from standard input.")] = "",
+    qos: Annotated[int, typer.Option(min=0, max=2, help="With 1 or 2 every node has it.")] = 0,
+    retain: Annotated[bool, typer.Option("--retain", help="Keep it for later subscribers.")] = False,
+) -> Report:
+    """Publish a message and print how many receivers it has."""
+    raw = sys.stdin.buffer.read() if payload == "-" else payload.encode()
+    body = {"topic": topic, "payload": base64.b64encode(raw).decode(), "encoding": "base64"}
+    answer = client.post("publish", {**body, "qos": qos, "retain": retain})
+
+    def parts() -> Iterable[Part]:
+        count = answer["receivers"]
+        later = "" if answer["safe"] else "; not all of those nodes have it yet"
+        yield Note(f"{topic}: to {count} subscriber{'s'[: count != 1]} here or nodes elsewhere{later}")
+
+    return Report(answer, parts)

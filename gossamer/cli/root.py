@@ -1,0 +1,261 @@
+"""The root of all commands, and groups of them: a noun, then a verb; a noun alone runs its default verb.
+
+``PANELS`` lists every command with its one-line help, by panel of ``gossamer --help``, and where it lives.
+``gossamer clients --limit 5`` is ``gossamer clients list --limit 5``; ``gossamer clients kick ID`` is another
+verb of the same noun.
+
+Rules: 1. No command's module is imported until that command is used: ``gossamer --help`` and shell completion
+read this table alone.  2. The help of a command here equals its own help; a test compares them.  3. A word
+that is no verb is an error, unless the default verb takes an argument (``topics a/b``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gossamer.cli.exits import ExitCode
+
+__all__ = ["COMMANDS", "HIDDEN", "PANELS", "Commands", "example", "ignore_closed_output", "noun"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+PERIOD = "2"
+"""Seconds of a ``--watch`` without a value."""
+_PROCESSES = "Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory."
+
+PANELS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run nodes": {
+        "start": ("local.start:start", "Run one node in the foreground."),
+        "up": (
+            "local.up:up",
+            "Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C.",
+        ),
+        "config": ("local.config:app", "Check, print and reload the configuration."),
+        "passwd": (
+            "commands.access:passwd",
+            "Set the password of USER in FILE, created if missing; a running node rereads it by itself.",
+        ),
+    },
+    "Look at the cluster": {
+        "top": (
+            "top.command:top",
+            "Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom.",
+        ),
+        "live": (
+            "commands.nodes:live",
+            "Show each node's counters since its start; `gossamer top` shows them per second.",
+        ),
+        "nodes": ("commands.nodes:nodes", "The nodes of the cluster, as one of them sees them."),
+        "cluster": ("commands.membership:app", "Membership: status, members, join, leave, gossip keys."),
+        "events": (
+            "commands.events:events",
+            "List recent events of all nodes, or of one, latest last: members, links, splits, heals.",
+        ),
+        "alarms": ("commands.alarms:alarms", "Alarms: partitions, heals, audits; raise or clear one."),
+    },
+    "Clients and messages": {
+        "clients": (
+            "commands.clients:clients",
+            "Clients that are connected or have a session; disconnect one.",
+        ),
+        "sessions": ("commands.clients:sessions", "Sessions and what is queued in them; show or end one."),
+        "subscriptions": ("commands.clients:subscriptions", "Subscriptions of all sessions."),
+        "topics": (
+            "commands.topics:topics",
+            "Filters that have subscribers, and where a message would go.",
+        ),
+        "routes": (
+            "commands.topics:routes",
+            "The route table: which nodes have subscribers to which filter; verify it.",
+        ),
+        "retained": ("commands.topics:retained", "Retained messages; remove one."),
+        "publish": ("commands.topics:publish", "Publish a message and print how many receivers it has."),
+    },
+    "Look inside a node": {
+        "ps": ("commands.processes:ps", _PROCESSES),
+        "trace": (
+            "commands.processes:trace",
+            "Print a process's incoming and outgoing messages live, until it ends or Ctrl-C.",
+        ),
+        "tables": ("commands.nodes:tables", "The tables that a node holds."),
+        "log-level": ("commands.node:log_level", "Log level of nodes, until their next restart."),
+        "backup": (
+            "commands.node:backup",
+            "Back up a running node's sessions, queues and tables to one file on its machine.",
+        ),
+    },
+    "Break, heal and audit": {
+        "drill": ("drill.command:app", "Break a cluster on purpose, and see how it heals."),
+        "autoheal": ("commands.autoheal:app", "See how splits were healed, and change the settings."),
+        "audit": ("commands.audit:app", "Record where every message went, and query it (DuckDB, Spark)."),
+    },
+    "Access and help": {
+        "tokens": ("commands.access:tokens", "API tokens for people and scripts on other machines."),
+        "completion": ("completion:completion", "Print or install the completion script of a shell."),
+        "support-bundle": (
+            "commands.bundle:support_bundle",
+            "Collect what a bug report needs from every node into one file: no secrets, no payloads.",
+        ),
+    },
+}
+"""In the order of the help; a command's value is its module and name, and its help."""
+
+HIDDEN = {"processes": ("commands.processes:ps", _PROCESSES)}
+
+COMMANDS = {name: entry for panel in PANELS.values() for name, entry in panel.items()} | HIDDEN
+
+
+def example(*lines: str) -> Callable[[F], F]:
+    """Show in the help of a command how it is typed: what follows its name, or a whole line of a shell."""
+
+    def mark(function: F) -> F:
+        vars(function)["examples"] = lines
+        return function
+
+    return mark
+
+
+class LazyCommand(TyperCommand):
+    """A command whose module is imported by :meth:`load`."""
+
+    def __init__(self, name: str) -> None:
+        self._home, says = COMMANDS[name]
+        panel = next((title for title, commands in PANELS.items() if name in commands), None)
+        super().__init__(name=name, help=says, hidden=panel is None, rich_help_panel=panel)
+
+    def load(self) -> Any:
+        """Import the command, or group of commands."""
+        module, _, attribute = self._home.partition(":")
+        found = getattr(import_module(f"gossamer.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            command: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(found)
+            command = typer.main.get_command(alone)
+        command.name = self.name
+        command.hidden = self.hidden
+        return _with_examples(command, str(self.name))
+
+
+class Commands(TyperGroup):
+    """The root group: commands are imported when they are used."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        self.commands.update({name: LazyCommand(name) for name in COMMANDS})
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Let ``--watch`` stand alone, or with its seconds."""
+        return super().parse_args(ctx, _with_seconds(args))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the panels."""
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Import the command that ``args`` names."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
+    def whole(self) -> dict[str, Any]:
+        """Import all commands; by name."""
+        return {
+            name: found.load() if isinstance(found, LazyCommand) else found
+            for name, found in self.commands.items()
+        }
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a closed reader (``gossamer routes | head``) is no error."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            ignore_closed_output()
+            raise typer.Exit(ExitCode.DONE) from None
+
+
+class Noun(TyperGroup):
+    """Verbs of one noun, with a default."""
+
+    default: ClassVar[str] = "list"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the default verb where none is given."""
+        if not args and ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        if not args or self._is_for_default(ctx, args[0]):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _is_for_default(self, ctx: Any, word: str) -> bool:
+        if word in self.commands or word in ctx.help_option_names:
+            return False
+        return word.startswith("-") or any(
+            parameter.param_type_name == "argument" for parameter in self.commands[self.default].params
+        )
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete verbs, and options and arguments of the default verb."""
+        found = super().shell_complete(ctx, incomplete)
+        command = self.commands[self.default]
+        with command.make_context(self.default, [], parent=ctx, resilient_parsing=True) as inner:
+            if incomplete.startswith("-"):
+                found += command.shell_complete(inner, incomplete)
+            else:
+                for parameter in command.params:
+                    if parameter.param_type_name == "argument":
+                        found += parameter.shell_complete(inner, incomplete)
+        return list({item.value: item for item in found}.values())
+
+
+def noun(says: str, *, default: str = "list") -> typer.Typer:
+    """Make a noun, to which verbs are added as commands; ``default`` is the verb of the noun alone."""
+    return typer.Typer(help=says, cls=type("Noun", (Noun,), {"default": default}))
+
+
+def _with_examples(command: Any, typed: str) -> Any:
+    """``command``, and those below it, with ``examples`` of how it is typed, which its help shows.
+
+    An example is what follows the command, or a whole line of a shell.
+    """
+    if isinstance(command, TyperGroup):
+        default = command.default if isinstance(command, Noun) else ""
+        for name, below in command.commands.items():
+            _with_examples(below, typed if name == default else f"{typed} {name}")
+        return command
+    given = getattr(command.callback, "examples", None) or ("",)
+    command.examples = tuple(
+        one if "gossamer " in one else f"gossamer {typed} {one}".rstrip() for one in given
+    )
+    # Brackets would be taken for markup; a line of its own each.
+    lines = [line.replace("[", r"\[") for line in command.examples]
+    command.epilog = "\n".join(["[bold]Example[/]" if len(lines) == 1 else "[bold]Examples[/]", *lines])
+    return command
+
+
+def ignore_closed_output() -> None:
+    """Discard what is still to be written to standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _with_seconds(args: list[str]) -> list[str]:
+    out: list[str] = []
+    for at, word in enumerate(args):
+        if word == "--":
+            return out + args[at:]
+        if word in ("--watch", "-w"):
+            following = args[at + 1] if at + 1 < len(args) else ""
+            is_number = following.replace(".", "", 1).isdecimal()
+            out.append(word if is_number else f"--watch={PERIOD}")
+        else:
+            out.append(word)
+    return out
