@@ -32,8 +32,8 @@ FRAMEWORK = tuple(
     )
 )
 """Ends of the file names whose frames are the framework's own."""
-LOOP = "_otp_live"
-"""The function of a behaviour that takes messages; its local ``message`` or ``event`` is the one in hand."""
+LOOPS = {"_otp_live": "message", "_otp_step": "event"}
+"""Functions of behaviours that take messages, and the local variable that is the one in hand."""
 
 ATTRIBUTES = 12
 LINE = 600
@@ -49,13 +49,13 @@ def crash_text(error: BaseException) -> str:
 
 def handling(error: BaseException | None) -> str:
     """The message during which ``error`` was raised, empty where there was none."""
-    step = None if error is None else error.__traceback__
+    said, step = "", None if error is None else error.__traceback__
     while step is not None:
-        if step.tb_frame.f_code.co_name == LOOP:
-            held = step.tb_frame.f_locals
-            return _said(held.get("event", held.get("message")))
+        local = LOOPS.get(step.tb_frame.f_code.co_name)
+        if local is not None:
+            said = _said(step.tb_frame.f_locals.get(local))
         step = step.tb_next
-    return ""
+    return said
 
 
 def state_of(behaviour: object | None) -> str:

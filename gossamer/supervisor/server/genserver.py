@@ -16,7 +16,7 @@ burst of messages: a mailbox that never runs empty must not stop the node.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 from msgspec import Struct
@@ -198,7 +198,7 @@ class GenServer(Behaviour):
             caller, where = None, "handle_continue"
             outcome = await self.handle_continue(outcome.then.token)
 
-    async def _otp_halt(self, caller: Caller | None, order: Stop) -> None:
+    async def _otp_halt(self, caller: Caller | None, order: Stop) -> NoReturn:
         await self._otp_stop(order.reason)
         if caller is not None and order.reply is not UNSET:
             caller.answer(order.reply)

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from gossamer.supervisor.errors import BadReturn, ExitProcess
-from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.errors import BadReturn
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.process import BURST
-from gossamer.supervisor.server.behaviour import Behaviour, Stopped
-from gossamer.supervisor.server.genserver import UNSET, Stop
-from gossamer.supervisor.server.system import SystemRequest, attend
-from gossamer.supervisor.values import Cast, Exit
+from gossamer.supervisor.server.genserver import UNSET, Continue, GenServer, NoReply, Stop
+from gossamer.supervisor.values import Cast
 
 __all__ = [
     "Agenda",
@@ -86,9 +85,7 @@ class NamedTimeout(Struct, frozen=True):
     name: str
 
 
-class Keep(Struct, frozen=True):
-    """Stay in the state. ``postpone``: see this event again in the next state."""
-
+class _Outcome(Struct, frozen=True, kw_only=True):
     reply: Any = UNSET
     postpone: bool = False
     events: tuple[Any, ...] = ()
@@ -97,16 +94,14 @@ class Keep(Struct, frozen=True):
     timeouts: Mapping[str, float | None] = {}
 
 
-class Next(Struct, frozen=True):
+class Keep(_Outcome, frozen=True):
+    """Stay in the state. ``postpone``: see this event again in the next state."""
+
+
+class Next(_Outcome, frozen=True):
     """Go to ``state``; if that is the state already, postponed events stay postponed."""
 
     state: Hashable
-    reply: Any = UNSET
-    postpone: bool = False
-    events: tuple[Any, ...] = ()
-    event_timeout: float | None = None
-    state_timeout: Any = UNSET
-    timeouts: Mapping[str, float | None] = {}
 
 
 class Agenda:
@@ -129,9 +124,9 @@ class Agenda:
         """This one before all others."""
         self._front.appendleft(event)
 
-    def push_back(self, event: Any) -> None:
-        """This one after what is known, before what is in the mailbox."""
-        self._front.append(event)
+    def extend(self, events: Iterable[Any]) -> None:
+        """These after what is known, before what is in the mailbox."""
+        self._front.extend(events)
 
     def conclude(self, event: Any, outcome: Keep | Next, *, changed: bool) -> None:
         """Take in what a callback said about ``event``."""
@@ -157,7 +152,7 @@ class _Fired:
 _EVENT, _STATE, _NAMED = "event", "state", "named:"
 
 
-class StateMachine(Behaviour):
+class StateMachine(GenServer):
     """A server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``."""
 
     state_enter = False
@@ -165,7 +160,7 @@ class StateMachine(Behaviour):
 
     state: Hashable
 
-    async def init(self, *args: Any, **options: Any) -> Next:
+    async def init(self, *args: Any, **options: Any) -> Next:  # type: ignore[override]
         """Prepare and return the first state. Raise ``Ignore()`` or ``StopInit(reason)`` to not start."""
         raise NotImplementedError
 
@@ -173,88 +168,67 @@ class StateMachine(Behaviour):
         """Handle one event in one state."""
         raise NotImplementedError
 
-    # The shell.
+    # The shell: a server whose every message is an event.
 
-    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Next:
+    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Continue:
         self._agenda = Agenda()
         self._timers: dict[str, _Fired] = {}
+        self._otp_process.on_release(self._cancel_all)
         first = await self.init(*args, **options)
         if type(first) is not Next:
             raise BadReturn(f"{type(self).__name__}.init", first, "Next(state)")
-        return first
+        return Continue(first)
 
-    async def _otp_live(self, then: Next) -> None:
-        process, agenda = self._otp_process, self._agenda
-        self.state = then.state
-        self._set_timers(then)
-        agenda.conclude(None, then, changed=False)
+    async def handle_continue(self, token: Next) -> NoReply:
+        self.state = token.state
+        self._set_timers(token)
+        self._agenda.conclude(None, token, changed=False)
         if self.state_enter:
-            agenda.push_front(Enter(None))
-        try:
-            burst = 0
-            while True:
-                burst += 1
-                if burst > BURST:
-                    burst = 0
-                    await asyncio.sleep(0)
-                if agenda:
-                    event = agenda.pop()
-                else:
-                    event = await self._from_mailbox()
-                if event is None:
-                    continue
-                process.reductions += 1
-                await self._step(event)
-        finally:
-            for key in list(self._timers):
-                self._cancel(key)
+            self._agenda.push_front(Enter(None))
+        return await self._otp_events()
 
-    async def _from_mailbox(self) -> Any:
-        """The next message as an event, None when it was none."""
-        process = self._otp_process
-        while not process.mailbox:
-            if process.reason is not None:
-                raise asyncio.CancelledError
-            waiter = process.waiter = process.loop.create_future()
-            await waiter
-        if process.reason is not None:
-            raise asyncio.CancelledError
-        message = process.mailbox.popleft()
-        kind = type(message)
-        if kind is Caller or kind is RemoteCaller:
-            return CallEvent(message.request, message)
-        if kind is Cast:
-            return message
-        if kind is _Fired:
-            fired: _Fired = message
-            if self._timers.get(fired.key) is not fired:
-                return None
-            del self._timers[fired.key]
-            return fired.event
-        if kind is SystemRequest:
-            await attend(process, message)
-            return None
-        if kind is Exit and message.source in (process.parent, process.pid):
-            raise ExitProcess(message.reason)
-        return Info(message)
+    async def handle_call(self, request: Any, caller: Caller) -> NoReply:
+        return await self._otp_events(CallEvent(request, caller))
 
-    async def _step(self, event: Any) -> None:
+    async def handle_cast(self, request: Any) -> NoReply:
+        return await self._otp_events(Cast(request))
+
+    async def handle_info(self, message: Any) -> NoReply:
+        if type(message) is not _Fired:
+            return await self._otp_events(Info(message))
+        if self._timers.get(message.key) is not message:
+            return NoReply()
+        del self._timers[message.key]
+        return await self._otp_events(message.event)
+
+    async def _otp_events(self, *events: Any) -> NoReply:
+        """Handle an event of the mailbox, and all that need not be waited for after it."""
+        agenda, burst = self._agenda, 0
+        agenda.extend(events)
+        while agenda:
+            burst += 1
+            if burst > BURST:
+                burst = 0
+                await asyncio.sleep(0)
+            await self._otp_step(agenda.pop())
+        return NoReply()
+
+    async def _otp_step(self, event: Any) -> None:
+        where = f"{type(self).__name__}.handle_event"
         if type(event) is not EventTimeout and type(event) is not Enter:
             self._cancel(_EVENT)
         outcome = await self.handle_event(event, self.state)
+        caller = event.caller if type(event) is CallEvent else None
         if type(outcome) is Stop:
-            await self._otp_stop(outcome.reason)
-            if type(event) is CallEvent and outcome.reply is not UNSET:
-                event.caller.answer(outcome.reply)
-            raise Stopped(outcome.reason)
+            await self._otp_halt(caller, outcome)
         if outcome is None:
             return
         if type(outcome) is not Keep and type(outcome) is not Next:
-            raise BadReturn(f"{type(self).__name__}.handle_event", outcome, "Next, Keep, Stop or None")
+            raise BadReturn(where, outcome, "Next, Keep, Stop or None")
         if outcome.reply is not UNSET:
-            if type(event) is not CallEvent:
-                raise BadReturn(f"{type(self).__name__}.handle_event", outcome, "a reply to calls only")
-            event.caller.answer(outcome.reply)
+            if caller is None:
+                raise BadReturn(where, outcome, "a reply to calls only")
+            caller.answer(outcome.reply)
         previous = self.state
         changed = type(outcome) is Next and outcome.state != previous
         if type(outcome) is Next:
@@ -290,3 +264,7 @@ class StateMachine(Behaviour):
         fired = self._timers.pop(key, None)
         if fired is not None and fired.timer is not None:
             fired.timer.cancel()
+
+    def _cancel_all(self, entry: Entry) -> None:
+        for key in list(self._timers):
+            self._cancel(key)

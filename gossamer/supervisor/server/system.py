@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from gossamer.supervisor.errors import CallFailed, MailboxFull, NotInProcess
+from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.entry import Tracer, current
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.runtime import Runtime
@@ -33,18 +34,17 @@ __all__ = [
     "trace",
 ]
 
+T = TypeVar("T")
+
 _FRAMEWORK = frozenset({"_otp_process"})
 
 
-class SystemRequest:
-    """A request to the process rather than to what it serves."""
+class SystemRequest(Caller):
+    """A request to the process rather than to what it serves: a function, called with the process."""
 
-    __slots__ = ("answer", "argument", "operation")
+    __slots__ = ()
 
-    def __init__(self, operation: str, argument: Any, answer: asyncio.Future[Any]) -> None:
-        self.operation = operation
-        self.argument = argument
-        self.answer = answer
+    request: Callable[[Process], Any]
 
 
 class Statistics(Struct, frozen=True):
@@ -58,26 +58,34 @@ class Statistics(Struct, frozen=True):
 
 async def get_state(destination: Destination, timeout: float = 5.0) -> dict[str, Any]:
     """Return the attributes of a server, copied one level deep."""
-    state: dict[str, Any] = await _request(destination, "get_state", None, timeout)
-    return state
+    return await _request(destination, _state, timeout)
 
 
 async def replace_state(
     destination: Destination, change: Callable[[dict[str, Any]], dict[str, Any]], timeout: float = 5.0
 ) -> dict[str, Any]:
     """Replace a server's attributes by ``change(state)``; if that raises, the state stays."""
-    state: dict[str, Any] = await _request(destination, "replace_state", change, timeout)
-    return state
+
+    def replace(process: Process) -> dict[str, Any]:
+        state = change(_state(process))
+        if process.behaviour is not None:
+            held = vars(process.behaviour)
+            kept = {key: held[key] for key in _FRAMEWORK & held.keys()}
+            held.clear()
+            held.update(kept | state)
+        return dict(state)
+
+    return await _request(destination, replace, timeout)
 
 
 async def suspend(destination: Destination, timeout: float = 5.0) -> None:
     """Make a server take system requests only, until ``resume``."""
-    await _request(destination, "suspend", None, timeout)
+    await _request(destination, lambda process: setattr(process, "status", "suspended"), timeout)
 
 
 async def resume(destination: Destination, timeout: float = 5.0) -> None:
     """Make a suspended server continue with the messages that arrived meanwhile."""
-    await _request(destination, "resume", None, timeout)
+    await _request(destination, lambda process: setattr(process, "status", None), timeout)
 
 
 def trace(destination: Destination, tracer: Tracer | None) -> None:
@@ -115,31 +123,27 @@ def _runtime() -> Runtime:
     return me.runtime
 
 
-async def _request(destination: Destination, operation: str, argument: Any, timeout: float) -> Any:
+def _state(process: Process) -> dict[str, Any]:
+    held = {} if process.behaviour is None else vars(process.behaviour)
+    return {key: value for key, value in held.items() if key not in _FRAMEWORK}
+
+
+async def _request(destination: Destination, work: Callable[[Process], T], timeout: float) -> T:
     process = _find(destination)
     answer: asyncio.Future[Any] = process.loop.create_future()
-    request = SystemRequest(operation, argument, answer)
-
-    def ended(_: object) -> None:
-        if not answer.done():
-            answer.set_exception(CallFailed(destination, NOPROC))
-
+    request = SystemRequest(None, work, process, answer)
     if not process.deliver(request):
         raise MailboxFull(process.pid, process.label, process.overflow)
-    ref = process.runtime.new_ref()
-    process.watch(ref, ended)
-    timer = process.loop.call_later(timeout, _late, answer, destination)
+    calls = process.calls = process.calls or {}
+    calls[request] = None
     try:
-        return await answer
+        async with asyncio.timeout(timeout):
+            value: T = await answer
+            return value
+    except TimeoutError:
+        raise CallFailed(destination, TIMEOUT) from None
     finally:
-        timer.cancel()
-        if process.watchers is not None:
-            process.watchers.pop(ref, None)
-
-
-def _late(answer: asyncio.Future[Any], destination: Destination) -> None:
-    if not answer.done():
-        answer.set_exception(CallFailed(destination, TIMEOUT))
+        calls.pop(request, None)
 
 
 async def attend(process: Process, request: SystemRequest) -> None:
@@ -164,25 +168,10 @@ async def attend(process: Process, request: SystemRequest) -> None:
 
 
 def _serve(process: Process, request: SystemRequest) -> None:
-    server = process.behaviour
-    if request.answer.done():
+    answer = request._future
+    if answer.done():
         return
-    value: Any = None
-    if request.operation == "suspend":
-        process.status = "suspended"
-    elif request.operation == "resume":
-        process.status = None
-    elif server is not None:
-        state = {key: held for key, held in vars(server).items() if key not in _FRAMEWORK}
-        if request.operation == "replace_state":
-            try:
-                state = request.argument(state)
-            except Exception as error:  # noqa: BLE001 - the mistake is the requester's
-                request.answer.set_exception(error)
-                return
-            kept = {key: held for key, held in vars(server).items() if key in _FRAMEWORK}
-            vars(server).clear()
-            vars(server).update(kept)
-            vars(server).update(state)
-        value = dict(state)
-    request.answer.set_result(value)
+    try:
+        answer.set_result(request.request(process))
+    except Exception as error:  # noqa: BLE001 - the mistake is the requester's
+        answer.set_exception(error)

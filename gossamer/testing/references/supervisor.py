@@ -103,7 +103,9 @@ def _described(name: str) -> str:
 
 def _own(thing: type) -> Iterator[tuple[str, Any]]:
     """Documented methods that no other class of the page has; a row of the process table keeps to itself."""
-    elsewhere = [base for base in thing.__mro__[1:] if base.__name__ in (*front.__all__, "Entry")]
+    elsewhere = [
+        base for base in thing.__mro__[1:] if base.__name__ in (*front.__all__, "Entry", "UsageError")
+    ]
     for name, value in members_of(thing):
         holder = next(base for base in thing.__mro__ if name in vars(base))
         if holder not in elsewhere:

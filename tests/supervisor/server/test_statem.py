@@ -306,7 +306,7 @@ async def test_the_parents_exit_and_the_state_for_inspection(rt):
 def test_the_agenda_alone():
     agenda = Agenda()
     assert not agenda
-    agenda.push_back("x")
+    agenda.extend(["x"])
     agenda.conclude("first", Keep(postpone=True), changed=False)
     agenda.conclude("second", Keep(postpone=True, events=("a", "b")), changed=False)
     assert [agenda.pop() for _ in range(3)] == ["a", "b", "x"]

@@ -108,5 +108,5 @@ async def test_nobody_there_and_nobody_listening(rt):
     async def brief():
         await asyncio.sleep(1)
 
-    with pytest.raises(CallFailed, match="noproc"):
+    with pytest.raises(CallFailed, match="normal"):
         await get_state(spawn(brief))
