@@ -22,15 +22,12 @@ import typer
 from gossamer.errors import GossamerError, UsageError, WrongValueError
 from gossamer.spark.analyses.completeness import VERDICTS, Terms
 from gossamer.spark.engine.chosen import AUTO, engine_for, open_engine
-from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.engine.session import check_files, is_little, open_session
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.moments import span_of
-from gossamer.spark.plans import page_of_plans
-from gossamer.spark.progress import Progress
 from gossamer.spark.report.report import missing_in_words, render, verdict_in_words
-from gossamer.spark.run import Outcome, broken_promises, run_jobs
+from gossamer.spark.run import Outcome, broken_promises, run_jobs, step
 from gossamer.spark.source.source import load
 from gossamer.spark.stream import Auditor, Batch, start
 
@@ -106,19 +103,20 @@ def run(
     if "HADOOP_CONF_DIR" not in os.environ:
         check_files(directory)
     chosen = engine_for(engine, directory, writes=out, master=master, settings=settings)
-    progress = Progress(quiet=quiet)
-    with progress.of(chosen):
+    if chosen == "spark" and sys.stderr.isatty() and not quiet:
+        # Spark's own bars, a line that it draws again.
+        settings.setdefault("spark.ui.showConsoleProgress", "true")
+    with step(chosen, quiet=quiet):
         asked = open_engine(directory, engine=chosen, master=master, memory=memory, settings=settings)
-    progress.session = asked.session if isinstance(asked, SparkEngine) else None
     try:
-        with progress.of("recording"):
+        with step("recording", quiet=quiet):
             recording = load(asked, directory, begin=low, end=high)
         asked.fit(recording.size)
         terms = Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6))
-        outcome = run_jobs(recording, wanted, out=out, terms=terms, progress=progress)
+        outcome = run_jobs(recording, wanted, out=out, terms=terms, quiet=quiet)
         broken = broken_promises(outcome, promises)
         if REPORT in jobs:
-            with progress.of(REPORT):
+            with step(REPORT, quiet=quiet):
                 asked.write_text(f"{out.rstrip('/')}/report.html", render(outcome, broken))
     finally:
         asked.close()
@@ -178,20 +176,6 @@ def stream(
             query.stop()
     finally:
         session.stop()
-
-
-@app.command()
-def plans(
-    directory: Directory = "audit", master: Master = None, memory: Memory = None, trace: Trace = False
-) -> None:
-    """Print how Spark would carry out each job over a recording, as Markdown."""
-    engine = SparkEngine(open_session(master=master, memory=memory, reads=directory))
-    try:
-        recording = load(engine, directory)
-        engine.fit(recording.size)
-        typer.echo(page_of_plans(recording), nl=False)
-    finally:
-        engine.close()
 
 
 def _say_batch(batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Run jobs over a recording: tables as Parquet, a summary as JSON, progress while it lasts.
+"""Run jobs over a recording: tables as Parquet, a summary as JSON, and a line of progress a job.
 
 ::
 
@@ -7,26 +7,30 @@
     OUT/report.html
 
 Rules: 1. What a job writes replaces what it wrote before.  2. Paths are the engine's, for input and output.
-3. A summary says what could not be judged and why, beside what was found.
+3. A summary says what could not be judged and why, beside what was found.  4. Progress goes to standard
+error, so that standard output is the answer alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from gossamer.spark.analyses.completeness import Terms
 from gossamer.spark.jobs import JOBS, Told
-from gossamer.spark.progress import Progress
 from gossamer.spark.source.files import FileProblem
 from gossamer.spark.source.holes import Hole
 from gossamer.spark.source.source import Recording
 
-__all__ = ["Outcome", "broken_promises", "run_jobs"]
+__all__ = ["Outcome", "broken_promises", "run_jobs", "step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Outcome:
                 }
                 for h in self.holes
             ],
-            "problems": [{"path": p.path, "kind": p.kind, "message": p.message} for p in self.problems],
+            "problems": msgspec.to_builtins(self.problems),
             "jobs": {
                 name: {
                     "numbers": dict(told.numbers),
@@ -76,13 +80,25 @@ class Outcome:
         }
 
 
+@contextmanager
+def step(name: str, *, quiet: bool) -> Iterator[None]:
+    """Say that something begins, and how long it took."""
+    began = time.monotonic()
+    if not quiet:
+        print(f"{name}: started", file=sys.stderr, flush=True)  # noqa: T201
+    yield
+    if not quiet:
+        took = time.monotonic() - began
+        print(f"{name}: done in {took:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
+
+
 def run_jobs(
     recording: Recording,
     names: Sequence[str],
     *,
     out: str,
     terms: Terms = Terms(),  # noqa: B008 - a frozen value
-    progress: Progress | None = None,
+    quiet: bool = True,
 ) -> Outcome:
     """Run ``names`` and the jobs they need, each once, in an order that serves them."""
     engine = recording.engine
@@ -93,7 +109,7 @@ def run_jobs(
     told: dict[str, Told] = {}
     for name in order:
         job = JOBS[name]
-        with progress.of(name) if progress else nullcontext():
+        with step(name, quiet=quiet):
             tables = {}
             for table, question in job.make(recording, terms, written).items():
                 path = f"{out.rstrip('/')}/{name}/{table}"

@@ -14,17 +14,22 @@ far was judged (``watch``), and the subscriptions and connections that stood (``
 Rules: 1. A batch reads only what the one before left, and replaces what it wrote before itself: one that is
 done again after a crash writes the same once more, and nothing twice.  2. A message is judged once, when the
 watermark has passed the time until which it may arrive.  3. Alarms follow what a batch found, and are cleared
-by the next one that finds nothing.
+by the next one that finds nothing. A cluster that cannot be told is no reason to stop judging it: what could
+not be said is said to the caller, and again after the next batch.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from gossamer.spark.alarms import post_alarm
+import httpx
+import msgspec
+
 from gossamer.spark.analyses.completeness import VERDICTS, Terms, verdicts
 from gossamer.spark.analyses.histories import of_sessions, standing
 from gossamer.spark.engine.on_spark import SparkEngine
@@ -33,11 +38,12 @@ from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of
 from gossamer.spark.source.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known, dump, parse
 
-__all__ = ["Auditor", "Batch", "start"]
+__all__ = ["Auditor", "Batch", "post_alarm", "start"]
 
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 _KEPT = 3
 """Batches whose state is kept: Spark may do the last one again."""
+_ALARM_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +236,35 @@ def _as_json(batch: Batch) -> str:
             "to": text_of(batch.end),
             "numbers": batch.numbers,
             "late_events": batch.late,
-            "problems": [{"path": p.path, "kind": p.kind, "message": p.message} for p in batch.problems],
+            "problems": msgspec.to_builtins(batch.problems),
             "holes": list(batch.holes),
             "untold_alarms": list(batch.untold),
         },
         indent=2,
     )
+
+
+def post_alarm(api: str, name: str, *, active: bool, text: str = "") -> str | None:
+    """Raise or clear an alarm at the node whose API is at ``api``; None, or why it did not work.
+
+    The token, where the cluster wants one, is that of the ``gossamer`` command: ``GOSSAMER_TOKEN``, or a file
+    that ``GOSSAMER_TOKEN_FILE`` names.
+    """
+    body = {"name": name, "active": active, "text": text[:2000]}
+    try:
+        answer = httpx.post(
+            f"{api.rstrip('/')}/api/v1/alarms", json=body, headers=_token(), timeout=_ALARM_TIMEOUT
+        )
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return f"{api} could not be told of the alarm {name}: {error}"
+    if answer.is_success:
+        return None
+    return f"{api} refused the alarm {name}: {answer.status_code} {answer.text[:300]}"
+
+
+def _token() -> dict[str, str]:
+    token = os.environ.get("GOSSAMER_TOKEN", "").strip()
+    path = os.environ.get("GOSSAMER_TOKEN_FILE", "")
+    if not token and path:
+        token = Path(path).read_text(encoding="ascii").strip()
+    return {"authorization": f"Bearer {token}"} if token else {}

@@ -7,10 +7,10 @@ import pytest
 
 import gossamer.audit.schema as schema
 from gossamer.spark.jobs import JOBS, Sheet
-from gossamer.spark.plans import FORBIDDEN, plans
 from gossamer.spark.report.report import render, verdict_in_words
 from gossamer.spark.run import broken_promises, run_jobs
 from gossamer.spark.source.source import load
+from tests.spark.plans import FORBIDDEN, plans
 from tests.spark.world import World
 
 A, B, C = "n1@host", "n2@host", "n3@host"
@@ -175,7 +175,7 @@ def test_no_plan_multiplies_tables_or_calls_python(recorded, spark):
 
 
 def test_the_page_of_plans_in_the_documentation_is_of_these_jobs():
-    """Made anew by ``python -m gossamer.spark plans`` when a job gets another table."""
+    """Made anew by ``python -m tests.spark.plans DIR`` when a job gets another table."""
     text = (Path(__file__).parents[2] / "docs/design/audit-plans.md").read_text()
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(JOBS)
     for word in FORBIDDEN:

@@ -13,13 +13,13 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gossamer.errors import UsageError
-from gossamer.spark.engine.chatter import launch
 from gossamer.spark.errors import (
     EngineMissingError,
     JavaMissingError,
@@ -33,6 +33,7 @@ __all__ = [
     "cores_of",
     "fit",
     "is_little",
+    "means_nothing",
     "open_session",
     "path_here",
     "size_of",
@@ -51,6 +52,15 @@ _ROWS = 250_000
 _OVERHEAD = 512 * 2**20
 """Bytes of a JVM beside its heap."""
 _SMALLEST = 512 * 2**20
+_NOTHING = (
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "Setting default log level to",
+    "Setting Spark log level to",
+    "To adjust logging level use",
+    "Picked up JAVA_TOOL_OPTIONS",
+    "Picked up _JAVA_OPTIONS",
+)
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30}
 
 
@@ -107,7 +117,7 @@ def open_session(
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if not below_submit:
-        launch(SparkConf(loadDefaults=False).setAll(list(wanted.items())))
+        _launch(SparkConf(loadDefaults=False).setAll(list(wanted.items())))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -260,3 +270,40 @@ def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) ->
     if free is not None and free < heap + _OVERHEAD:
         raise TooLittleMemoryError(free=free, needed=heap + _OVERHEAD, asked=asked)
     return asked
+
+
+def means_nothing(line: str) -> bool:
+    """Whether a line is one that every start brings."""
+    return line.startswith(_NOTHING)
+
+
+def _launch(conf: Any) -> None:
+    """Start the JVM that Spark's next session of this process is in; nothing where there is one already.
+
+    Java tells of a module that Spark asks for, and Spark's launcher of log levels of a shell that this is
+    not; neither has a setting that turns it off. So the JVM gets a pipe as its standard error, of which a
+    thread passes on the rest, to ``sys.stderr`` as it is at that moment. Only lines that are known to mean
+    nothing are left out: whatever else a JVM has to say is shown, as it dies above all.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    ours, theirs = os.pipe()
+    thread = threading.Thread(target=_pass_on, args=(ours,), name="what Java says", daemon=True)
+    thread.start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": theirs})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(theirs)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _pass_on(source: int) -> None:
+    # Bars of progress are lines that end where they began.
+    with open(source, encoding="utf-8", errors="replace", newline="") as lines:
+        for line in lines:
+            if not means_nothing(line):
+                sys.stderr.write(line)
+                sys.stderr.flush()

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
+import msgspec
+
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Engine
 from gossamer.spark.errors import UnreadableError
@@ -36,11 +38,9 @@ __all__ = [
 
 _MAGIC = b"PAR1"
 """Both ends of a Parquet file."""
-_NUMBERS = ("creation", "first", "last", "begin", "end", "offset")
-_NAMES = (
-    schema.METADATA_KEY.decode(),
-    *(f"gossamer.audit.{name}" for name in (*_NUMBERS, "node", "closed", "gaps")),
-)
+_PREFIX = "gossamer.audit."
+_FIELDS = ("creation", "first", "last", "begin", "end", "offset", "node", "closed")
+_NAMES = (schema.METADATA_KEY.decode(), *(f"{_PREFIX}{name}" for name in (*_FIELDS, "gaps")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +121,10 @@ def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProb
                 "version",
                 f"schema version {version}, these jobs read {schema.MAJOR}.x; use the gossamer that wrote it",
             )
-        number = {key: int(metadata[f"gossamer.audit.{key}"]) for key in _NUMBERS}
-        return Footer(
-            path=path,
-            node=metadata["gossamer.audit.node"],
-            closed=metadata["gossamer.audit.closed"] == "true",
-            gaps=tuple(map(tuple, json.loads(metadata["gossamer.audit.gaps"]))),
-            creation=number["creation"],
-            first=number["first"],
-            last=number["last"],
-            begin=number["begin"],
-            end=number["end"],
-            offset=number["offset"],
-        )
-    except (KeyError, ValueError) as error:
+        told = {name: metadata[f"{_PREFIX}{name}"] for name in _FIELDS}
+        gaps = json.loads(metadata[f"{_PREFIX}gaps"])
+        return msgspec.convert({**told, "path": path, "gaps": gaps}, Footer, strict=False)
+    except (KeyError, ValueError, msgspec.ValidationError) as error:
         return FileProblem(path, "foreign", f"its footer lacks or garbles {error}; left alone")
 
 

@@ -1,4 +1,6 @@
-"""How Spark carries out each job: the physical plans, as a page for people.
+"""How Spark carries out each job: the physical plans, as ``docs/design/audit-plans.md`` shows them.
+
+``python -m tests.spark.plans DIR`` prints the page over the recording in DIR.
 
 Names that differ from run to run (numbers of columns and plans, paths) are left out, and long lines cut, so
 that two pages can be compared.
@@ -7,6 +9,7 @@ that two pages can be compared.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -14,8 +17,9 @@ from typing import Any
 
 from gossamer.spark.analyses.completeness import Terms
 from gossamer.spark.engine.on_spark import SparkEngine
+from gossamer.spark.engine.session import open_session
 from gossamer.spark.jobs import JOBS
-from gossamer.spark.source.source import Recording
+from gossamer.spark.source.source import Recording, load
 
 __all__ = ["FORBIDDEN", "page_of_plans", "plans"]
 
@@ -38,7 +42,7 @@ _HEAD = """\
 # Plans of the audit jobs
 
 What Spark does for each table, from the leaves up, as `gossamer audit run` would on two cores over a million
-events; printed by `python -m gossamer.spark plans --dir DIR`. What Spark learns while it runs (how large a
+events; printed by `python -m tests.spark.plans DIR`. What Spark learns while it runs (how large a
 side is, which parts are skewed) may still change a join. Steps that only hand on are left out, and a
 part that comes again is drawn once.
 
@@ -64,7 +68,7 @@ class _Node:
 def plans(recording: Recording, terms: Terms = Terms()) -> Iterator[tuple[str, str, str]]:  # noqa: B008
     """(job, table, plan) of every table of every job, where Spark is the engine."""
     engine = recording.engine
-    assert isinstance(engine, SparkEngine)  # noqa: S101 - nothing else has these plans
+    assert isinstance(engine, SparkEngine)
     made: dict[str, str] = {}
     for name, job in JOBS.items():
         for table, question in job.make(recording, terms, made).items():
@@ -131,3 +135,11 @@ def _drawn(nodes: list[_Node], depth: int, seen: set[str]) -> Iterator[str]:
         seen.add(node.whole)
         yield line
         yield from _drawn(node.below, depth + 1, seen)
+
+
+if __name__ == "__main__":
+    spark = SparkEngine(open_session(reads=sys.argv[1]))
+    found = load(spark, sys.argv[1])
+    spark.fit(found.size)
+    sys.stdout.write(page_of_plans(found))
+    spark.close()
