@@ -8,6 +8,7 @@ the node's, the process that fills it comes and goes.
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,14 +16,24 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from gossamer.api.model.cluster import NodeHistory
-from gossamer.supervisor import GenServer, NoReply, Stop, send_after
+from gossamer.supervisor import GenServer, send_after
 
-__all__ = ["HISTORY", "INTERVAL", "HistoryKeeper", "Reading", "Ring"]
+__all__ = ["HISTORY", "INTERVAL", "HistoryKeeper", "Reading", "Ring", "resident_memory"]
 
 HISTORY = "history"
 INTERVAL = 5.0
 """Seconds between two readings."""
 _KEPT = 1 + round(3600 / INTERVAL)
+_PAGE = resource.getpagesize()
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - one read of a pseudo file
+            return int(statm.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +102,6 @@ def _rate(pairs: list[tuple[Reading, Reading]], count: Callable[[Reading], float
     return round(max(0.0, number / sum(after.monotonic - before.monotonic for before, after in pairs)), 3)
 
 
-class _Tick:
-    """The message that the server sends itself."""
-
-    __slots__ = ()
-
-
 class HistoryKeeper(GenServer):
     """``await HistoryKeeper.start_link(ring, read)``; one a node."""
 
@@ -106,12 +111,10 @@ class HistoryKeeper(GenServer):
         self._ring, self._read, self._interval = ring, read, interval
         self._take()
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        if not isinstance(message, _Tick):
-            return await super().handle_info(message)
-        self._take()
-        return None
+    async def handle_info(self, message: Any) -> None:
+        if message == "take":
+            self._take()
 
     def _take(self) -> None:
         self._ring.add(self._read())
-        send_after(self._interval, self.process.pid, _Tick())
+        send_after(self._interval, self.process.pid, "take")

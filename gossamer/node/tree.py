@@ -30,6 +30,7 @@ anew.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -44,13 +45,12 @@ from gossamer.mqtt import MqttCluster
 from gossamer.network import Address
 from gossamer.node.applications import applications_spec
 from gossamer.node.healing import healing_spec
-from gossamer.node.history import HISTORY, HistoryKeeper
+from gossamer.node.history import HISTORY, HistoryKeeper, Reading, resident_memory
 from gossamer.node.membership import MEMBERSHIP, Membership
-from gossamer.node.metrics import LOOP_WATCH
+from gossamer.node.metrics import LOOP_WATCH, loop_watch
 from gossamer.node.parts import NodeParts
 from gossamer.node.replication import split_relay_spec
 from gossamer.node.views.members import ROUTES
-from gossamer.node.views.sample import reading_of
 from gossamer.node.views.view import View
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid
@@ -93,7 +93,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
         children.insert(0, ChildSpec(LOOP_WATCH, watch))
     if config.api.enable:
         if node.real_time:
-            read = partial(reading_of, node)
+            read = partial(_reading, node)
             keeper = partial(HistoryKeeper.start_link, node.history, read, name=HISTORY, label=HISTORY)
             children.append(ChildSpec(HISTORY, keeper))
         children.append(runs_spec())
@@ -112,6 +112,22 @@ def _healing_spec(node: NodeParts) -> ChildSpec:
         status=node.healing,
         start_time=node.started_at,
         note=node.event_log.note,
+    )
+
+
+def _reading(node: NodeParts) -> Reading:
+    """The node now; the worst lateness of its loop is taken."""
+    stats, watch = node.broker.stats(), loop_watch(node.runtime)
+    return Reading(
+        at=node.clock.wall(),
+        monotonic=node.clock.monotonic(),
+        received=stats["messages_received"],
+        sent=stats["messages_sent"],
+        dropped=node.broker.hub.drops.total(),
+        cpu=time.process_time(),
+        connections=stats["connections"],
+        memory=resident_memory(),
+        loop_lag=watch.take_peak() if watch else 0.0,
     )
 
 

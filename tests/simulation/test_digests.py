@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from gossamer.node.views.digests import digests_of
 from gossamer.testing import seeds
 
 
 async def digests(node):
-    return [digest async for digest in digests_of(node.store)]
+    return await node.view.digests()
 
 
 @seeds(2)

@@ -1,5 +1,4 @@
-"""Views of a node for the API: reads and commands, answered from what its processes publish."""
+"""What a node tells of itself and lets be asked of it: the API's view, in parts.
 
-from gossamer.node.views.view import View
-
-__all__ = ["View"]
+Everything is read from the objects that the processes publish into.
+"""

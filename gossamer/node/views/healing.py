@@ -30,7 +30,6 @@ from gossamer.autoheal import (
 )
 from gossamer.clock import HybridLogicalClock
 from gossamer.errors import GossamerError
-from gossamer.node.event_log import EventLog
 from gossamer.node.parts import NodeParts
 from gossamer.node.views.readiness import ReadinessCheck
 
@@ -47,16 +46,9 @@ class Healing:
         self._node = node
         self._readiness = readiness
         self._of_others = Alarms()
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self._node.name
-
-    @property
-    def chronicle(self) -> EventLog:
+        self.name = node.name
+        self.chronicle = node.event_log
         """What happened lately."""
-        return self._node.event_log
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""
@@ -67,10 +59,7 @@ class Healing:
             autoclean=status.autoclean,
             phase=status.phase,
             leader=status.leader,
-            open=tuple(
-                PartitionInfo(peer=p.peer, context=p.context, down_at=p.down_at, met_at=p.met_at)
-                for p in status.open
-            ),
+            open=tuple(map(PartitionInfo.model_validate, status.open)),
             plan=None if status.plan is None else _plan(status.plan),
             down={name: round(seconds, 1) for name, seconds in status.down.items()},
             cleaned={cleaned.member: cleaned.at for cleaned in status.cleaned},
@@ -94,26 +83,12 @@ class Healing:
             ),
             *self._readiness.alarms(),
             *self._of_others.alarms(),
-            *self._heal_alarms(),
+            *map(AlarmInfo.model_validate, self._node.healing.alarms()),
         ]
 
     def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
         """Raise or clear an alarm for a program beside the cluster."""
         return self._of_others.order(order, self._node.clock.wall())
-
-    def _heal_alarms(self) -> Sequence[AlarmInfo]:
-        return [
-            AlarmInfo(
-                name=alarm.name,
-                active=alarm.active,
-                since=alarm.since,
-                until=alarm.until,
-                text=alarm.text,
-                plan=alarm.plan,
-                saw_down=alarm.saw_down,
-            )
-            for alarm in self._node.healing.alarms()
-        ]
 
     def quarantine(self) -> Iterator[QuarantinedRow]:
         """The rows of this node's quarantine."""
@@ -159,7 +134,6 @@ def _plan(plan: HealPlan) -> HealPlanInfo:
 
 
 def _episode(episode: Episode) -> HealEpisode:
-    rows = episode.rows
     return HealEpisode(
         plan=episode.plan,
         coordinator=episode.coordinator,
@@ -169,9 +143,7 @@ def _episode(episode: Episode) -> HealEpisode:
         saw_down=episode.saw_down,
         split_at=episode.split_at,
         healed_at=episode.healed_at,
-        rows=HealRows(
-            restored=rows.restored, merged=rows.merged, quarantined=rows.quarantined, left=rows.left
-        ),
+        rows=HealRows.model_validate(episode.rows),
         text=describe(episode),
     )
 

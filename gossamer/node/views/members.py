@@ -1,87 +1,219 @@
-"""What a node tells of the other nodes: who is a member, what link there is, what looked like a partition."""
+"""The other nodes: members, links to them, what looked like a partition; and who joins and leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from gossamer.api.model.cluster import HintInfo, MemberInfo, NodeInfo
-from gossamer.gossip import Member, Status, explain
+from gossamer import __version__
+from gossamer.api.model.cluster import (
+    ClusterInfo,
+    ClusterNode,
+    HintInfo,
+    KeyRequest,
+    KeysInfo,
+    MemberInfo,
+    NodeInfo,
+    NodeStatus,
+)
+from gossamer.config import Endpoint
+from gossamer.discovery import ClusterCommands
+from gossamer.errors import GossamerError, UsageError, WrongValueError
+from gossamer.gossip import Keys, Member, Status, cluster_key, explain
+from gossamer.mqtt import drain
 from gossamer.node.parts import NodeParts
 
-__all__ = ["ROUTES", "hints_of", "members_of", "nodes_of"]
+__all__ = ["ROUTES", "MembersView"]
 
 ROUTES = "routes"
 """The table of routes."""
 HINTS_FOR = 600.0
 """Seconds a partition hint is shown."""
+GOSSIP_TIMEOUT = 15.0
+"""Seconds a change of membership may take."""
+SHORTEST_KEY = 16
+"""Characters of a gossip key."""
 
 StatusWord = Literal["online", "suspect", "offline", "stopped", "left"]
 
 
-def hints_of(node: NodeParts) -> Iterator[HintInfo]:
-    """What looked like a partition lately, latest first."""
-    since = node.clock.wall() - HINTS_FOR
-    for at, hint in reversed(node.members.hints):
-        if at >= since:
-            yield HintInfo(kind=hint.kind, at=at, text=explain(hint), evidence=hint.evidence)
+class MembersView:
+    """The part of :class:`gossamer.api.NodeView` that is about the cluster."""
 
-
-def members_of(node: NodeParts) -> Sequence[MemberInfo]:
-    """Every member known, this node first."""
-    named: dict[str, dict[str, None]] = {}
-    for hint in hints_of(node):
-        for value in hint.evidence.values():
-            for name in value if isinstance(value, list) else [value]:
-                named.setdefault(str(name), {})[hint.kind] = None
-    return [
-        MemberInfo(
-            id=m.id,
-            name=m.name,
-            address=m.address,
-            port=m.port,
-            status=status_word(m),
-            incarnation=m.incarnation,
-            creation=m.metadata.creation,
-            pid=m.metadata.pid,
-            version=m.metadata.version,
-            ports=m.metadata.ports,
-            services=m.metadata.services,
-            started_at=m.metadata.start_time,
-            local=at == 0,
-            hints=tuple(named.get(m.name, ())),
+    def __init__(self, node: NodeParts) -> None:
+        self._node = node
+        self.name = node.name
+        singleton = node.config.cluster.discovery.strategy == "singleton"
+        self._commands = ClusterCommands(
+            self._ask_gossip, node.members, singleton=singleton, aloof=node.aloof
         )
-        for at, m in enumerate(node.members.members(include_left=True))
-    ]
 
-
-def nodes_of(node: NodeParts) -> Sequence[NodeInfo]:
-    """Every node and the link to it."""
-    up = node.distribution.nodes()
-    routes = node.store.table_info(ROUTES)["owners"] if ROUTES in node.store.tables() else {}
-    return [
-        NodeInfo(
-            name=m.name,
-            status=status_word(m),
-            link="self"
-            if at == 0
-            else "up"
-            if m.name in up
-            else "connecting"
-            if m.status in Status.AVAILABLE
-            else "down",
-            address=f"{m.address}:{m.port}",
-            ports=m.metadata.ports,
-            pid=m.metadata.pid,
-            version=m.metadata.version,
-            started_at=m.metadata.start_time,
-            routes=routes.get(m.name, 0),
+    def cluster(self) -> ClusterInfo:
+        """The members that are not down, in the shape that ``GET /cluster`` promises."""
+        members = self._node.members.members()
+        return ClusterInfo(
+            env=self._node.config.cluster.env,
+            nodes=tuple(
+                ClusterNode(id=m.id, address=m.address, port=m.port, pid=m.metadata.pid)
+                for m in members
+                if m.status in Status.AVAILABLE
+            ),
+            local=members[0].id if members else "",
         )
-        for at, m in enumerate(node.members.members())
-    ]
+
+    def status(self) -> NodeStatus:
+        """This node and everybody it knows."""
+        node = self._node
+        state = "starting" if node.state == "new" else "stopping" if node.state == "stopped" else node.state
+        return NodeStatus(
+            name=node.name,
+            env=node.config.cluster.env,
+            version=__version__,
+            pid=node.pid,
+            creation=node.creation,
+            uptime=max(0.0, node.clock.wall() - node.started_at),
+            state=state,
+            ports=node.ports,
+            connections=node.broker.stats()["connections"],
+            members=tuple(self.members()),
+            hints=tuple(self._hints()),
+        )
+
+    def members(self) -> Sequence[MemberInfo]:
+        """Every member known, this node first."""
+        named: dict[str, dict[str, None]] = {}
+        for hint in self._hints():
+            for value in hint.evidence.values():
+                for name in value if isinstance(value, list) else [value]:
+                    named.setdefault(str(name), {})[hint.kind] = None
+        return [
+            MemberInfo(
+                id=m.id,
+                name=m.name,
+                address=m.address,
+                port=m.port,
+                status=_status_word(m),
+                incarnation=m.incarnation,
+                creation=m.metadata.creation,
+                pid=m.metadata.pid,
+                version=m.metadata.version,
+                ports=m.metadata.ports,
+                services=m.metadata.services,
+                started_at=m.metadata.start_time,
+                local=at == 0,
+                hints=tuple(named.get(m.name, ())),
+            )
+            for at, m in enumerate(self._node.members.members(include_left=True))
+        ]
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Every node and the link to it."""
+        up = self._node.distribution.nodes()
+        routes = self._routes()
+        return [
+            NodeInfo(
+                name=m.name,
+                status=_status_word(m),
+                link="self"
+                if at == 0
+                else "up"
+                if m.name in up
+                else "connecting"
+                if m.status in Status.AVAILABLE
+                else "down",
+                address=f"{m.address}:{m.port}",
+                ports=m.metadata.ports,
+                pid=m.metadata.pid,
+                version=m.metadata.version,
+                started_at=m.metadata.start_time,
+                routes=routes.get(m.name, 0),
+            )
+            for at, m in enumerate(self._node.members.members())
+        ]
+
+    def _routes(self) -> dict[str, int]:
+        """How many filters have a subscriber, by node."""
+        store = self._node.store
+        return store.table_info(ROUTES)["owners"] if ROUTES in store.tables() else {}
+
+    def _hints(self) -> Iterator[HintInfo]:
+        """What looked like a partition lately, latest first."""
+        since = self._node.clock.wall() - HINTS_FOR
+        for at, hint in reversed(self._node.members.hints):
+            if at >= since:
+                yield HintInfo(kind=hint.kind, at=at, text=explain(hint), evidence=hint.evidence)
+
+    # -- commands
+
+    async def join(self, endpoints: Sequence[Endpoint]) -> None:
+        """Join the cluster that answers at one of ``endpoints``."""
+        await self._commands.join(endpoints)
+        if self._node.state == "left":
+            self._node.state = "running"
+        self._node.broker.references = None
+
+    async def leave(self) -> None:
+        """Leave the cluster and live on alone."""
+        away = self._node.broker.away
+        if away is not None and self._node.distribution.nodes():
+            await self._node.runtime.run(away.transfer.hand_over)
+        await self._commands.leave()
+        self._node.state = "left"
+
+    async def force_leave(self, name: str) -> None:
+        """Remove a member that is gone for good."""
+        await self._commands.force_leave(name)
+
+    async def drain(self) -> str:
+        """Send clients and sessions to the other nodes. It lets nobody in until it joins again.
+
+        Raises:
+            UsageError: there is no other node that takes clients.
+        """
+        others = [
+            m
+            for m in self._node.members.members()[1:]
+            if m.status is Status.ONLINE and not m.left and "mqtt" in m.metadata.ports
+        ]
+        if not others:
+            raise UsageError.about(
+                self.name, "nobody to send clients to", "another node that is up with mqtt"
+            )
+        done = await self._node.runtime.run(
+            drain,
+            self._node.broker,
+            references=[f"{m.address}:{m.metadata.ports['mqtt']}" for m in others],
+            nodes=[m.name for m in others],
+        )
+        return (
+            f"{self.name} drained: {done.clients} clients sent elsewhere, {done.moved} sessions moved, "
+            f"{done.left} left"
+        )
+
+    async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
+        """The gossip keys of this node, after ``order``.
+
+        Raises:
+            WrongValueError: a key to install could be guessed.
+        """
+        request = Keys("list")
+        if order is not None:
+            text = order.key.get_secret_value()
+            install = order.action == "install"
+            if install and len(text) < SHORTEST_KEY:
+                wanted = f"{SHORTEST_KEY} or more; make one with `openssl rand -hex 32`"
+                raise WrongValueError.about("key", f"{len(text)} characters", wanted)
+            request = Keys(order.action, cluster_key(text) if install else text)
+        answer = await self._ask_gossip(request)
+        if isinstance(answer, GossamerError):
+            raise answer
+        return KeysInfo(name=self.name, keys=tuple(answer))
+
+    async def _ask_gossip(self, request: object) -> Any:
+        return await self._node.runtime.call("gossip", request, timeout=GOSSIP_TIMEOUT)
 
 
-def status_word(member: Member) -> StatusWord:
+def _status_word(member: Member) -> StatusWord:
     """The member's status as one word for people."""
     if member.left:
         return "left"

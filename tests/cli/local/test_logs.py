@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from gossamer.cli.local.log_fields import secrets_in
 from gossamer.cli.local.logs import Unfailing, set_up_logging
 from gossamer.config import LogConfig, NodeConfig, config_from
-from gossamer.node.views.log_level import log_level
+from gossamer.node.views.inside import log_level
 from gossamer.supervisor import Runtime
 
 

@@ -1,0 +1,217 @@
+"""Clients, subscriptions, retained messages and routes, as the API lists them; and what is published there.
+
+Rules: 1. A walk gives None for each session that is not wanted: who walks counts what was looked at, so that
+a rare find among 100,000 does not hold the loop.  2. Rows are made only of what is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+from gossamer.api import ClientSearch, Listed, TopicRow, Walked, sort_key
+from gossamer.api.model.node import (
+    ClientInfo,
+    RetainedInfo,
+    RouteFindings,
+    SubscriptionInfo,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.errors import WrongValueError
+from gossamer.mqtt import Message, MqttProtocolError
+from gossamer.node.parts import NodeParts
+from gossamer.routes import Findings, matches, parse_filter
+
+__all__ = ["ClientsView"]
+
+SAFE_WAIT = 10.0
+"""Seconds that other nodes get to take a message over."""
+VERIFY_TIMEOUT = 120.0
+"""Seconds a verification of routes may take: about two for each million, and what peers need."""
+
+_VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+
+_SORTED: dict[str, Callable[[Any], str | float]] = {
+    "client": lambda session: session.client_id,
+    "username": lambda session: session.username or "",
+    "address": lambda session: "" if session.channel is None else session.channel.peer,
+    "connected_at": lambda session: 0.0 if session.channel is None else session.channel.since,
+    "subscriptions": lambda session: len(session.subscriptions),
+    "inflight": lambda session: len(session.inflight),
+    "queued": lambda session: len(session.queue),
+    "dropped": lambda session: session.lost,
+}
+"""What a row shows in the fields that it may be sorted by; ``node`` is that of all."""
+
+
+class ClientsView:
+    """The part of :class:`gossamer.api.NodeView` that is about clients and routes."""
+
+    _node: NodeParts
+    name: str
+
+    def clients(self, search: ClientSearch) -> Iterator[Walked[ClientInfo]]:
+        """Every session here that is wanted."""
+        search = search.folded()
+        node, by, descending = self.name, search.sort, search.descending
+        value = _SORTED.get(by or "", lambda _session: node)
+        sessions = self._node.broker.sessions
+        for name in list(sessions) if search.client is None else [search.client]:
+            session = sessions.get(name)
+            if session is None:
+                continue
+            channel = session.channel
+            if not search.admits(
+                name,
+                connected=channel is not None,
+                user=session.username or "",
+                address="" if channel is None else channel.peer,
+            ):
+                yield None
+                continue
+            first = () if by is None else (sort_key(value(session), descending=descending),)
+            yield (*first, name, node), partial(self._client, session)
+
+    def _client(self, session: Any) -> ClientInfo:
+        info = self._node.broker.client(session)
+        channel = session.channel
+        return ClientInfo(
+            client=info.client_id,
+            connected=info.connected,
+            node=self.name,
+            address=info.peer,
+            version=_VERSIONS.get(info.version, ""),
+            username=info.username or "",
+            keepalive=info.keep_alive,
+            clean_start=info.clean,
+            session_expiry=info.expiry,
+            connected_at=info.connected_at,
+            subscriptions=info.subscriptions,
+            inflight=info.inflight,
+            queued=info.queued,
+            dropped=info.dropped,
+            process="" if channel is None else str(channel.pid),
+        )
+
+    def subscriptions(
+        self,
+        *,
+        client: str | None = None,
+        filter: str | None = None,  # noqa: A002
+        search: str = "",
+    ) -> Iterator[Walked[SubscriptionInfo]]:
+        """Every subscription of every session here; ``search`` is a part of the client or of the filter."""
+        sessions, part = self._node.broker.sessions, search.casefold()
+        for name in list(sessions) if client is None else [client]:
+            session = sessions.get(name)
+            if session is None:
+                continue
+            yield None
+            named = part in name.casefold()
+            for wanted, (options, identifier) in list(session.subscriptions.items()):
+                if filter not in (None, wanted) or not (named or part in wanted.casefold()):
+                    continue
+                show = partial(
+                    SubscriptionInfo,
+                    client=name,
+                    filter=wanted,
+                    node=self.name,
+                    qos=options.qos,
+                    no_local=options.no_local,
+                    retain_as_published=options.retain_as_published,
+                    identifier=identifier,
+                )
+                yield (name, wanted, self.name), show
+
+    def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
+        """The topics that match and have a retained message."""
+        parse_filter(topic_filter)
+        # Held as a list: it changes while it is walked.
+        topics = list(self._node.broker.retained.topics(topic_filter))
+        return (((topic,), partial(self._retained, topic)) for topic in topics)
+
+    def _retained(self, topic: str) -> RetainedInfo:
+        message = self._node.broker.retained.get(topic)
+        if not isinstance(message, Message):
+            return RetainedInfo(topic=topic)
+        left, clock = message.expires_at, self._node.clock
+        return RetainedInfo(
+            topic=topic,
+            qos=message.qos,
+            bytes=len(message.payload),
+            expires_at=None if left is None else clock.wall() + left - clock.monotonic(),
+        )
+
+    def topics(self, *, filter: str | None = None) -> Iterator[TopicRow]:  # noqa: A002
+        """The route table by filter."""
+        # Held as a list: the walk is long and the table changes under it.
+        for topic_filter, others, here in list(self._node.router.routes()):
+            if filter is None or topic_filter == filter:
+                yield TopicRow(topic_filter, (self.name, *others) if here else tuple(others))
+
+    def match(self, topic: str) -> TopicMatch:
+        """Where a message to ``topic`` would go from here."""
+        route = self._node.router.resolve(topic.encode())
+        found = tuple(
+            TopicInfo(filter=row.filter, nodes=row.nodes)
+            for row in self.topics()
+            if matches(row.filter, topic)
+        )
+        return TopicMatch(
+            topic=topic,
+            matches=found,
+            nodes=tuple(dict.fromkeys(name for info in found for name in info.nodes)),
+            subscribers=len(route.deliveries),
+        )
+
+    async def verify_routes(self, *, repair: bool) -> RouteFindings:
+        """Hold this node's routes against their sources and its peers."""
+        request = "verify" if repair else "check"
+        found: Findings = await self._node.runtime.call("routes", request, timeout=VERIFY_TIMEOUT)
+        return RouteFindings(
+            node=self.name,
+            repaired=repair,
+            checked=found.checked,
+            peers=found.peers,
+            silent=found.silent,
+            wrong=found.wrong,
+            differences=found.differences,
+        )
+
+    # -- commands
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
+        """To how many subscribers here and nodes elsewhere it went, and whether those nodes have it.
+
+        Raises:
+            WrongValueError: ``topic`` is no topic name.
+        """
+        safe: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_safe(done: bool) -> None:
+            if not safe.done():
+                safe.set_result(done)
+
+        try:
+            receivers = self._node.broker.publish(
+                topic, payload, qos=qos, retain=retain, on_safe=on_safe if qos else None
+            )
+        except MqttProtocolError as error:
+            raise WrongValueError(f"topic {topic[:100]!r}: {error}") from None
+        if not qos:
+            return receivers, True
+        try:
+            async with asyncio.timeout(SAFE_WAIT):
+                return receivers, await safe
+        except TimeoutError:
+            return receivers, False
+
+    async def kick(self, client: str) -> bool:
+        """End a client's connection and session, on whichever node they are."""
+        takeovers = self._node.broker.takeovers
+        if takeovers is None:
+            return self._node.broker.kick(client)
+        return await self._node.runtime.run(takeovers.kick, client)
