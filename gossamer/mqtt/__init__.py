@@ -19,14 +19,12 @@ from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.certificates import Certificates
-from gossamer.mqtt.connection.flow_control import Pressure
-from gossamer.mqtt.connection.limits import Bucket
 from gossamer.mqtt.connection.listener import ListenError, mqtt_spec
-from gossamer.mqtt.migration.drain import Drained, drain
-from gossamer.mqtt.publish.batches import Span, pieces_of, topic_in
-from gossamer.mqtt.publish.fanout import compile_plan
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import (
+from gossamer.mqtt.flow.backpressure import Pressure
+from gossamer.mqtt.flow.bucket import Bucket
+from gossamer.mqtt.messages.batches import Span, pieces_of, topic_in
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import (
     ASIDE,
     NO_IDENT,
     Tracked,
@@ -38,6 +36,8 @@ from gossamer.mqtt.publish.message_ids import (
     origin_of,
     read_mark,
 )
+from gossamer.mqtt.migration.drain import Drained, drain
+from gossamer.mqtt.publish.fanout import compile_plan
 
 __all__ = [
     "ASIDE",

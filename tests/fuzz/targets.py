@@ -28,7 +28,7 @@ from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header
 from gossamer.mqtt.connection.websocket import WebSocket
-from gossamer.mqtt.publish.inbound import read_record
+from gossamer.mqtt.messages.records import read_record
 from gossamer.supervisor import Crash
 from tests.mqtt.harness import World
 

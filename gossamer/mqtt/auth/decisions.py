@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from gossamer.mqtt.connection.limits import Bucket
+from gossamer.mqtt.flow.bucket import Bucket
 
 __all__ = ["Decisions"]
 

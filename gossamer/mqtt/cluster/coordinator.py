@@ -16,13 +16,13 @@ from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import LocalTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
-from gossamer.mqtt.cluster.fence import Fence
 from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.cluster.retained_bodies import Bodies
 from gossamer.mqtt.cluster.wills_actions import ClusterWills
+from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.handoff.away import Away
-from gossamer.mqtt.handoff.owed import INTERVAL
 from gossamer.mqtt.migration.takeover import Takeovers
+from gossamer.mqtt.publish.owed import INTERVAL
 from gossamer.mqtt.session.store import SessionStore
 from gossamer.network import Network
 from gossamer.supervisor import GenServer, self_pid, send_after, spawn
@@ -108,6 +108,7 @@ class MqttCluster(GenServer):
             takeovers.claim(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = takeovers
+        broker.ingest.on_mark = takeovers.marked
         broker.away.begin(sessions, functions)
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
@@ -152,7 +153,7 @@ class MqttCluster(GenServer):
     async def _restore(self, store: Store, away: Away) -> None:
         """Have the sessions again that the disc has; once in the life of a node."""
         broker = self._broker
-        if broker.store is not None:
+        if broker.table.store is not None:
             return
         journal, rows = await store.create_journal("mqtt_sessions")
         kept = SessionStore(

@@ -32,8 +32,8 @@ from gossamer.clock import Clock
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.mnesia_like import DiscError, SharedTable
 from gossamer.mqtt.cluster.retained_bodies import Bodies
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.retained import Fetch, LocalRetained
 from gossamer.mqtt.publish.topic_tree import TopicTree
 from gossamer.supervisor import Runtime

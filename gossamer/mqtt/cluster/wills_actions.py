@@ -20,8 +20,8 @@ from gossamer.distribution import rpc as remote
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Journal, OwnedTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
-from gossamer.mqtt.cluster.wills import BATCH, Key
-from gossamer.mqtt.publish.inbound import read_record
+from gossamer.mqtt.messages.records import read_record
+from gossamer.mqtt.session.wills import BATCH, Key
 from gossamer.network import Address, Network
 
 __all__ = ["ClusterWills"]

@@ -30,9 +30,9 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.codec.summary import glance
-from gossamer.mqtt.connection.deadlines import Deadline
-from gossamer.mqtt.connection.flow_control import DECIDING, OWING, TURN
 from gossamer.mqtt.connection.publish_reader import take
+from gossamer.mqtt.flow.backpressure import DECIDING, OWING, TURN
+from gossamer.mqtt.flow.deadlines import Deadline
 from gossamer.mqtt.publish.fanout import drop_qos0
 from gossamer.mqtt.session.session import Session
 from gossamer.supervisor import Port, Sent
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
     from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.connection.listener import Acceptor
-    from gossamer.mqtt.publish.ports import ForwarderLike
+    from gossamer.mqtt.messages.ports import ForwarderLike
 
 __all__ = ["Channel"]
 

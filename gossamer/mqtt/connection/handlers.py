@@ -33,18 +33,18 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.capabilities import refusal_of
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.publish.fanout import compile_plan
-from gossamer.mqtt.publish.inbound import record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.publish.retained import RetainedDelivery
 from gossamer.routes import RESERVED_TOPIC, is_reserved
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.connection.subscribing import Outcome
-    from gossamer.mqtt.publish.ports import ForwarderLike
+    from gossamer.mqtt.messages.ports import ForwarderLike
 
 __all__ = ["SYSTEM", "handle", "subscribed", "unexpected_ack"]
 
@@ -128,7 +128,7 @@ def _publish(channel: Channel, packet: Publish) -> None:
         trail.take(message, session.client_id, trail.live)
     if before_ident != NO_IDENT:
         message.ident = before_ident
-    channel.broker.identify(message)
+    channel.broker.publishing.identify(message)
     first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
     ack = first + PACKET_ID[packet_id]
     if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
@@ -140,12 +140,12 @@ def _publish(channel: Channel, packet: Publish) -> None:
         session.passing[packet_id] = []
         channel.forward((_Passed(channel, message),), b"", ack, 1, safe=partial(session.passed, packet_id))
         return
-    before = channel.broker.notes
-    targets, kept = channel.broker.pass_on(route, message, session.client_id)
+    before = channel.broker.publishing.notes
+    targets, kept = channel.broker.publishing.pass_on(route, message, session.client_id)
     peers = targets
     if kept is not None:
         targets += (kept,)
-    store = channel.broker.store
+    store = channel.broker.table.store
     if packet.qos and store is not None and store.notes != before:
         targets += (store,)
     idents: tuple[int, ...] = ()
@@ -192,7 +192,7 @@ class _Passed:
     def _pass(self, on_safe: Callable[[bool], None]) -> None:
         channel, message, broker = self._channel, self._message, self._channel.broker
         route = broker.cache_get(message.topic) or broker.resolve(message.topic)
-        peers = broker.spread(route, message, channel.session.client_id, on_safe)
+        peers = broker.publishing.spread(route, message, channel.session.client_id, on_safe)
         pressure = channel.hub.pressure
         if pressure and route is not UNROUTED:
             pressure.hold_up(channel, compile_plan(route).sessions, peers)

@@ -1,4 +1,4 @@
-"""Limits of one listener: how many connections, how many at once, how fast; and how fast one client may send.
+"""Limits of one listener: how many connections, how many at once, how fast.
 
 Besides, what a node does whose loop is late: it lets nobody else in (:class:`Shedding`).
 
@@ -12,37 +12,12 @@ the process that listens, since connections do.
 from __future__ import annotations
 
 from gossamer.config import ListenerConfig
+from gossamer.mqtt.flow.bucket import Bucket
 
-__all__ = ["Bucket", "ListenerLimits", "Room", "Shedding"]
+__all__ = ["ListenerLimits", "Room", "Shedding"]
 
 NOT_FOR_CLIENTS = 512
 """File descriptors that the node keeps for itself, or half of all where there are few."""
-
-
-class Bucket:
-    """A token bucket: ``rate`` a second, one second's worth at once."""
-
-    __slots__ = ("_at", "_level", "rate")
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self._level = rate
-        self._at: float | None = None
-
-    def take(self, count: float, now: float) -> float:
-        """Take ``count``, into debt if need be; the seconds until the debt is paid."""
-        if self._at is not None:
-            self._level = min(self.rate, self._level + (now - self._at) * self.rate)
-        self._at = now
-        self._level -= count
-        return max(0.0, -self._level / self.rate)
-
-    def admit(self, now: float) -> bool:
-        """Take one if it is there."""
-        if self.take(0, now) or self._level < 1:
-            return False
-        self._level -= 1
-        return True
 
 
 class Shedding:

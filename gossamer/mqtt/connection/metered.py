@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gossamer.mqtt.connection.channel import Channel
-from gossamer.mqtt.connection.flow_control import RATE
-from gossamer.mqtt.connection.limits import Bucket
+from gossamer.mqtt.flow.backpressure import RATE
+from gossamer.mqtt.flow.bucket import Bucket
 
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker

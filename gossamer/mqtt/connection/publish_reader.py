@@ -20,12 +20,13 @@ from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.handlers import handle, unexpected_ack
-from gossamer.mqtt.publish.fanout import DELIVERIES, V5_MARK, Plan, compile_plan
-from gossamer.mqtt.publish.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.records import V5_MARK
+from gossamer.mqtt.publish.fanout import DELIVERIES, Plan, compile_plan
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.publish.ports import TrailLike
+    from gossamer.mqtt.messages.ports import TrailLike
     from gossamer.mqtt.session.session import Session
 
 __all__ = ["take"]

@@ -21,8 +21,8 @@ from gossamer.errors import UsageError
 from gossamer.mqtt.codec.packets import Subscribe, Subscription
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.capabilities import refusal_of_subscription
-from gossamer.mqtt.connection.flow_control import UNCONFIRMED
 from gossamer.mqtt.connection.handlers import subscribed
+from gossamer.mqtt.flow.backpressure import UNCONFIRMED
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
 

@@ -1,5 +1,4 @@
 """Hinted handoff: messages for persistent sessions of nodes that are away are kept, and replayed to them.
 
-``keeper`` and ``hint_log`` keep, ``replay`` receives, ``following`` goes after a session that moved;
-``owed`` keeps what no member of a share group has taken over.
+``keeper`` and ``hint_log`` keep, ``replay`` receives, ``following`` goes after a session that moved.
 """

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.messages.records import read_record, walk
 from gossamer.mqtt.migration.machines import rightful
-from gossamer.mqtt.publish.inbound import read_record
-from gossamer.mqtt.publish.records import walk
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import body_of, matches
 
@@ -138,8 +137,8 @@ class Following:
                 # Microseconds of the day, as epochs are: one that began clean later is another session.
                 if not (session.clean and session.born > kept_at):
                     self._give(session, records)
-        if self._broker.store is not None:
-            await self._broker.store.settled()
+        if self._broker.table.store is not None:
+            await self._broker.table.store.settled()
         return True
 
     def _give(self, session: Session, records: bytes) -> None:

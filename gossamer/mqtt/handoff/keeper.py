@@ -42,8 +42,7 @@ from gossamer.mqtt.handoff.hint_log import (
     Send,
     Spool,
 )
-from gossamer.mqtt.publish.inbound import MOVE_MARK
-from gossamer.mqtt.publish.records import acknowledged, encode_kept, fresh, walk
+from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.store import JournalLike
 

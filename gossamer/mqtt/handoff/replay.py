@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.mqtt.connection.flow_control import Hold
+from gossamer.mqtt.flow.backpressure import Hold
 from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import MARK
+from gossamer.mqtt.messages.records import MOVE_MARK, kept_in, read_record, walk
 from gossamer.mqtt.migration.transfer import forget
-from gossamer.mqtt.publish.inbound import MOVE_MARK, read_record
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import MARK
-from gossamer.mqtt.publish.records import kept_in, walk
 from gossamer.mqtt.session.qos2 import Block, Once
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ class Arrivals:
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
         self.counts: Counter[str] = Counter()
         broker.router.on_kept(self.take)
+        broker.ingest.on_noted = self.note
 
     def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
         """What the disc had."""
@@ -133,7 +133,7 @@ class Arrivals:
         """Take in a frame of entries."""
         broker = self._broker
         keeper = self._keepers.setdefault(peer, _Keeper())
-        before = broker.notes
+        before = broker.publishing.notes
         for number, live, records in kept_in(data):
             if not number:
                 keeper.waiting = False
@@ -149,7 +149,7 @@ class Arrivals:
 
     def note(self, peer: str) -> None:
         """What came from a node has changed sessions on disc: note with it how far that is."""
-        store = self._broker.store
+        store = self._broker.table.store
         if store is not None:
             keeper = self._keepers.get(peer)
             frames = list(self._broker.router.arrived(peer).items())

@@ -26,6 +26,9 @@ import structlog
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import is_recorded
+from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.migration.machines import rightful
 from gossamer.mqtt.migration.transfer import (
     forget,
@@ -39,9 +42,6 @@ from gossamer.mqtt.migration.transfer import (
     subscriptions_in,
     unreleased_in,
 )
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import is_recorded
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import body_of, matches

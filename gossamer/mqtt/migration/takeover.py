@@ -23,6 +23,7 @@ from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.messages.records import MOVE_MARK
 from gossamer.mqtt.migration.claims import SERVES, Contests
 from gossamer.mqtt.migration.kick import KICK, kick_everywhere
 from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, Giver, rightful
@@ -44,7 +45,6 @@ from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
 from gossamer.mqtt.migration.transfer import describe, forget, in_parts, items_of
 from gossamer.mqtt.migration.withdrawals import Withdrawals
-from gossamer.mqtt.publish.inbound import MOVE_MARK
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Item, Session
 from gossamer.mqtt.session.sessions import Pending

@@ -15,6 +15,7 @@ import structlog
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.framing import topic_of
+from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration.machines import MARKS_WITHIN, Giver, Taker
 from gossamer.mqtt.migration.moves import (
     Action,
@@ -50,7 +51,6 @@ from gossamer.mqtt.migration.transfer import (
     subscriptions_in,
     unreleased_in,
 )
-from gossamer.mqtt.publish.message import Message
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Item, Session
 from gossamer.mqtt.session.sessions import Pending

@@ -18,9 +18,9 @@ import msgspec
 
 from gossamer.mqtt.codec.convert import read_publish
 from gossamer.mqtt.codec.packets import Subscription
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark
+from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring, expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Item, Session

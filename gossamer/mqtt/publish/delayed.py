@@ -27,11 +27,11 @@ import msgspec
 import structlog
 
 from gossamer.errors import GossamerError, UsageError
-from gossamer.mqtt.connection.deadlines import Wheel
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.ports import ForwarderLike
-from gossamer.routes import is_reserved, parse_name
+from gossamer.mqtt.flow.deadlines import Wheel
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.ports import ForwarderLike
+from gossamer.mqtt.messages.records import read_record, record_of
+from gossamer.routes import Route, is_reserved, parse_name
 
 __all__ = ["BAD_DELAY", "DELAYED", "UNROUTED", "Delayed", "delayed_topic", "is_bad_delay"]
 
@@ -45,7 +45,7 @@ SETTLE = 10.0
 """Seconds that messages of a former life wait at least: a node that was just started may know no routes."""
 
 # What the loop sees of a delayed topic: a plan that sends it to the handlers.
-UNROUTED = SimpleNamespace(plan=SimpleNamespace(groups=(None,)), deliveries=(), peers=(), groups=())
+UNROUTED = Route((), (), 0, plan=SimpleNamespace(groups=(None,)))
 
 
 class _Journal(Protocol):
@@ -83,7 +83,7 @@ def is_bad_delay(name: bytes) -> bool:
 class Delayed:
     """Store and schedule of delayed messages, at most ``limit`` of them.
 
-    ``publish(message, publisher=…)`` routes one that is due; ``dropped(reason)`` counts one that is dropped.
+    ``dropped(reason)`` counts one that is dropped.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Delayed:
         wheel: Wheel,
         now: Callable[[], float],
         wall: Callable[[], float],
-        publish: Callable[..., Any],
         dropped: Callable[[str], None],
         limit: int,
     ) -> None:
         self._wheel = wheel
         self._now = now
         self._wall = wall
-        self._publish = publish
+        self.publish: Callable[..., object] = _nobody
+        """Routes one that is due, ``publish(message, publisher=…)``."""
         self._dropped = dropped
         self._limit = limit
         self._journal: _Journal | None = None
@@ -179,9 +179,13 @@ class Delayed:
         if message.expires_at is not None and message.expires_at <= now:
             self._dropped("expired")
             return
-        self._publish(message, publisher=publisher)
+        self.publish(message, publisher=publisher)
 
     def _release(self) -> None:
         journal = self._journal
         while journal is not None and self._waiting and self._waiting[0][0] <= journal.committed:
             self._waiting.popleft()[1](True)
+
+
+def _nobody(_message: Message, *, publisher: str) -> None:
+    pass

@@ -30,24 +30,23 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V4
-from gossamer.mqtt.connection.flow_control import Pressure
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, is_recorded
-from gossamer.mqtt.publish.wide_fanout import SLICE, Wide
+from gossamer.mqtt.flow.backpressure import Pressure
+from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.session.session import Session
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.cluster.fence import Fence
-    from gossamer.mqtt.publish.ports import ForwarderLike, RouteLike, TrailLike
+    from gossamer.mqtt.flow.fence import Fence
+    from gossamer.mqtt.messages.ports import ForwarderLike, TrailLike
+    from gossamer.routes import Route
 
-__all__ = ["DELIVERIES", "FLUSHED", "V5_MARK", "Fanout", "Plan", "compile_plan", "drop_qos0"]
+__all__ = ["DELIVERIES", "FLUSHED", "Fanout", "Plan", "compile_plan", "drop_qos0"]
 
 FLUSHED = 1024
 """Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""
 DELIVERIES = 10_000
 """Deliveries that one read of a publisher may cause in one turn; what else it brought waits for the next."""
-V5_MARK = b"\x05"
-"""Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""
 
 
 class Plan:
@@ -142,7 +141,7 @@ class Plan:
         return self.alone
 
 
-def compile_plan(route: RouteLike) -> Plan:
+def compile_plan(route: Route) -> Plan:
     """The route's plan, made now if nobody made it yet."""
     plan = route.plan
     if plan is None:
@@ -382,7 +381,7 @@ class Fanout:
                 self.sent2 += 1
         delivery.subscriber.deliver(message, delivery)
 
-    def message(self, route: RouteLike, message: Message) -> None:
+    def message(self, route: Route, message: Message) -> None:
         """To every subscriber of this node, whatever the message is like."""
         deliveries = route.deliveries
         self.sent += len(deliveries)

@@ -1,9 +1,7 @@
-"""Messages between nodes: how a record is written, and how a batch of records is read and dispatched.
+"""What other nodes forward: how a batch of records is read and dispatched.
 
-A record is a PUBLISH packet: of MQTT 3.1.1 as it is, its identifier being meaningless; of 5.0, where it has
-properties, behind a mark byte that is no packet type. So a plain message is forwarded as the bytes it came
-in, and the reading side is the channel's loop once more, without acknowledgements and without forwarding: a
-batch goes to the sessions of this node only.
+Reading is the channel's loop once more, without acknowledgements and without forwarding: a batch goes to the
+sessions of this node only.
 
 Rules: 1. A record that cannot be read ends its batch, is counted and logged: it comes from an authenticated
 node, so it is a bug, not an attack to answer.  2. What a peer sends
@@ -12,69 +10,50 @@ is not retained here: it would be out of date as soon as no session here subscri
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 
-from gossamer.mqtt.codec.decoder import decode_publish
-from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.errors import MqttProtocolError, malformed
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V4, V5
-from gossamer.mqtt.codec.properties import NONE
+from gossamer.mqtt.codec.packets import V4
 from gossamer.mqtt.codec.wire import MAX_VARINT
-from gossamer.mqtt.connection.flow_control import Hold
-from gossamer.mqtt.publish.fanout import V5_MARK, Plan, compile_plan
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import MARK, NO_IDENT, is_recorded, mark_of, read_mark
+from gossamer.mqtt.flow.backpressure import Hold
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
+from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
+from gossamer.mqtt.publish.fanout import Plan, compile_plan
+from gossamer.routes import Delivery
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
-    from gossamer.mqtt.publish.ports import TrailLike
+    from gossamer.mqtt.messages.ports import TrailLike
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.publishing import Publishing
+    from gossamer.routes import Router
 
-__all__ = ["MOVE_MARK", "Ingest", "read_record", "record_of"]
+__all__ = ["Ingest"]
 
 log = structlog.get_logger(__name__)
 
 _LIMIT = MAX_VARINT + 5
 
-MOVE_MARK = b"\x06"
-"""Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
-
-
-def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None) -> bytes:
-    """The record of ``message``: any QoS (its own, where ``qos`` names no other), with its properties and the
-    time it has left; behind a mark that says who it is, where it has an identifier."""
-    properties = message.properties
-    if message.expires_at is not None:
-        left = max(1, math.ceil(message.expires_at - now))
-        properties = msgspec.structs.replace(properties, message_expiry=left)
-    version = V4 if properties is NONE else V5
-    qos = message.qos if qos is None else qos
-    head, tail = publish_parts(
-        message.topic,
-        message.payload,
-        flags=qos << 1 | message.retain,
-        version=version,
-        properties=properties,
-    )
-    packet = head + (b"\0\1" if qos else b"") + tail
-    if version != V4:
-        packet = V5_MARK + packet
-    return packet if message.ident == NO_IDENT else mark_of(message.ident, hlc=hlc) + packet
-
 
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
-    __slots__ = ("_broker", "_named", "messages")
+    __slots__ = ("_cache_get", "_hub", "_named", "_publishing", "_router", "messages", "on_mark", "on_noted")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, router: Router, hub: Fanout, publishing: Publishing) -> None:
+        self._router = router
+        self._hub = hub
+        self._publishing = publishing
+        self._cache_get = publishing.cache_get
+        self.on_mark: Callable[[str, str], object] | None = None
+        """Told of the marks of sessions that move: from which node, and of which move."""
+        self.on_noted: Callable[[str], object] | None = None
+        """Told of a node whose messages have changed sessions on disc, in that commit."""
         self._named = NO_IDENT
         """The identifier of the next message of QoS 2."""
         self.messages = 0
@@ -82,28 +61,28 @@ class Ingest:
 
     def __call__(self, peer: str, data: bytes) -> Hold | None:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
-        self._broker.hub.origin = peer
-        before = self._broker.notes
-        received = self._broker.hub.received
-        trail = self._broker.hub.trail
+        hub = self._hub
+        hub.origin = peer
+        before = self._publishing.notes
+        received = hub.received
+        trail = hub.trail
         if trail is not None and trail.marks:
             trail.marks.clear()
         try:
             self._take(data)
         except (MqttProtocolError, IndexError) as error:
-            self._broker.hub.dropped("bad_record")
+            hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
-            self._broker.hub.origin = ""
-            self.messages += self._broker.hub.received - received
+            hub.origin = ""
+            self.messages += hub.received - received
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
         """What the report of a batch waits for: sessions that are far behind, and the disc."""
-        broker = self._broker
-        hold = broker.hub.pressure.hold
-        store = broker.store
-        wide = broker.hub.wide
+        hold = self._hub.pressure.hold
+        store = self._publishing.store
+        wide = self._hub.wide
         if store is None or store.notes == before:
             if not wide.jobs:
                 return hold
@@ -112,8 +91,8 @@ class Ingest:
             return out
         # What the batch did, and that it was taken, is for one commit.
         wide.finish()
-        if broker.away is not None:
-            broker.away.arrivals.note(peer)
+        if self.on_noted is not None:
+            self.on_noted(peer)
         kept = Hold()
         wait = partial(store.append_acked, b"", lambda _: kept.release())
         if hold is None:
@@ -123,10 +102,10 @@ class Ingest:
         return kept
 
     def _take(self, data: bytes) -> None:
-        broker = self._broker
-        hub = broker.hub
+        hub = self._hub
         trail = hub.trail
-        cache_get = broker.cache_get
+        cache_get = self._cache_get
+        resolve = self._publishing.resolve
         end = len(data)
         pos = 0
         prefix = b""
@@ -161,7 +140,7 @@ class Ingest:
                         raise malformed("MQTT 2.1.4", "a record is cut off")
                     topic_end = at + 2 + (data[at] << 8 | data[at + 1])
                     topic = data[at + 2 : topic_end]
-                    plan = compile_plan(cache_get(topic) or broker.resolve(topic)).local()
+                    plan = compile_plan(cache_get(topic) or resolve(topic)).local()
                     qos = first & 2
                     total = stop - pos
                     prefix = data[pos:topic_end]
@@ -194,44 +173,44 @@ class Ingest:
 
     def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
-        broker = self._broker
-        before = broker.notes
+        hub = self._hub
+        before = self._publishing.notes
         pos = 0
         reports = _Reports()
-        broker.hub.origin = peer
+        hub.origin = peer
         try:
             while pos < len(data):
-                message, pos = read_record(data, pos, len(data), broker.hub.now())
-                broker.hub.received += 1
+                message, pos = read_record(data, pos, len(data), hub.now())
+                hub.received += 1
                 self.messages += 1
-                if broker.hub.trail is not None:
-                    broker.hub.trail.arrive(message, peer)
+                if hub.trail is not None:
+                    hub.trail.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is not None and getattr(delivery.subscriber, "online", True):
-                    broker.hub.member(delivery, message, group.name)
+                    hub.member(delivery, message, group.name)
                 elif not self._pass_on(group, peer, message, reports):
                     if delivery is not None:
-                        broker.hub.member(delivery, message, group.name)
+                        hub.member(delivery, message, group.name)
                     else:
                         self._nobody(message)
         except (MqttProtocolError, IndexError) as error:
-            broker.hub.dropped("bad_record")
+            hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
-            broker.hub.origin = ""
+            hub.origin = ""
         return reports.after(self.held(peer, before))
 
     def _pass_on(self, group: Any, peer: str, message: Message, reports: _Reports) -> bool:
         """The members that a message was meant for have left this node, or gone offline, while it was on its
         way: give it to a node that has one that is there; False where none does."""
-        broker = self._broker
-        chosen = broker.router.pick(group, peer, message.topic.decode(), online=True)
+        hub = self._hub
+        chosen = self._router.pick(group, peer, message.topic.decode(), online=True)
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
-        if getattr(chosen, "peer", peer) == peer:
+        if chosen is None or isinstance(chosen, Delivery) or chosen.peer == peer:
             return False
-        if broker.hub.trail is not None and is_recorded(message.ident):
-            broker.hub.trail.chosen(message, group.name, chosen.peer)
-        record = record_of(message, broker.hub.now())
+        if hub.trail is not None and is_recorded(message.ident):
+            hub.trail.chosen(message, group.name, chosen.peer)
+        record = record_of(message, hub.now())
         if message.qos:
             chosen.append_acked(record, reports.one())
         else:
@@ -239,22 +218,20 @@ class Ingest:
         return True
 
     def _nobody(self, message: Message) -> None:
-        hub = self._broker.hub
+        hub = self._hub
         hub.dropped("no_group_member")
         if hub.trail is not None and is_recorded(message.ident):
             hub.trail.lost(message.ident, None, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
-        broker = self._broker
+        hub = self._hub
         if data[pos] == MOVE_MARK[0]:
             stop = pos + 2 + data[pos + 1]
-            if broker.takeovers is not None:
-                broker.takeovers.marked(
-                    broker.hub.origin or "", data[pos + 2 : stop].decode(errors="replace")
-                )
+            if self.on_mark is not None:
+                self.on_mark(hub.origin or "", data[pos + 2 : stop].decode(errors="replace"))
             return stop
-        trail = broker.hub.trail
+        trail = hub.trail
         if data[pos] == MARK[0]:
             mark, stop = read_mark(data, pos)
             if trail is not None and is_recorded(mark.ident):
@@ -262,16 +239,16 @@ class Ingest:
             else:
                 self._named = mark.ident
             return stop
-        message, stop = read_record(data, pos, end, broker.hub.now())
+        message, stop = read_record(data, pos, end, hub.now())
         if message.qos == 2:
             message.ident, self._named = self._named, NO_IDENT
-        broker.hub.received += 1
-        route = broker.cache_get(message.topic) or broker.resolve(message.topic)
+        hub.received += 1
+        route = self._cache_get(message.topic) or self._publishing.resolve(message.topic)
         if trail is not None:
-            trail.arrive(message, broker.hub.origin or "")
+            trail.arrive(message, hub.origin or "")
             if is_recorded(message.ident):
                 trail.routed(message, route, ())
-        broker.hub.message(route, message)
+        hub.message(route, message)
         return stop
 
 
@@ -301,29 +278,3 @@ class _Reports:
         self._open -= 1
         if not self._open and self._hold is not None:
             self._hold.release()
-
-
-def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:
-    """The message of the record at ``pos``, and where the next one starts.
-
-    Raises:
-        MqttProtocolError: it is no record.
-    """
-    version = V4
-    ident = NO_IDENT
-    if data[pos] == MARK[0]:
-        mark, pos = read_mark(data, pos)
-        ident = mark.ident
-    if data[pos] == V5_MARK[0]:
-        version = V5
-        pos += 1
-    at, stop = frame(data, pos, end, _LIMIT)
-    if at == 0 or stop > end:
-        raise malformed("MQTT 2.1.4", "a record is cut off")
-    first = data[pos]
-    if first >> 4 != 3:
-        raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
-    packet = decode_publish(first & 7, data[at:stop], version)
-    message = Message.of(packet, topic=packet.topic, publisher=None, now=now)
-    message.ident = ident
-    return message, stop

@@ -5,36 +5,30 @@ of QoS 1 and 2 behind: in flight or queued. For those that it had for a share gr
 here or on another node; and so for what was on its way to a group of a node that is declared down. Where all
 members are on nodes that are away, it waits for them (``owed``).
 
-Rules: 1. A message that an ordinary subscription of the session asked for as well is not passed on: it may be
-that one's copy.  2. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
-once is not: it was that client's or nobody's ([MQTT-4.8.2-5]).  3. Order is kept: in flight, then queued; so
+Rules: 1. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
+once is not: it was that client's or nobody's ([MQTT-4.8.2-5]).  2. Order is kept: in flight, then queued; so
 many a turn of the loop.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.mqtt.codec.decoder import decode_publish
-from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, ident_in, is_recorded
-from gossamer.mqtt.session.expiry import expiry_of
-from gossamer.mqtt.session.session import Session
-from gossamer.routes import body_of, matches
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import is_recorded
+from gossamer.mqtt.messages.records import read_record, record_of
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.handoff.owed import Owed
     from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.ports import RouterLike
+    from gossamer.mqtt.publish.owed import Owed
+    from gossamer.mqtt.session.orphans import Orphan
+    from gossamer.routes import Router
 
-__all__ = ["Orphan", "Redispatch", "orphans"]
+__all__ = ["Redispatch"]
 
 log = structlog.get_logger(__name__)
 
@@ -42,62 +36,13 @@ STEP = 500
 """Messages a turn of the loop."""
 _LIMIT = 268_435_460
 
-Orphan = tuple[str, Message]
-"""The name of a share group, and a message that is to go to another of its members."""
-
-
-def orphans(session: Session) -> list[Orphan]:
-    """What ``session`` holds for share groups and has not acknowledged."""
-    shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
-    if not shared:
-        return []
-    plain = [body_of(name) for name in session.subscriptions if not name.startswith("$share/")]
-    found: list[Orphan] = []
-    copies: Counter[tuple[bytes, bytes]] = Counter()
-    for message in _unacknowledged(session):
-        topic = message.topic.decode()
-        groups = [name for name, body in shared if matches(body, topic)]
-        if not groups or any(matches(body, topic) for body in plain):
-            continue
-        # Each group of the session has sent a copy of its own.
-        key = (message.topic, message.payload)
-        found.append((groups[copies[key] % len(groups)], message))
-        copies[key] += 1
-    return found
-
-
-def _unacknowledged(session: Session) -> Iterator[Message]:
-    known = session.idents or {}
-    flying = [item for item in session.inflight.items() if item[1][0] & 0xF6 == 0x32]
-    idents = [known.get(packet_id, NO_IDENT) for packet_id, _ in flying]
-    idents += [ident_in(tail) for _, tail, _ in session.queue]
-    packets = [packet for _, packet in flying]
-    packets += [head + b"\0\1" + tail for head, tail, _ in session.queue]
-    expiries = [expiry_of(packet) for _, packet in flying] + [
-        None if message is None else message.expires_at for _, _, message in session.queue
-    ]
-    now = session.hub.now()
-    for packet, expires_at, ident in zip(packets, expiries, idents, strict=True):
-        try:
-            at, stop = frame(packet, 0, len(packet), _LIMIT)
-            found = decode_publish(packet[0] & 6, packet[at:stop], session.version)
-        except GossamerError as error:
-            log.warning("not_redispatched", client_id=session.client_id, error=str(error))
-            continue
-        message = Message.of(found, topic=found.topic, publisher=None, now=now)
-        message.retain = False
-        message.ident = ident
-        if expires_at is not None:
-            message.expires_at = expires_at
-        yield message
-
 
 class Redispatch:
     """Chooses another member, of the router's, and gives to members here by ``hub``."""
 
     def __init__(
         self,
-        router: RouterLike,
+        router: Router,
         hub: Fanout,
         owed: Owed,
         *,

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.ports import ForwarderLike
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.publish.topic_tree import TopicTree
 
 if TYPE_CHECKING:

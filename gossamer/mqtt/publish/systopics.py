@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
-from gossamer.mqtt.publish.message import Message
+from gossamer.mqtt.messages.message import Message
 from gossamer.supervisor import GenServer, self_pid, send_after
 
 if TYPE_CHECKING:

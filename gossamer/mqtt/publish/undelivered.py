@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gossamer.mqtt.publish.message_ids import MARK, is_recorded, read_mark
-from gossamer.mqtt.publish.records import walk
+from gossamer.mqtt.messages.message_ids import MARK, is_recorded, read_mark
+from gossamer.mqtt.messages.records import walk
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.ports import RouterLike
+    from gossamer.routes import Router
 
 __all__ = ["tell_lost", "tell_undelivered"]
 
 
-def tell_undelivered(router: RouterLike, hub: Fanout) -> None:
+def tell_undelivered(router: Router, hub: Fanout) -> None:
     """Have ``hub.trail`` told from now on."""
 
     def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:

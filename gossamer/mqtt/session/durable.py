@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gossamer.mqtt.codec.packets import Subscription
-from gossamer.mqtt.publish.message_ids import NO_IDENT, mark_of
+from gossamer.mqtt.messages.message_ids import NO_IDENT, mark_of
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Hub, Item, Session

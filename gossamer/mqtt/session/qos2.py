@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gossamer.mqtt.publish.message_ids import NO_IDENT, base_of, life_of, number_of, origin_of
+from gossamer.mqtt.messages.message_ids import NO_IDENT, base_of, life_of, number_of, origin_of
 
 __all__ = ["Block", "Once"]
 

@@ -27,11 +27,11 @@ from gossamer.mqtt.codec.convert import convert, read_publish
 from gossamer.mqtt.codec.encoder import PACKET_ID, encode, publish_parts
 from gossamer.mqtt.codec.packets import V4, V5, Pubrel, Subscription
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.connection.flow_control import FAR_BEHIND, ITEM, Pressure
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, Tracked, ident_in, is_recorded
-from gossamer.mqtt.publish.ports import TrailLike
-from gossamer.mqtt.publish.wide_fanout import Wide
+from gossamer.mqtt.flow.backpressure import FAR_BEHIND, ITEM, Pressure
+from gossamer.mqtt.flow.wide_fanout import Wide
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, is_recorded
+from gossamer.mqtt.messages.ports import TrailLike
 from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.qos2 import Once
 

@@ -19,20 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import structlog
 
-from gossamer.mqtt.cluster.wills import Wills
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.deadlines import Wheel
-from gossamer.mqtt.publish.fanout import Fanout
-from gossamer.mqtt.publish.inbound import record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.ports import RouterLike
-from gossamer.mqtt.publish.redispatch import Orphan, orphans
+from gossamer.mqtt.flow.deadlines import Wheel
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.session.durable import DurableSession
-from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.orphans import Orphan, orphans
+from gossamer.mqtt.session.session import Hub, Session
 from gossamer.mqtt.session.store import SessionStore, Stored
+from gossamer.mqtt.session.wills import Wills
+from gossamer.routes import Router
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
@@ -60,16 +59,15 @@ class Pending(NamedTuple):
 class SessionTable:
     """Table of this node's sessions by client identifier; it creates, resumes and ends them.
 
-    ``publish`` routes a will; ``max_expiry`` in seconds; ``max_queued`` in messages a session.
+    ``max_expiry`` in seconds; ``max_queued`` in messages a session.
     """
 
     def __init__(
         self,
         *,
-        hub: Fanout,
+        hub: Hub,
         wheel: Wheel,
-        router: RouterLike,
-        publish: Callable[..., object],
+        router: Router,
         wills: Wills,
         max_expiry: int,
         max_queued: int,
@@ -80,7 +78,8 @@ class SessionTable:
         self._hub = hub
         self._wheel = wheel
         self._router = router
-        self._publish = publish
+        self.publish: Callable[..., object] = _ignored
+        """Routes a will."""
         self._wills = wills
         self._max_queued = max_queued
         self._keep_oldest = keep_oldest
@@ -293,7 +292,7 @@ class SessionTable:
             return
         message = self._message(will)
         try:
-            self._publish(message, client_id=client_id)
+            self.publish(message, client_id=client_id)
         except MqttProtocolError as error:
             log.warning("will_not_published", error=str(error))
 
@@ -338,4 +337,8 @@ def _nobody(_left: list[Orphan]) -> None:
 
 
 def _nothing(_client_id: str) -> None:
+    pass
+
+
+def _ignored(_message: Message, *, client_id: str) -> None:
     pass

@@ -23,9 +23,9 @@ from typing import Any, Protocol
 import msgspec
 
 from gossamer.mqtt.codec.packets import Subscription, Will
-from gossamer.mqtt.publish.inbound import read_record, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import NO_IDENT, Tracked, read_mark
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, read_mark
+from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
 

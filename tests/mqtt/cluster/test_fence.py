@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gossamer.mqtt.cluster.fence import LIMIT, STALL, Fence
 from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.flow.fence import LIMIT, STALL, Fence
 
 
 class Peers:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.mqtt.cluster.wills import MEET_TIMEOUT, REFUSALS, UNREACHABLE_TIMEOUT, Wills
+from gossamer.mqtt.session.wills import MEET_TIMEOUT, REFUSALS, UNREACHABLE_TIMEOUT, Wills
 
 GRACE = 5.0
 

@@ -2,7 +2,7 @@
 
 import random
 
-from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.flow.deadlines import Wheel
 
 
 def test_deadlines_are_called_when_due_and_in_order():

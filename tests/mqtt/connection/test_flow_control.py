@@ -1,7 +1,7 @@
 """Slow consumers: what is dropped, what is queued, and who waits."""
 
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.flow_control import _progress
+from gossamer.mqtt.flow.backpressure import _progress
 from mqtt.fakes import FakeForwarder, FakeRouter
 
 

@@ -5,7 +5,8 @@ import pytest
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.limits import Bucket, ListenerLimits, Room
+from gossamer.mqtt.connection.limits import ListenerLimits, Room
+from gossamer.mqtt.flow.bucket import Bucket
 
 
 def test_listeners_share_the_descriptors_of_their_process():

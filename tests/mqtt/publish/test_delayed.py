@@ -5,9 +5,9 @@ import pytest
 
 from gossamer.mqtt.auth.acl import Acl, Gate
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.connection.deadlines import Wheel
+from gossamer.mqtt.flow.deadlines import Wheel
+from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.delayed import Delayed, delayed_topic
-from gossamer.mqtt.publish.message import Message
 from mqtt.session.test_store import FakeJournal
 
 

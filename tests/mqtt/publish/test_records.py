@@ -1,9 +1,8 @@
 """Runs of records as they wait: what is left of their time, and what must not be lost beside it."""
 
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.publish.inbound import MOVE_MARK, record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.records import encode_kept, fresh, fresh_kept, kept_in
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.records import MOVE_MARK, encode_kept, fresh, fresh_kept, kept_in, record_of
 
 
 def record(topic, expiry=None, now=0.0):

@@ -8,8 +8,8 @@ import pytest
 from gossamer.mqtt import encode as p_encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection import publish_reader as intake
+from gossamer.mqtt.flow import wide_fanout as wide
 from gossamer.mqtt.publish import fanout
-from gossamer.mqtt.publish import wide_fanout as wide
 from gossamer.routes import SubscriptionOptions
 
 SUBSCRIBERS = 25

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.mqtt.publish.message_ids import NO_IDENT, UNRECORDED, base_of, is_recorded
+from gossamer.mqtt.messages.message_ids import NO_IDENT, UNRECORDED, base_of, is_recorded
 from gossamer.mqtt.session.qos2 import REMEMBERED, Block, Once
 
 LIVES = [base_of("a@h", 1), base_of("a@h", 2), base_of("b@h", 1)]

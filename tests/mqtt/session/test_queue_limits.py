@@ -15,7 +15,7 @@ from gossamer.config import MqttLimitsConfig, MqttSessionsConfig
 from gossamer.mqtt import Message, ReasonCode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.connection.flow_control import ITEM
+from gossamer.mqtt.flow.backpressure import ITEM
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.session import Session
 from mqtt.listening import broker_with, mqtt, until

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from gossamer.mqtt import Framer, Message, decode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.flow_control import Pressure
+from gossamer.mqtt.flow.backpressure import Pressure
+from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.migration.transfer import forget, know, unreleased_in
-from gossamer.mqtt.publish.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 

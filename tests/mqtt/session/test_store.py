@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.connection.flow_control import Pressure
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.message_ids import Tracked, base_of, ident_in
+from gossamer.mqtt.flow.backpressure import Pressure
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import Tracked, base_of, ident_in
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.store import SessionStore

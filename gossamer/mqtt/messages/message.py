@@ -16,7 +16,7 @@ import msgspec
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Publish
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.publish.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_IDENT
 
 __all__ = ["Message", "strip"]
 

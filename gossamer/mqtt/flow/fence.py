@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gossamer.mqtt.connection.flow_control import FENCED
+from gossamer.mqtt.flow.backpressure import FENCED
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel

@@ -1,23 +1,94 @@
-"""Runs of records: taken apart, and with less time left.
+"""Records: messages as nodes forward them and discs keep them; and runs of them, with less time left.
 
-A record is what ``ingest`` says; nodes forward several in a row as they came. What is kept of a run is kept
-as it is, so that reading and writing it costs nothing while all is well.
+A record is a PUBLISH packet: of MQTT 3.1.1 as it is, its identifier being meaningless; of 5.0, where it has
+properties, behind a mark byte that is no packet type. So a plain message is forwarded as the bytes it came
+in. Nodes forward several in a row as they came. What is kept of a run is kept as it is, so that reading and
+writing it costs nothing while all is well.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+import msgspec
+
+from gossamer.mqtt.codec.decoder import decode_publish
+from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.errors import malformed
 from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.codec.packets import V4, V5
+from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.wire import MAX_VARINT
-from gossamer.mqtt.publish.fanout import V5_MARK
-from gossamer.mqtt.publish.inbound import MOVE_MARK, read_record, record_of
-from gossamer.mqtt.publish.message_ids import MARK, mark_of, read_mark
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, mark_of, read_mark
 
-__all__ = ["acknowledged", "encode_kept", "fresh", "fresh_kept", "kept_in", "walk"]
+__all__ = [
+    "MOVE_MARK",
+    "V5_MARK",
+    "acknowledged",
+    "encode_kept",
+    "fresh",
+    "fresh_kept",
+    "kept_in",
+    "read_record",
+    "record_of",
+    "walk",
+]
 
 _LIMIT = MAX_VARINT + 5
+V5_MARK = b"\x05"
+"""Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""
+MOVE_MARK = b"\x06"
+"""Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
+
+
+def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None) -> bytes:
+    """The record of ``message``: any QoS (its own, where ``qos`` names no other), with its properties and the
+    time it has left; behind a mark that says who it is, where it has an identifier."""
+    properties = message.properties
+    if message.expires_at is not None:
+        left = max(1, math.ceil(message.expires_at - now))
+        properties = msgspec.structs.replace(properties, message_expiry=left)
+    version = V4 if properties is NONE else V5
+    qos = message.qos if qos is None else qos
+    head, tail = publish_parts(
+        message.topic,
+        message.payload,
+        flags=qos << 1 | message.retain,
+        version=version,
+        properties=properties,
+    )
+    packet = head + (b"\0\1" if qos else b"") + tail
+    if version != V4:
+        packet = V5_MARK + packet
+    return packet if message.ident == NO_IDENT else mark_of(message.ident, hlc=hlc) + packet
+
+
+def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:
+    """The message of the record at ``pos``, and where the next one starts.
+
+    Raises:
+        MqttProtocolError: it is no record.
+    """
+    version = V4
+    ident = NO_IDENT
+    if data[pos] == MARK[0]:
+        mark, pos = read_mark(data, pos)
+        ident = mark.ident
+    if data[pos] == V5_MARK[0]:
+        version = V5
+        pos += 1
+    at, stop = frame(data, pos, end, _LIMIT)
+    if at == 0 or stop > end:
+        raise malformed("MQTT 2.1.4", "a record is cut off")
+    first = data[pos]
+    if first >> 4 != 3:
+        raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
+    packet = decode_publish(first & 7, data[at:stop], version)
+    message = Message.of(packet, topic=packet.topic, publisher=None, now=now)
+    message.ident = ident
+    return message, stop
 
 
 def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, bytes]]:

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gossamer.mqtt.publish.inbound import record_of
-from gossamer.mqtt.publish.message import Message
-from gossamer.mqtt.publish.records import fresh
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.records import fresh, record_of
 from gossamer.mqtt.session.session import Item, Session
 
 if TYPE_CHECKING:

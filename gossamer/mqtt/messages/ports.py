@@ -1,101 +1,19 @@
-"""What mqtt needs of the dispatcher, as protocols: that of :mod:`gossamer.routes` fits, so does a fake."""
+"""What takes messages: peers that must have one, and the recorder that is told what becomes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-__all__ = ["ForwarderLike", "RouteLike", "RouterLike", "TrailLike"]
+__all__ = ["ForwarderLike", "TrailLike"]
 
 
 class ForwarderLike(Protocol):
-    """The batch that goes to one remote node."""
+    """What must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the disc."""
 
     def append(self, record: bytes, /) -> None: ...
 
     def append_acked(self, record: bytes, on_safe: Callable[[bool], None], /) -> None: ...
-
-
-class RouteLike(Protocol):
-    """Who gets one topic; replaced, never changed."""
-
-    plan: Any
-
-    @property
-    def deliveries(self) -> tuple[Any, ...]: ...
-
-    @property
-    def peers(self) -> tuple[Any, ...]: ...
-
-    @property
-    def groups(self) -> tuple[Any, ...]: ...
-
-    @property
-    def mask(self) -> int:
-        """Other nodes that want it, up or down."""
-
-
-class RouterLike(Protocol):
-    """The dispatcher of this node."""
-
-    cache: Any
-
-    def resolve(self, topic: bytes, /) -> Any: ...
-
-    def subscribe(self, topic_filter: str, subscriber: Any, options: Any, /) -> Any: ...
-
-    def unsubscribe(self, topic_filter: str, subscriber: Any, /) -> bool: ...
-
-    def unsubscribe_all(self, subscriber: Any, /) -> Any: ...
-
-    def is_visible(self, seq: Any, /) -> bool: ...
-
-    async def visible(self, seq: Any, /) -> Any: ...
-
-    async def confirmed(self, seq: Any, /) -> None: ...
-
-    def unconfirmed(self, seq: Any, /) -> list[str]: ...
-
-    def pick(self, group: Any, publisher: str, topic: str, /, *, online: bool = False) -> Any: ...
-
-    def forwarders(self) -> Any: ...
-
-    def group(self, name: str, /) -> Any: ...
-
-    def expects(self, name: str, /) -> bool: ...
-
-    def on_group_lost(self, callback: Callable[..., Any], /) -> None: ...
-
-    def on_evicted(self, callback: Callable[[Any, str], Any], /) -> None: ...
-
-    def on_group_forward(self, callback: Callable[[str, Any, bytes], Any], /) -> None: ...
-
-    def on_forward(self, callback: Callable[[str, bytes], Any], /) -> None: ...
-
-    def on_kept(self, callback: Callable[[str, bytes], Any], /) -> None: ...
-
-    def keep_with(self, keeper: Any, /) -> None: ...
-
-    def refresh_with(
-        self,
-        fresh: Callable[[bytes, float], tuple[bytes, int]],
-        fresh_kept: Callable[[bytes, float], tuple[bytes, int]],
-        /,
-    ) -> None: ...
-
-    def awaits(self, peer: str, topic: bytes, /) -> bool: ...
-
-    def expect(self, peer: str, filters: Iterable[str], /) -> None: ...
-
-    def live(self, peer: str, /) -> None: ...
-
-    def to_kept(self, peer: str, /) -> Any: ...
-
-    def arrived(self, peer: str, /) -> dict[int, int]: ...
-
-    def on_congestion(self, callback: Callable[[str, bool], Any], /) -> None: ...
-
-    def on_dropped(self, callback: Callable[[str, bytes, str, bool], Any], /) -> None: ...
 
 
 class TrailLike(Protocol):

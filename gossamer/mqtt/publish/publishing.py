@@ -1,0 +1,223 @@
+"""Publishing: a message to everyone who is to have it, here and on other nodes, now or later.
+
+A topic has a route, which says who gets it. What a message of QoS 1 or 2 waits for before it is acknowledged
+stands among its *peers*: nodes, the disc, what is retained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gossamer.errors import UsageError
+from gossamer.mqtt.codec.decoder import check_topic_name
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.messages.message import Message, strip
+from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.ports import ForwarderLike
+from gossamer.mqtt.messages.records import record_of
+from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.owed import Owed, Waiting
+from gossamer.mqtt.publish.retained import Retained
+from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.mqtt.session.store import SessionStore
+from gossamer.routes import RESERVED_TOPIC, Delivery, Route, Router, is_reserved
+
+__all__ = ["Publishing"]
+
+
+class Publishing:
+    """Publisher of what clients, programs and this node send; ``first`` begins the numbers of QoS 2 messages
+    that no recorder has given an identifier."""
+
+    def __init__(
+        self,
+        router: Router,
+        hub: Fanout,
+        table: SessionTable,
+        *,
+        retained: Retained,
+        delayed: Delayed,
+        owed: Owed,
+        first: int,
+    ) -> None:
+        self.cache_get: Callable[[bytes], Any] = router.cache.get
+        self._router = router
+        self._hub = hub
+        self._table = table
+        self._sessions = table.sessions
+        self._retained = retained
+        self._delayed = delayed
+        self._owed = owed
+        self._identified = first
+        table.publish = delayed.publish = self.route
+
+    @property
+    def store(self) -> SessionStore | None:
+        """Where sessions are kept that survive the node."""
+        return self._table.store
+
+    @property
+    def notes(self) -> int:
+        """How often a session noted something for the disc; who compares sees whether one did."""
+        store = self._table.store
+        return 0 if store is None else store.notes
+
+    def resolve(self, topic: bytes) -> Any:
+        """The route of a topic that is not in the cache.
+
+        Raises:
+            MqttProtocolError: it is not a topic name.
+        """
+        if topic.startswith(DELAYED):
+            if is_bad_delay(topic):
+                raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.7", BAD_DELAY)
+            return UNROUTED
+        if is_reserved(topic):
+            raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.8.2", RESERVED_TOPIC)
+        try:
+            return self._router.resolve(topic)
+        except UsageError as error:
+            check_topic_name(topic, "topic name")
+            raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NONE,
+        on_safe: Callable[[bool], None] | None = None,
+    ) -> int:
+        """Publish from Python. Returns how many local subscribers and remote nodes get it.
+
+        ``on_safe`` is called once every remote node that must deliver it has it (at once where there is
+        none); only for ``qos`` 1 and 2.
+
+        Raises:
+            MqttProtocolError: ``topic`` is not a topic name.
+        """
+        properties = strip(properties)
+        expiry = properties.message_expiry
+        message = Message(
+            topic.encode(),
+            payload,
+            qos=qos,
+            retain=retain,
+            properties=properties,
+            expires_at=None if expiry is None else self._hub.now() + expiry,
+        )
+        return self.route(message, on_safe=on_safe)
+
+    def route(
+        self,
+        message: Message,
+        *,
+        publisher: str = "",
+        client_id: str | None = None,
+        on_safe: Callable[[bool], None] | None = None,
+    ) -> int:
+        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is.
+
+        No Local counts by the client's identifier ([MQTT-3.8.3-3]), so for its will and for what it had
+        delayed as well, although no connection brings them now.
+        """
+        if message.publisher is None:
+            message.publisher = self._sessions.get(publisher or client_id or "")
+        route = self.cache_get(message.topic) or self.resolve(message.topic)
+        self._hub.received += 1
+        if message.qos == 1:
+            self._hub.received1 += 1
+        elif message.qos:
+            self._hub.received2 += 1
+        if self._hub.trail is not None and route is not UNROUTED:
+            self._hub.trail.take(message, publisher or client_id, self._hub.trail.chance())
+        self.identify(message)
+        return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
+
+    def spread(
+        self,
+        route: Route,
+        message: Message,
+        publisher: str,
+        on_safe: Callable[[bool], None] | None = None,
+    ) -> tuple[ForwarderLike, ...]:
+        """Pass a message on, to those that are returned too; ``on_safe`` once it is safe at all of them."""
+        before = self.notes
+        peers, kept = self.pass_on(route, message, publisher)
+        if kept is not None:
+            peers += (kept,)
+        if message.qos and self.store is not None and self.notes != before:
+            peers += (self.store,)
+        if not peers:
+            if on_safe is not None:
+                on_safe(True)
+            return peers
+        record = record_of(message, self._hub.now())
+        if message.qos:
+            waiting = [len(peers), True]
+
+            def safe(done: bool) -> None:
+                waiting[0] -= 1
+                waiting[1] = waiting[1] and done
+                if not waiting[0] and on_safe is not None:
+                    on_safe(bool(waiting[1]))
+
+            for peer in peers:
+                peer.append_acked(record, safe)
+        else:
+            for peer in peers:
+                peer.append(record)
+        return peers
+
+    def identify(self, message: Message) -> None:
+        """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""
+        if message.qos == 2 and message.ident == NO_IDENT:
+            self._identified += 1
+            message.ident = self._identified
+
+    def pass_on(
+        self, route: Route, message: Message, publisher: str
+    ) -> tuple[tuple[ForwarderLike, ...], ForwarderLike | None]:
+        """Deliver or delay ``message``; where it must go besides, and who must have what is retained."""
+        if route is UNROUTED:
+            return self._delayed.take(message, publisher), None
+        kept = self._retained.put(message) if message.retain else None
+        if message.retain and is_recorded(message.ident) and self._hub.trail is not None:
+            self._hub.trail.retained(message)
+        return self.distribute(route, message, publisher), kept
+
+    def distribute(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
+        """Deliver ``message`` to who is here, and say where it must go besides.
+
+        Of every share group one member gets it, here or there; the choice is the router's.
+        """
+        trail = self._hub.trail if is_recorded(message.ident) else None
+        peers: tuple[ForwarderLike, ...] = route.peers
+        if trail is not None:
+            trail.routed(message, route, peers)
+        self._hub.message(route, message)
+        if self._hub.wide.jobs:
+            peers += (self._hub.wide,)
+        for group in route.groups:
+            chosen = self._router.pick(group, publisher, message.topic.decode())
+            if chosen is None and message.qos and self._router.expects(group.name):
+                peers += (Waiting(self._owed, group.name),)
+            elif chosen is None:
+                self._hub.dropped("no_group_member")
+                if trail is not None:
+                    trail.lost(message.ident, None, "no_group_member")
+            elif isinstance(chosen, Delivery):
+                if trail is not None:
+                    trail.chosen(message, group.name, None)
+                self._hub.member(chosen, message, group.name)
+            else:
+                peers += (chosen,)
+                if trail is not None:
+                    trail.chosen(message, group.name, chosen.peer)
+        return peers
