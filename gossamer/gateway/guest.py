@@ -115,4 +115,6 @@ def publish(
         if on_safe is not None:
             on_safe(done)
 
-    broker.route(message, client_id=guest.client_id, on_safe=safe if qos and on_safe is not None else None)
+    broker.publishing.route(
+        message, client_id=guest.client_id, on_safe=safe if qos and on_safe is not None else None
+    )

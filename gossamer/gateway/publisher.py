@@ -41,7 +41,7 @@ class Publisher:
         pressure = self._broker.hub.pressure
         if pressure and not self._why:
             name = topic.encode()
-            route: Any = self._broker.cache_get(name) or self._broker.resolve(name)
+            route: Any = self._broker.publishing.cache_get(name) or self._broker.publishing.resolve(name)
             plan = compile_plan(route)
             # One that is behind on its own messages is not made to wait: only it can help itself.
             pressure.hold_up(self, plan.sessions, plan.peers)

@@ -19,7 +19,8 @@ from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.certificates import Certificates
-from gossamer.mqtt.connection.listener import ListenError, mqtt_spec
+from gossamer.mqtt.connection.drain import Drained, drain
+from gossamer.mqtt.connection.listener import ListenError
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.flow.bucket import Bucket
 from gossamer.mqtt.messages.batches import Span, pieces_of, topic_in
@@ -36,8 +37,8 @@ from gossamer.mqtt.messages.message_ids import (
     origin_of,
     read_mark,
 )
-from gossamer.mqtt.migration.drain import Drained, drain
 from gossamer.mqtt.publish.fanout import compile_plan
+from gossamer.mqtt.tree import mqtt_spec
 
 __all__ = [
     "ASIDE",

@@ -85,7 +85,7 @@ async def test_what_waits_for_a_slow_client_is_delivered_later_or_dropped(cluste
     node = cluster.nodes[1]
     recording = record(node)
     for number in range(WINDOW + 5):
-        node.broker.route(Message(b"a", b"%d" % number, qos=1))
+        node.broker.publishing.route(Message(b"a", b"%d" % number, qos=1))
     await asyncio.sleep(1)
     assert len(recording.told("delivered")) == WINDOW
     subscription.close()

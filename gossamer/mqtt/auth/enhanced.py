@@ -1,39 +1,20 @@
-"""Enhanced authentication (MQTT 5.0, 4.12): the seam for methods, and the exchange of AUTH packets.
+"""Enhanced authentication (MQTT 5.0, 4.12): the seam for methods.
 
 A :class:`Method` begins an :class:`Exchange` for a client that names it in CONNECT. Each of the client's
 messages is one step; its outcome is a :class:`Challenge`, which goes out as AUTH 0x18, or :class:`Done`, with
 a verdict. A step may take its time: it may return an awaitable.
-
-Rules: 1. Every AUTH, and a CONNACK that lets the client in, names the method ([MQTT-4.12.0-5]); without one
-in CONNECT no AUTH is sent and none is accepted ([MQTT-4.12.0-6], [MQTT-4.12.0-7]).  2. Before CONNACK nothing
-but AUTH and DISCONNECT is taken ([MQTT-3.1.2-30]); ``connect_timeout`` bounds the whole exchange.  3. A
-client in service may authenticate again at any time, by the same method and as the same user; meanwhile
-everything else goes on. If it fails the connection ends ([MQTT-4.12.1-2]).  4. A method that fails refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Awaitable
+from typing import Protocol, TypeAlias
 
 import msgspec
-import structlog
 
-from gossamer.errors import GossamerError
 from gossamer.mqtt.auth.sources import Login, Verdict
-from gossamer.mqtt.codec.errors import violation
-from gossamer.mqtt.codec.packets import Auth, Connect, Disconnect, Packet
-from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.codec.reason_strings import explained
-from gossamer.mqtt.codec.reasons import ReasonCode
 
-if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
-    from gossamer.mqtt.connection.channel import Channel
-
-__all__ = ["Challenge", "Done", "Enhanced", "Exchange", "Method", "Step"]
-
-log = structlog.get_logger(__name__)
+__all__ = ["Challenge", "Done", "Exchange", "Method", "Step"]
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -65,179 +46,3 @@ class Method(Protocol):
     @property
     def name(self) -> str: ...
     def begin(self, login: Login) -> Exchange: ...
-
-
-Then: TypeAlias = Callable[["Channel", "Conversation", Step], None]
-
-
-class Conversation:
-    """An exchange and whom it is with; ``connect`` is there until the client is let in."""
-
-    __slots__ = ("_waiting", "busy", "connect", "exchange", "login", "method")
-
-    def __init__(self, method: str, exchange: Exchange, login: Login, connect: Connect | None) -> None:
-        self.method = method
-        self.exchange = exchange
-        self.login = login
-        self.connect = connect
-        self.busy = False
-        """A step is being taken."""
-        self._waiting: Awaitable[Step] | None = None
-
-    def wait_for(self, step: Awaitable[Step]) -> None:
-        self.busy = True
-        self._waiting = step
-
-    def begun(self) -> Awaitable[Step]:
-        """What is waited for, by a process that has begun to wait."""
-        waiting, self._waiting = self._waiting, None
-        assert waiting is not None  # noqa: S101 - there is one process for each
-        return waiting
-
-    def close(self) -> None:
-        """The connection is over, perhaps before anybody began to wait."""
-        if isinstance(self._waiting, Coroutine):
-            self._waiting.close()
-        self._waiting = None
-
-
-class Enhanced:
-    """Server side of AUTH exchanges, at most one for each channel.
-
-    ``decided`` takes the verdict on a CONNECT, ``again`` the verdict on a client in service.
-    """
-
-    def __init__(
-        self,
-        broker: Broker,
-        *,
-        decided: Callable[[Channel, Connect, Login, Verdict, Properties], None],
-        again: Callable[[Channel, Login, Verdict], None],
-    ) -> None:
-        self._broker = broker
-        self._decided = decided
-        self._again = again
-
-    # Before CONNACK.
-
-    def begin(self, channel: Channel, packet: Connect, login: Login) -> None:
-        """A CONNECT that names a method."""
-        name = packet.properties.authentication_method or ""
-        method = self._broker.access.methods.get(name)
-        if method is None:
-            channel.rejected(
-                ReasonCode.BAD_AUTHENTICATION_METHOD, f"no authentication method {name[:64]!r} here"
-            )
-            return
-        channel.exchange = Conversation(name, method.begin(login), login, packet)
-        self._step(channel, packet.properties.authentication_data, self._connecting)
-
-    def answered(self, channel: Channel, packet: Packet) -> None:
-        """What a client that is not let in yet answers.
-
-        Raises:
-            MqttProtocolError: something else than what it was asked for.
-        """
-        if isinstance(packet, Disconnect):
-            channel.finish("disconnected by client")
-            return
-        if not isinstance(packet, Auth):
-            raise violation("MQTT-3.1.2-30", f"{type(packet).__name__.upper()} comes before CONNACK")
-        self._check(channel, packet, ReasonCode.CONTINUE_AUTHENTICATION, "MQTT-4.12.0-3")
-        self._step(channel, packet.properties.authentication_data, self._connecting)
-
-    def _connecting(self, channel: Channel, conversation: Conversation, step: Step) -> None:
-        if isinstance(step, Challenge):
-            channel.ask(self._auth(conversation, ReasonCode.CONTINUE_AUTHENTICATION, step.data))
-            return
-        channel.exchange = None
-        assert conversation.connect is not None  # noqa: S101 - it is not let in
-        told = Properties(authentication_method=conversation.method, authentication_data=step.data)
-        self._decided(channel, conversation.connect, conversation.login, step.verdict, told)
-
-    # In service.
-
-    def auth(self, channel: Channel, packet: Auth) -> None:
-        """AUTH from a client in service.
-
-        Raises:
-            MqttProtocolError: it may not authenticate again, or not like this.
-        """
-        name = channel.asked.authentication_method
-        if name is None:
-            raise violation("MQTT-4.12.0-7", "AUTH from a client that named no authentication method")
-        conversation: Conversation | None = channel.exchange
-        if conversation is None:
-            self._check(channel, packet, ReasonCode.RE_AUTHENTICATE, "MQTT-4.12.1-1")
-            method = self._broker.access.methods.get(name)
-            session = channel.session
-            login = Login(client_id=session.client_id, username=session.username, peer=channel.peer)
-            if method is None:
-                # The configuration no longer has it.
-                self._again(channel, login, Verdict(ReasonCode.NOT_AUTHORIZED, name))
-                return
-            channel.exchange = Conversation(name, method.begin(login), login, None)
-        else:
-            if conversation.busy:
-                raise violation("MQTT 4.12.1", "AUTH comes while the one before it is being looked at")
-            self._check(channel, packet, ReasonCode.CONTINUE_AUTHENTICATION, "MQTT-4.12.0-3")
-        self._step(channel, packet.properties.authentication_data, self._serving)
-
-    def _serving(self, channel: Channel, conversation: Conversation, step: Step) -> None:
-        if isinstance(step, Challenge):
-            packet = self._auth(conversation, ReasonCode.CONTINUE_AUTHENTICATION, step.data)
-            channel.session.push(explained(packet, "", channel.asked))
-            return
-        channel.exchange = None
-        verdict = step.verdict
-        if verdict.reason == ReasonCode.SUCCESS:
-            packet = self._auth(conversation, ReasonCode.SUCCESS, step.data)
-            channel.session.push(explained(packet, "", channel.asked))
-        self._again(channel, conversation.login, verdict)
-
-    # Both.
-
-    def _check(self, channel: Channel, packet: Auth, reason: ReasonCode, statement: str) -> None:
-        if packet.reason != reason:
-            raise violation(
-                statement, f"AUTH with reason code 0x{packet.reason:02X}, expected 0x{reason:02X}"
-            )
-        name = packet.properties.authentication_method
-        if name != channel.asked.authentication_method:
-            raise violation(
-                "MQTT-4.12.0-5" if reason == ReasonCode.CONTINUE_AUTHENTICATION else "MQTT-4.12.1-1",
-                "AUTH does not name the authentication method of CONNECT",
-            )
-
-    def _auth(self, conversation: Conversation, reason: ReasonCode, data: bytes | None) -> Auth:
-        told = Properties(authentication_method=conversation.method, authentication_data=data)
-        return Auth(reason=reason, properties=told)
-
-    def _step(self, channel: Channel, data: bytes | None, then: Then) -> None:
-        conversation: Conversation = channel.exchange
-        try:
-            step = conversation.exchange.step(data)
-        except GossamerError as error:
-            step = _failed(conversation, error)
-        if isinstance(step, Challenge | Done):
-            then(channel, conversation, step)
-            return
-        conversation.wait_for(step)
-        self._broker.runtime.spawn(
-            self._wait, channel, conversation, then, label="mqtt_authenticate", link_to=channel.pid
-        )
-
-    async def _wait(self, channel: Channel, conversation: Conversation, then: Then) -> None:
-        try:
-            step = await conversation.begun()
-        except (GossamerError, OSError) as error:
-            step = _failed(conversation, error)
-        conversation.busy = False
-        if channel.exchange is conversation and not channel.is_closed:
-            then(channel, conversation, step)
-
-
-def _failed(conversation: Conversation, error: Exception) -> Done:
-    """Nobody comes in because something is broken."""
-    log.error("authentication_method_failed", method=conversation.method, error=str(error))
-    return Done(Verdict(ReasonCode.UNSPECIFIED_ERROR, conversation.method))

@@ -84,6 +84,7 @@ class MqttCluster(GenServer):
         if broker.away is None:
             # Before the first node comes up.
             broker.away = Away(broker, store, distribution)
+            broker.subscribing.on_subscribed = broker.away.subscribed
         self._distribution = distribution
         index = await self._share_retained(store, disc=disc)
         functions[_BACK] = self._back
@@ -107,14 +108,14 @@ class MqttCluster(GenServer):
         for session in list(broker.sessions.values()):
             takeovers.claim(session)
         sessions.subscribe_batches(takeovers.changed)
-        broker.takeovers = takeovers
+        broker.takeovers = broker.admission.takeovers = takeovers
         broker.ingest.on_mark = takeovers.marked
         broker.away.begin(sessions, functions)
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
         for name in distribution.nodes():
             self._wills.node_up(name, distribution.creation_of(name) or 0)
-        broker.on_return = self._returned
+        broker.admission.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
         if broker.hub.fence is None:
@@ -169,7 +170,7 @@ class MqttCluster(GenServer):
         for stored in kept.read(rows):
             session = broker.table.restore(stored)
             if session is not None:
-                broker.subscribing.restore(session)
+                broker.table.subscribe_again(session)
                 count += 1
             if count % RESTORED == RESTORED - 1:
                 # Everyone else's turn.

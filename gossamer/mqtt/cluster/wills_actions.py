@@ -97,7 +97,7 @@ class ClusterWills:
             self._wills.begin(born, {name: one[0] for name, one in seen.items()}, self._now())
             kept.write(_VIEW, [born, seen])
         self._wills.wake = self._ask
-        self._broker.when_known = self.when_known
+        self._broker.admission.when_known = self.when_known
 
     # -- nodes
 
@@ -175,7 +175,7 @@ class ClusterWills:
         for client_id, record in records:
             message, _ = read_record(record, 0, len(record), self._now())
             try:
-                self._broker.route(message, client_id=client_id)
+                self._broker.publishing.route(message, client_id=client_id)
             except GossamerError as error:
                 log.warning("will_not_published", client_id=client_id, error=str(error))
         return bool(records)
@@ -203,7 +203,7 @@ class ClusterWills:
     # -- when a will is known
 
     def when_known(self, number: int, callback: Callable[[], object]) -> bool:
-        """See ``Broker.when_known``."""
+        """See ``Admission.when_known``."""
         if not number or (self._retained.safe_at == 0 and self._table.is_visible(number)):
             return True
         waiting = self._unknown.get(number)

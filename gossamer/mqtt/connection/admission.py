@@ -11,18 +11,18 @@ came (``claims``): each gets its stamp with its first look.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gossamer.mqtt.auth.enhanced import Enhanced
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.framing import topic_of
-from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Packet, Will
+from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.capabilities import missing_properties, refusal_of
+from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.handlers import SYSTEM
 from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.session.session import Session
@@ -30,8 +30,10 @@ from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_na
 
 if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
-    from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.connection.channel import Channel
+    from gossamer.mqtt.connection.limits import Shedding
+    from gossamer.mqtt.connection.shared import Shared
+    from gossamer.mqtt.migration.takeover import Takeovers
 
 __all__ = ["Admission"]
 
@@ -39,13 +41,35 @@ __all__ = ["Admission"]
 class Admission:
     """Handler of CONNECT: authenticates the client, claims its session, and sends CONNACK."""
 
-    def __init__(self, broker: Broker, *, rng: random.Random) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        shared: Shared,
+        shedding: Shedding,
+        *,
+        rng: random.Random,
+        topics: TopicLimits,
+        response_information: str | None,
+    ) -> None:
+        self._hub = shared.hub
+        self._table = shared.table
+        self._access = shared.access
+        self._limits = shared.limits
+        self._wheel = shared.wheel
+        self._runtime = shared.runtime
+        self._clock = shared.clock
+        self._cache_get = shared.publishing.cache_get
+        self._shedding = shedding
         self._rng = rng
-        self.enhanced = Enhanced(broker, decided=self._decided, again=self._again)
-        self._response_information = broker.config.response_information
-        limits = broker.config.limits
-        self._topics = TopicLimits(max_bytes=limits.max_topic_bytes, max_levels=limits.max_topic_levels)
+        self._topics = topics
+        self._response_information = response_information
+        self.enhanced = Enhanced(shared.access.methods, decided=self._decided, again=self._again)
+        self.references: Iterator[str] | None = None
+        """Where clients are sent, one after the other, while this node is drained (see ``drain``)."""
+        self.takeovers: Takeovers | None = None
+        self.on_return: Callable[[str], object] = _nobody
+        """Told of every client that has connected."""
+        self.when_known: Callable[[int, Callable[[], object]], bool] = _at_once
+        """Whether a will is safe, by the number of its write; where not, calls back once it is."""
         self._bringing: dict[str, Channel] = {}
         """Who waits for a session that is on its way here."""
 
@@ -67,22 +91,22 @@ class Admission:
     def connect(self, channel: Channel, packet: Connect) -> None:
         """Decide on a CONNECT; answers now or, where a password must be checked, later."""
         channel.asked = packet.properties
-        channel.came = self._broker.hub.now()
-        if self._broker.takeovers is not None:
-            channel.stamp = self._broker.takeovers.contests.stamp(packet.client_id)
+        channel.came = self._hub.now()
+        if self.takeovers is not None:
+            channel.stamp = self.takeovers.contests.stamp(packet.client_id)
         if not packet.client_id and packet.version == V4 and not packet.clean_start:
             # [MQTT-3.1.3-8] of 3.1.1
             channel.rejected(
                 ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "empty client identifier without clean session"
             )
             return
-        if self._broker.shedding.on:
-            if self._broker.hub.trail is not None:
-                self._broker.hub.trail.refused(packet.client_id, "shed")
+        if self._shedding.on:
+            if self._hub.trail is not None:
+                self._hub.trail.refused(packet.client_id, "shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
             return
-        if self._broker.references is not None:
-            reference = next(self._broker.references) or None
+        if self.references is not None:
+            reference = next(self.references) or None
             channel.rejected(
                 ReasonCode.USE_ANOTHER_SERVER, "draining", Properties(server_reference=reference)
             )
@@ -92,16 +116,16 @@ class Admission:
             username=packet.username,
             password=packet.password,
             peer=channel.peer,
-            certificate=channel.listener.certificate_of(channel),
+            certificate=channel.listener.certificate_of(channel.transport),
         )
         if packet.properties.authentication_method is not None:
             self.enhanced.begin(channel, packet, login)
             return
-        answer = self._broker.access.ask(login)
+        answer = self._access.ask(login)
         if isinstance(answer, Verdict):
             self._decided(channel, packet, login, answer)
         else:
-            self._broker.runtime.spawn(
+            self._runtime.spawn(
                 self._authenticate,
                 channel,
                 packet,
@@ -118,15 +142,11 @@ class Admission:
         if not channel.is_closed:
             self._decided(channel, packet, login, verdict)
 
-    def answered(self, channel: Channel, packet: Packet) -> None:
-        """What a client says that is being asked who it is."""
-        self.enhanced.answered(channel, packet)
-
     def _again(self, channel: Channel, login: Login, verdict: Verdict) -> None:
         """A client in service has authenticated again, or tried to."""
         if verdict.reason == ReasonCode.SUCCESS and verdict.username != login.username:
             verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
-        self._broker.access.decided(login, verdict)
+        self._access.decided(login, verdict)
         if verdict.reason == ReasonCode.SUCCESS:
             self._holds_until(channel, verdict)
         else:
@@ -137,13 +157,13 @@ class Admission:
             channel.ends.cancel()
             channel.ends = None
         if verdict.expires_at is not None:
-            left = max(0.0, verdict.expires_at - self._broker.clock.wall())
-            channel.ends = self._broker.wheel.at(self._broker.hub.now() + left, partial(_expired, channel))
+            left = max(0.0, verdict.expires_at - self._clock.wall())
+            channel.ends = self._wheel.at(self._hub.now() + left, partial(_expired, channel))
 
     def _decided(
         self, channel: Channel, packet: Connect, login: Login, verdict: Verdict, told: Properties = NONE
     ) -> None:
-        self._broker.access.decided(login, verdict)
+        self._access.decided(login, verdict)
         if verdict.reason != ReasonCode.SUCCESS:
             channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
             return
@@ -158,26 +178,22 @@ class Admission:
         if packet.will is not None and (missing := self._against_will(packet.will)) is not None:
             channel.rejected(missing, "there is no such will here")
             return
-        gate = self._broker.access.gate(client_id, username, self._broker.cache_get)
+        gate = self._access.gate(client_id, username, self._cache_get)
         if gate is not None:
             if packet.will is not None and not gate.may_publish(packet.will.topic):
-                self._broker.access.denied(
-                    "will", client_id, username, packet.will.topic.decode(errors="replace")
-                )
+                self._access.denied("will", client_id, username, packet.will.topic.decode(errors="replace"))
                 channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
                 return
             channel.gate = gate
             channel.cache_get = gate.get
-        if not self._broker.capabilities.maximum_qos:
+        if not self._limits.capabilities.maximum_qos:
             # The fast path takes QoS 1, so there is none.
             channel.cache_get = _unrouted
-        channel.listener.admitted(channel)
+        channel.listener.admitted()
         self._holds_until(channel, verdict)
-        if self._broker.takeovers is not None and self._broker.takeovers.elsewhere(
-            client_id, clean=packet.clean_start
-        ):
+        if self.takeovers is not None and self.takeovers.elsewhere(client_id, clean=packet.clean_start):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
-            self._broker.runtime.spawn(
+            self._runtime.spawn(
                 self._bring, channel, packet, client_id, username, told, label="mqtt_takeover"
             )
             return
@@ -191,15 +207,15 @@ class Admission:
             return ReasonCode.TOPIC_NAME_INVALID
         if is_reserved(will.topic) or is_bad_delay(will.topic):
             return ReasonCode.TOPIC_NAME_INVALID
-        if self._broker.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
+        if self._limits.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID
-        return refusal_of(self._broker.capabilities, will)
+        return refusal_of(self._limits.capabilities, will)
 
     async def _bring(
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
     ) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""
-        assert self._broker.takeovers is not None  # noqa: S101 - it said that it is there
+        assert self.takeovers is not None  # noqa: S101 - it said that it is there
         before = self._bringing.get(client_id)
         if before is not None:
             before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
@@ -207,9 +223,7 @@ class Admission:
         here = False
         try:
             if not channel.is_closed:
-                here = await self._broker.takeovers.fetch(
-                    client_id, clean=packet.clean_start, claimant=channel
-                )
+                here = await self.takeovers.fetch(client_id, clean=packet.clean_start, claimant=channel)
         finally:
             if self._bringing.get(client_id) is channel:
                 del self._bringing[client_id]
@@ -219,16 +233,16 @@ class Admission:
         if not channel.is_closed:
             self._enter(channel, packet, client_id, username, told)
             return
-        session = self._broker.sessions.get(client_id)
+        session = self._table.sessions.get(client_id)
         if session is not None and session.channel is None and session.deadline is None:
-            self._broker.table.rest(session)
+            self._table.rest(session)
 
     def _enter(
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
     ) -> None:
-        session = self._broker.sessions.get(client_id)
+        session = self._table.sessions.get(client_id)
         if packet.clean_start and session is not None and session.store is not None:
-            self._broker.runtime.spawn(
+            self._runtime.spawn(
                 self._start_clean,
                 channel,
                 packet,
@@ -245,7 +259,7 @@ class Admission:
         self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
     ) -> None:
         """The disc must have forgotten the old session before the client hears that it has a new one."""
-        await self._broker.table.end_clean(client_id)
+        await self._table.end_clean(client_id)
         if not channel.is_closed:
             self._open(channel, packet, client_id, username, told)
 
@@ -255,17 +269,17 @@ class Admission:
         asked = packet.properties
         keep_alive = packet.keep_alive
         if packet.version == V5:
-            expiry = self._broker.table.bounded_expiry(asked.session_expiry or 0)
+            expiry = min(asked.session_expiry or 0, self._limits.max_expiry)
             properties = self._properties(channel, packet, client_id, username, told, expiry)
             if properties.server_keep_alive is not None:
                 keep_alive = properties.server_keep_alive
         else:
-            expiry = 0 if packet.clean_start else self._broker.table.max_expiry
+            expiry = 0 if packet.clean_start else self._limits.max_expiry
             properties = NONE
         if packet.version == V5 and not explained(Connack(properties=properties), "", asked):
             channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
             return
-        session, present = self._broker.table.open(client_id, clean=packet.clean_start, expiry=expiry)
+        session, present = self._table.open(client_id, clean=packet.clean_start, expiry=expiry)
         if not present:
             session.clean = packet.clean_start
         elif channel.gate is not None:
@@ -275,18 +289,18 @@ class Admission:
         session.attach(
             channel,
             version=packet.version,
-            receive_maximum=min(asked.receive_maximum or 65535, self._broker.receive_maximum),
+            receive_maximum=min(asked.receive_maximum or 65535, self._limits.receive_maximum),
             max_packet=asked.maximum_packet_size or 0,
             alias_maximum=asked.topic_alias_maximum or 0,
         )
         if present and session.shape != shape:
-            self._broker.table.forget_plans()
+            self._table.forget_plans()
         channel.session = session
         channel.keep_alive = keep_alive
         connack = Connack(session_present=present, properties=properties)
-        takeovers = self._broker.takeovers
+        takeovers = self.takeovers
         if takeovers is not None and expiry and not present:
-            self._broker.runtime.spawn(
+            self._runtime.spawn(
                 self._establish, channel, session, packet.will, connack, label="mqtt_establish"
             )
             return
@@ -304,15 +318,15 @@ class Admission:
         expiry: int,
     ) -> Properties:
         """Return the properties of the CONNACK: this node's limits, and how it changed what was asked for."""
-        broker, asked = self._broker, packet.properties
-        answer = missing_properties(broker.capabilities)
-        answer["receive_maximum"] = broker.receive_maximum
+        asked, limits = packet.properties, self._limits
+        answer = missing_properties(limits.capabilities)
+        answer["receive_maximum"] = limits.receive_maximum
         answer["maximum_packet_size"] = channel.max_packet
-        answer["topic_alias_maximum"] = broker.topic_alias_maximum or None
+        answer["topic_alias_maximum"] = limits.topic_alias_maximum or None
         if expiry != (asked.session_expiry or 0):
             answer["session_expiry"] = expiry
-        if broker.max_keep_alive < 65535 and not 0 < packet.keep_alive <= broker.max_keep_alive:
-            answer["server_keep_alive"] = broker.max_keep_alive
+        if limits.max_keep_alive < 65535 and not 0 < packet.keep_alive <= limits.max_keep_alive:
+            answer["server_keep_alive"] = limits.max_keep_alive
         if not packet.client_id:
             answer["assigned_client_id"] = client_id
         if told is not NONE:
@@ -327,26 +341,26 @@ class Admission:
         self, channel: Channel, session: Session, will: Will | None, connack: Connack
     ) -> None:
         """All nodes know of a session before its client does, which may go to any of them next."""
-        assert self._broker.takeovers is not None  # noqa: S101 - it was there
-        await self._broker.takeovers.establish(session, channel.stamp)
+        assert self.takeovers is not None  # noqa: S101 - it was there
+        await self.takeovers.establish(session, channel.stamp)
         if not channel.is_closed and session.channel is channel:
             self._welcome(channel, session, will, connack)
 
     def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:
         channel.will = will
-        channel.since = self._broker.clock.wall()
+        channel.since = self._clock.wall()
         session.save()
-        number = self._broker.table.leave_will(session.client_id, will, session.expiry)
-        self._broker.on_return(session.client_id)
+        number = self._table.leave_will(session.client_id, will, session.expiry)
+        self.on_return(session.client_id)
         keep_alive = channel.keep_alive
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None
         if keep_alive:
-            channel.deadline = self._broker.wheel.at(
-                self._broker.hub.now() + keep_alive * 1.5, partial(self.check, channel)
+            channel.deadline = self._wheel.at(
+                self._hub.now() + keep_alive * 1.5, partial(self.check, channel)
             )
-        channel.admitted(session, connack, known=self._broker.when_known(number, channel.welcome))
+        channel.admitted(session, connack, known=self.when_known(number, channel.welcome))
 
     def _check_again(self, session: Session, gate: Gate) -> None:
         """What was allowed when the client subscribed may not be any more, or it has another name now."""
@@ -354,11 +368,11 @@ class Admission:
         if not refused:
             return
         for topic_filter in refused:
-            self._broker.access.denied("subscribe", session.client_id, session.username, topic_filter)
-        self._broker.subscribing.unsubscribe(session, refused)
+            self._access.denied("subscribe", session.client_id, session.username, topic_filter)
+        self._table.unsubscribe(session, refused)
         kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
         if len(kept) < len(session.queue):
-            self._broker.hub.dropped("not_authorized", len(session.queue) - len(kept))
+            self._hub.dropped("not_authorized", len(session.queue) - len(kept))
             for head, tail, _ in session.queue:
                 if not gate.may_subscribe(topic_of(head)):
                     session.tell_lost(tail, "not_authorized")
@@ -387,3 +401,11 @@ def _expired(channel: Channel, _now: float) -> None:
     """What the client proved who it is with holds no longer."""
     if channel.is_up:
         channel.disconnect(ReasonCode.NOT_AUTHORIZED)
+
+
+def _nobody(_client_id: str) -> None:
+    pass
+
+
+def _at_once(_number: int, _callback: Callable[[], object]) -> bool:
+    return True

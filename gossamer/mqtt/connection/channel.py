@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import structlog
 
@@ -25,12 +25,11 @@ from gossamer.mqtt.codec.decoder import connect_version, decode
 from gossamer.mqtt.codec.encoder import encode
 from gossamer.mqtt.codec.errors import MqttProtocolError, violation
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V4, V5, Auth, Connack, Connect, Disconnect, Will
+from gossamer.mqtt.codec.packets import V4, V5, Auth, Connack, Connect, Disconnect, Packet, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.codec.summary import glance
-from gossamer.mqtt.connection.publish_reader import take
 from gossamer.mqtt.flow.backpressure import DECIDING, OWING, TURN
 from gossamer.mqtt.flow.deadlines import Deadline
 from gossamer.mqtt.publish.fanout import drop_qos0
@@ -39,11 +38,11 @@ from gossamer.supervisor import Port, Sent
 
 if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
-    from gossamer.mqtt.broker import Broker
-    from gossamer.mqtt.connection.listener import Acceptor
+    from gossamer.mqtt.connection.entrance import Entrance
+    from gossamer.mqtt.connection.shared import Shared
     from gossamer.mqtt.messages.ports import ForwarderLike
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "Service"]
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +57,17 @@ NEW, WAITING, ASKED, UP, CLOSED = range(5)
 over."""
 
 
+class Service(Protocol):
+    """Who serves the channels of a node."""
+
+    def opened(self, channel: Channel, /) -> None: ...
+    def connect(self, channel: Channel, packet: Connect, /) -> None: ...
+    def answered(self, channel: Channel, packet: Packet, /) -> None: ...
+    def take(self, channel: Channel, data: bytes, /) -> int: ...
+    def handle(self, channel: Channel, first: int, body: bytes, /) -> None: ...
+    def closed(self, channel: Channel, why: str, /) -> None: ...
+
+
 class Channel(Port, asyncio.Protocol):
     """One client's connection; a process without a task."""
 
@@ -70,7 +80,6 @@ class Channel(Port, asyncio.Protocol):
         "_unacked",
         "aliases",
         "asked",
-        "broker",
         "cache_get",
         "came",
         "deadline",
@@ -80,13 +89,16 @@ class Channel(Port, asyncio.Protocol):
         "held",
         "hub",
         "keep_alive",
+        "limits",
         "listener",
         "max_packet",
         "more",
         "peer",
         "reading_paused",
         "seen",
+        "service",
         "session",
+        "shared",
         "since",
         "stamp",
         "transport",
@@ -96,9 +108,11 @@ class Channel(Port, asyncio.Protocol):
         "write_full",
     )
 
-    def __init__(self, broker: Broker, listener: Acceptor) -> None:
-        self.broker = broker
-        self.hub = broker.hub
+    def __init__(self, shared: Shared, service: Service, listener: Entrance) -> None:
+        self.shared = shared
+        self.service = service
+        self.hub = shared.hub
+        self.limits = shared.limits
         self.listener = listener
         self.transport: asyncio.Transport = cast("Any", None)
         self.session: Session = cast("Any", None)
@@ -108,8 +122,8 @@ class Channel(Port, asyncio.Protocol):
         """Its will is not safe yet; until then nothing is written, and what it sends is held."""
         self.keep_alive = 0
         self.gate: Gate | None = None
-        self.cache_get = broker.cache_get
-        self.max_packet = min(broker.max_packet, listener.max_packet)
+        self.cache_get = shared.publishing.cache_get
+        self.max_packet = min(shared.limits.max_packet, listener.max_packet)
         self.deadline: Deadline | None = None
         self.ends: Deadline | None = None
         """When what the client proved who it is with holds no longer."""
@@ -145,9 +159,9 @@ class Channel(Port, asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         self.seen = self.hub.now()
-        self.transport.set_write_buffer_limits(high=self.broker.high_water)
+        self.transport.set_write_buffer_limits(high=self.limits.high_water)
         if self.listener.adopt(self):
-            self.broker.opened(self)
+            self.service.opened(self)
         else:
             self._state = CLOSED
             self.transport.abort()
@@ -212,7 +226,7 @@ class Channel(Port, asyncio.Protocol):
         if self.tracer is not None:
             # Here data begins with a packet; in the middle of one anything could be taken for a topic.
             self.tracer("receive", glance(data))
-        pos = take(self, data) if self._state == UP else self._first(data)
+        pos = self.service.take(self, data) if self._state == UP else self._first(data)
         if self.more:
             self.more = False
             if self._state != CLOSED:
@@ -236,7 +250,7 @@ class Channel(Port, asyncio.Protocol):
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
-        limit = self.max_packet if self._state == UP else self.broker.max_connect_packet
+        limit = self.max_packet if self._state == UP else self.limits.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
         self._parts = [rest]
         self._parts_size = len(rest)
@@ -252,7 +266,7 @@ class Channel(Port, asyncio.Protocol):
         if new:
             # What a refusal is written in, if the packet cannot be read.
             self.version = connect_version(data)
-        start, stop = frame(data, 0, len(data), self.broker.max_connect_packet)
+        start, stop = frame(data, 0, len(data), self.limits.max_connect_packet)
         if start == 0 or stop > len(data):
             return 0
         packet = decode(data[0], data[start:stop], self.version)
@@ -262,9 +276,9 @@ class Channel(Port, asyncio.Protocol):
             self._parts_size = len(data) - stop
             self._need = 0
         if new:
-            self.broker.connect(self, cast("Connect", packet))
+            self.service.connect(self, cast("Connect", packet))
         else:
-            self.broker.admission.answered(self, packet)
+            self.service.answered(self, packet)
         if self._state == WAITING or self.unwelcome:
             self._bound_early()
         return len(data)
@@ -277,7 +291,7 @@ class Channel(Port, asyncio.Protocol):
             self._pending.append([acks, 0, count, idents])
             self._owe(count)
         else:
-            if len(self.session.incoming) >= self.broker.receive_maximum and acks[0] == 0x40:
+            if len(self.session.incoming) >= self.limits.receive_maximum and acks[0] == 0x40:
                 # QoS 2 alone is all that the client may have in flight.
                 self.check_quota(count)
             self.session.push(acks)
@@ -322,7 +336,7 @@ class Channel(Port, asyncio.Protocol):
                 self.session.push(acks)
                 if idents:
                     self._told(idents)
-        if self.reading_paused & OWING and self._unacked <= self.broker.receive_maximum // 2:
+        if self.reading_paused & OWING and self._unacked <= self.limits.receive_maximum // 2:
             self.resume_reading(OWING)
 
     def _told(self, idents: Sequence[int]) -> None:
@@ -334,23 +348,23 @@ class Channel(Port, asyncio.Protocol):
         self._unacked += count
         if self.version == V5:
             self.check_quota(0)
-        elif self._unacked > self.broker.receive_maximum:
+        elif self._unacked > self.limits.receive_maximum:
             self.pause_reading(OWING)
 
     def check_quota(self, more: int) -> None:
         """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
         that is not acknowledged, and QoS 2 until it is complete."""
         most = self._unacked + len(self.session.incoming) + more
-        if most <= self.broker.receive_maximum or self.version != V5:
+        if most <= self.limits.receive_maximum or self.version != V5:
             return
         # What waits for a PUBREC is in both counts.
         begun = sum(count for acks, _, count, _ in self._pending or () if acks[:1] == b"\x50")
         held = most - begun
-        if held > self.broker.receive_maximum:
+        if held > self.limits.receive_maximum:
             raise MqttProtocolError(
                 ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                 "MQTT-3.3.4-7",
-                f"{held} unacknowledged, receive maximum {self.broker.receive_maximum}",
+                f"{held} unacknowledged, receive maximum {self.limits.receive_maximum}",
             )
 
     # Back-pressure.
@@ -380,13 +394,13 @@ class Channel(Port, asyncio.Protocol):
                 self.hub.trail.failed[self.session] = "offline"
             out.clear()
             return 0
-        if self.write_full and transport.get_write_buffer_size() > self.broker.max_write_buffer:
+        if self.write_full and transport.get_write_buffer_size() > self.limits.max_write_buffer:
             kept, lost = drop_qos0(out)
             self.session.dropped("slow_consumer", lost)
             if lost and self.hub.trail is not None:
                 self.hub.trail.failed[self.session] = "slow_consumer"
             out.clear()
-            if transport.get_write_buffer_size() > 2 * self.broker.max_write_buffer:
+            if transport.get_write_buffer_size() > 2 * self.limits.max_write_buffer:
                 # It sends what must be answered and does not read the answers.
                 self.hub.dropped("slow_consumer_closed")
                 transport.abort()
@@ -471,7 +485,7 @@ class Channel(Port, asyncio.Protocol):
     ) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
         if self._state == UP:
-            self.broker.disconnected[reason.name.lower()] += 1
+            self.shared.disconnected[reason.name.lower()] += 1
             self._flush_own()
             if self.version == V5 and not self.unwelcome and not self.session.owes_connack:
                 goodbye = Disconnect(reason=reason, properties=properties)
@@ -499,14 +513,15 @@ class Channel(Port, asyncio.Protocol):
             self.transport.close()
             if self.transport.get_write_buffer_size():
                 # Closing waits for the peer to read; not for ever.
-                self.broker.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
+                self.shared.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.hub.pressure.relieve(self.session)
             if self.hub.trail is not None:
                 self.hub.trail.disconnected(self.session, why)
         if self.session is not None:
-            self.broker.table.released(self, self.session)
-        self.broker.closed(self, why)
+            will, self.will = self.will, None
+            self.shared.table.released(self.session, self, will)
+        self.service.closed(self, why)
         self.close(("shutdown", "connection closed"))
 
     def _flush_own(self) -> None:

@@ -24,145 +24,259 @@ from gossamer.mqtt.codec.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
     Unsuback,
     Unsubscribe,
 )
-from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.capabilities import refusal_of
+from gossamer.mqtt.connection.subscribing import encoded
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.publish.fanout import compile_plan
-from gossamer.mqtt.publish.retained import RetainedDelivery
 from gossamer.routes import RESERVED_TOPIC, is_reserved
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.subscribing import Outcome
+    from gossamer.mqtt.connection.enhanced import Enhanced
+    from gossamer.mqtt.connection.shared import Shared
+    from gossamer.mqtt.connection.subscribing import Subscribing
     from gossamer.mqtt.messages.ports import ForwarderLike
+    from gossamer.mqtt.publish.publishing import Publishing
 
-__all__ = ["SYSTEM", "handle", "subscribed", "unexpected_ack"]
+__all__ = ["SYSTEM", "Handlers", "unexpected_ack"]
 
 SYSTEM = b"$SYS/"
 """Topics of the server: clients read them."""
 
 
-def handle(channel: Channel, first: int, body: bytes) -> None:
-    """Take one packet.
+class Handlers:
+    """See the module."""
 
-    Raises:
-        MqttProtocolError: the standard forbids it, here or at all.
-    """
-    if first >> 4 == 1:
-        # Whatever is in it.
-        raise violation("MQTT-3.1.0-2", "a second CONNECT")
-    packet = decode(first, body, channel.version)
-    method = _HANDLERS.get(type(packet))
-    if method is None:
-        raise violation("MQTT 4.13", f"a client may not send {type(packet).__name__.upper()}")
-    method(channel, packet)
+    def __init__(self, shared: Shared, subscribing: Subscribing, enhanced: Enhanced) -> None:
+        self._publishing = shared.publishing
+        self._table = shared.table
+        self._access = shared.access
+        self._limits = shared.limits
+        self._subscribing = subscribing
+        self._enhanced = enhanced
+        self._methods: dict[type, Callable[[Any, Any], None]] = {
+            Auth: self._auth,
+            Publish: self._publish,
+            Puback: self._puback,
+            Pubrec: self._pubrec,
+            Pubrel: self._pubrel,
+            Pubcomp: self._pubcomp,
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            Pingreq: self._pingreq,
+            Disconnect: self._disconnect,
+        }
 
+    def handle(self, channel: Channel, first: int, body: bytes) -> None:
+        """Take one packet.
 
-# Publishing.
+        Raises:
+            MqttProtocolError: the standard forbids it, here or at all.
+        """
+        if first >> 4 == 1:
+            # Whatever is in it.
+            raise violation("MQTT-3.1.0-2", "a second CONNECT")
+        packet = decode(first, body, channel.version)
+        method = self._methods.get(type(packet))
+        if method is None:
+            raise violation("MQTT 4.13", f"a client may not send {type(packet).__name__.upper()}")
+        method(channel, packet)
 
+    # Publishing.
 
-def _publish(channel: Channel, packet: Publish) -> None:
-    topic = _resolve_alias(channel, packet) if channel.version == V5 else packet.topic
-    session = channel.session
-    hub = channel.hub
-    hub.received += 1
-    if packet.qos == 1:
-        hub.received1 += 1
-    elif packet.qos:
-        hub.received2 += 1
-    gate = channel.gate
-    missing = refusal_of(channel.broker.capabilities, packet)
-    if missing is not None:
-        statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
-        raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
-    if packet.properties.subscription_identifiers:
-        raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
-    if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
-        channel.broker.access.denied(
-            "publish", session.client_id, session.username, topic.decode(errors="replace")
-        )
-        _refuse_publish(channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic")
-        return
-    if is_reserved(topic) or is_bad_delay(topic):
-        channel.broker.access.unusable(
-            "publish", session.client_id, session.username, topic.decode(errors="replace")
-        )
-        why = RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
-        _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, why)
-        return
-    if packet.properties.payload_format and channel.broker.validate_payloads and not _is_text(packet.payload):
-        channel.hub.dropped("payload_format")
-        _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
-        return
-    packet_id = packet.packet_id or 0
-    before_ident = NO_IDENT
-    if packet.qos == 2:
-        if packet_id in session.doubtful:
-            # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
-            # What is not marked as sent again is another message ([MQTT-3.3.1-1]).
-            before_ident = session.ident_of(packet_id) if packet.dup else NO_IDENT
-        elif packet_id in session.incoming:
-            # Sent again: already passed on ([MQTT-4.3.3-10]).
-            _acknowledge(channel, packet_id)
+    def _publish(self, channel: Channel, packet: Publish) -> None:
+        topic = self._resolve_alias(channel, packet) if channel.version == V5 else packet.topic
+        session = channel.session
+        hub = channel.hub
+        hub.received += 1
+        if packet.qos == 1:
+            hub.received1 += 1
+        elif packet.qos:
+            hub.received2 += 1
+        gate = channel.gate
+        missing = refusal_of(self._limits.capabilities, packet)
+        if missing is not None:
+            statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
+            raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
+        if packet.properties.subscription_identifiers:
+            raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
+        if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
+            self._access.denied(
+                "publish", session.client_id, session.username, topic.decode(errors="replace")
+            )
+            _refuse_publish(
+                channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
+            )
             return
-        elif channel.version == V5:
-            channel.check_quota(1)
-    route = channel.broker.cache_get(topic) or channel.broker.resolve(topic)
-    if route is UNROUTED and channel.broker.delayed.full:
-        channel.hub.dropped("too_many_delayed")
-        _refuse_publish(channel, packet, ReasonCode.QUOTA_EXCEEDED, "too many messages are delayed already")
-        return
-    message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
-    trail = channel.hub.trail
-    if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
-        trail.take(message, session.client_id, trail.live)
-    if before_ident != NO_IDENT:
-        message.ident = before_ident
-    channel.broker.publishing.identify(message)
-    first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
-    ack = first + PACKET_ID[packet_id]
-    if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
-        kind = Puback if packet.qos == 1 else Pubrec
-        ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
-    if packet.qos == 2:
-        session.doubtful.discard(packet_id)
-        session.unreleased(packet_id, message.ident)
-        session.passing[packet_id] = []
-        channel.forward((_Passed(channel, message),), b"", ack, 1, safe=partial(session.passed, packet_id))
-        return
-    before = channel.broker.publishing.notes
-    targets, kept = channel.broker.publishing.pass_on(route, message, session.client_id)
-    peers = targets
-    if kept is not None:
-        targets += (kept,)
-    store = channel.broker.table.store
-    if packet.qos and store is not None and store.notes != before:
-        targets += (store,)
-    idents: tuple[int, ...] = ()
-    if is_recorded(message.ident) and packet.qos:
-        idents = (message.ident,)
-    if targets:
-        record = record_of(message, channel.hub.now())
-        if packet.qos:
-            channel.forward(targets, record, ack, 1, idents)
-        else:
-            for peer in targets:
-                peer.append(record)
-    elif packet.qos:
-        channel.acknowledge(ack, 1, idents)
-    pressure = channel.hub.pressure
-    if pressure and route is not UNROUTED:
-        pressure.hold_up(channel, compile_plan(route).sessions, peers)
+        if is_reserved(topic) or is_bad_delay(topic):
+            self._access.unusable(
+                "publish", session.client_id, session.username, topic.decode(errors="replace")
+            )
+            why = RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
+            _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, why)
+            return
+        if (
+            packet.properties.payload_format
+            and self._limits.validate_payloads
+            and not _is_text(packet.payload)
+        ):
+            channel.hub.dropped("payload_format")
+            _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
+            return
+        packet_id = packet.packet_id or 0
+        before_ident = NO_IDENT
+        if packet.qos == 2:
+            if packet_id in session.doubtful:
+                # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
+                # What is not marked as sent again is another message ([MQTT-3.3.1-1]).
+                before_ident = session.ident_of(packet_id) if packet.dup else NO_IDENT
+            elif packet_id in session.incoming:
+                # Sent again: already passed on ([MQTT-4.3.3-10]).
+                _acknowledge(channel, packet_id)
+                return
+            elif channel.version == V5:
+                channel.check_quota(1)
+        route = self._publishing.cache_get(topic) or self._publishing.resolve(topic)
+        if route is UNROUTED and self._publishing.delays_full:
+            channel.hub.dropped("too_many_delayed")
+            _refuse_publish(
+                channel, packet, ReasonCode.QUOTA_EXCEEDED, "too many messages are delayed already"
+            )
+            return
+        message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
+        trail = channel.hub.trail
+        if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
+            trail.take(message, session.client_id, trail.live)
+        if before_ident != NO_IDENT:
+            message.ident = before_ident
+        self._publishing.identify(message)
+        first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
+        ack = first + PACKET_ID[packet_id]
+        if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
+            kind = Puback if packet.qos == 1 else Pubrec
+            ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
+        if packet.qos == 2:
+            session.doubtful.discard(packet_id)
+            session.unreleased(packet_id, message.ident)
+            session.passing[packet_id] = []
+            channel.forward(
+                (_Passed(self._publishing, channel, message),),
+                b"",
+                ack,
+                1,
+                safe=partial(session.passed, packet_id),
+            )
+            return
+        before = self._publishing.notes
+        targets, kept = self._publishing.pass_on(route, message, session.client_id)
+        peers = targets
+        if kept is not None:
+            targets += (kept,)
+        store = self._publishing.store
+        if packet.qos and store is not None and store.notes != before:
+            targets += (store,)
+        idents: tuple[int, ...] = ()
+        if is_recorded(message.ident) and packet.qos:
+            idents = (message.ident,)
+        if targets:
+            record = record_of(message, channel.hub.now())
+            if packet.qos:
+                channel.forward(targets, record, ack, 1, idents)
+            else:
+                for peer in targets:
+                    peer.append(record)
+        elif packet.qos:
+            channel.acknowledge(ack, 1, idents)
+        pressure = channel.hub.pressure
+        if pressure and route is not UNROUTED:
+            pressure.hold_up(channel, compile_plan(route).sessions, peers)
+
+    def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
+        alias = packet.properties.topic_alias
+        if alias is None:
+            return packet.topic
+        if alias > self._limits.topic_alias_maximum:
+            raise MqttProtocolError(
+                ReasonCode.TOPIC_ALIAS_INVALID,
+                "MQTT-3.3.2-9",
+                f"topic alias {alias}, the maximum is {self._limits.topic_alias_maximum}",
+            )
+        if channel.aliases is None:
+            channel.aliases = {}
+        if packet.topic:
+            channel.aliases[alias] = packet.topic
+            return packet.topic
+        topic = channel.aliases.get(alias)
+        if topic is None:
+            raise violation("MQTT-3.3.2-7", f"topic alias {alias} was not set on this connection")
+        return topic
+
+    def _pubrel(self, channel: Channel, packet: Pubrel) -> None:
+        known = channel.session.incoming.pop(packet.packet_id, None) is not None
+        reason = 0 if known or channel.version == V4 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        channel.session.push(encode(Pubcomp(packet.packet_id, reason), channel.version))
+        channel.session.released(packet.packet_id)
+
+    # Being delivered to.
+
+    def _puback(self, channel: Channel, packet: Puback) -> None:
+        if not channel.session.acked(packet.packet_id):
+            unexpected_ack(channel, packet.packet_id)
+
+    def _pubrec(self, channel: Channel, packet: Pubrec) -> None:
+        channel.session.received(packet.packet_id, packet.reason)
+
+    def _pubcomp(self, channel: Channel, packet: Pubcomp) -> None:
+        if not channel.session.completed(packet.packet_id):
+            unexpected_ack(channel, packet.packet_id)
+
+    # Subscribing.
+
+    def _subscribe(self, channel: Channel, packet: Subscribe) -> None:
+        identifiers = packet.properties.subscription_identifiers
+        outcome = self._subscribing.subscribe(
+            channel.session, packet.subscriptions, identifiers[0] if identifiers else None
+        )
+        self._subscribing.when_visible(channel, packet, outcome)
+
+    def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
+        session = channel.session
+        reasons = tuple(self._table.unsubscribe(session, packet.filters))
+        # Its client may have subscribed in another copy of the session.
+        session.revise(self._table.stamp(session))
+        unsuback = encoded(channel, Unsuback(packet_id=packet.packet_id, reasons=reasons), "")
+        if unsuback:
+            channel.session.push(unsuback)
+
+    # Staying and going.
+
+    def _pingreq(self, channel: Channel, _packet: Pingreq) -> None:
+        channel.session.push(b"\xd0\0")
+
+    def _disconnect(self, channel: Channel, packet: Disconnect) -> None:
+        expiry = packet.properties.session_expiry
+        if expiry is not None:
+            if expiry and not channel.session.expiry:
+                raise violation(
+                    "MQTT 3.14.2.2.2", "DISCONNECT makes a session expire later that was to end now"
+                )
+            channel.session.expiry = min(expiry, self._limits.max_expiry)
+        if packet.reason == 0:
+            # Said goodbye: no will ([MQTT-3.14.4-3]).
+            channel.will = None
+        channel.finish("disconnected by client")
+
+    def _auth(self, channel: Channel, packet: Auth) -> None:
+        self._enhanced.auth(channel, packet)
 
 
 class _Passed:
@@ -174,7 +288,8 @@ class _Passed:
 
     peer = "passed"
 
-    def __init__(self, channel: Channel, message: Message) -> None:
+    def __init__(self, publishing: Publishing, channel: Channel, message: Message) -> None:
+        self._publishing = publishing
         self._channel = channel
         self._message = message
 
@@ -190,9 +305,9 @@ class _Passed:
             store.append_acked(b"", lambda _: self._pass(on_safe))
 
     def _pass(self, on_safe: Callable[[bool], None]) -> None:
-        channel, message, broker = self._channel, self._message, self._channel.broker
-        route = broker.cache_get(message.topic) or broker.resolve(message.topic)
-        peers = broker.publishing.spread(route, message, channel.session.client_id, on_safe)
+        channel, message, publishing = self._channel, self._message, self._publishing
+        route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
+        peers = publishing.spread(route, message, channel.session.client_id, on_safe)
         pressure = channel.hub.pressure
         if pressure and route is not UNROUTED:
             pressure.hold_up(channel, compile_plan(route).sessions, peers)
@@ -252,142 +367,8 @@ def _acknowledge(channel: Channel, packet_id: int) -> None:
         channel.acknowledge(ack, 1)
 
 
-def _resolve_alias(channel: Channel, packet: Publish) -> bytes:
-    alias = packet.properties.topic_alias
-    if alias is None:
-        return packet.topic
-    if alias > channel.broker.topic_alias_maximum:
-        raise MqttProtocolError(
-            ReasonCode.TOPIC_ALIAS_INVALID,
-            "MQTT-3.3.2-9",
-            f"topic alias {alias}, the maximum is {channel.broker.topic_alias_maximum}",
-        )
-    if channel.aliases is None:
-        channel.aliases = {}
-    if packet.topic:
-        channel.aliases[alias] = packet.topic
-        return packet.topic
-    topic = channel.aliases.get(alias)
-    if topic is None:
-        raise violation("MQTT-3.3.2-7", f"topic alias {alias} was not set on this connection")
-    return topic
-
-
-def _pubrel(channel: Channel, packet: Pubrel) -> None:
-    known = channel.session.incoming.pop(packet.packet_id, None) is not None
-    reason = 0 if known or channel.version == V4 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-    channel.session.push(encode(Pubcomp(packet.packet_id, reason), channel.version))
-    channel.session.released(packet.packet_id)
-
-
-# Being delivered to.
-
-
 def unexpected_ack(channel: Channel, packet_id: int) -> None:
     """PUBACK for what is not in flight; harmless, so it is only counted."""
     if not packet_id:
         raise violation("MQTT-2.2.1-5" if channel.version == V5 else "MQTT-2.3.1-6", "packet identifier is 0")
     channel.hub.dropped("unexpected_ack")
-
-
-def _puback(channel: Channel, packet: Puback) -> None:
-    if not channel.session.acked(packet.packet_id):
-        unexpected_ack(channel, packet.packet_id)
-
-
-def _pubrec(channel: Channel, packet: Pubrec) -> None:
-    channel.session.received(packet.packet_id, packet.reason)
-
-
-def _pubcomp(channel: Channel, packet: Pubcomp) -> None:
-    if not channel.session.completed(packet.packet_id):
-        unexpected_ack(channel, packet.packet_id)
-
-
-# Subscribing.
-
-
-def _subscribe(channel: Channel, packet: Subscribe) -> None:
-    identifiers = packet.properties.subscription_identifiers
-    outcome = channel.broker.subscribing.subscribe(
-        channel.session, packet.subscriptions, identifiers[0] if identifiers else None
-    )
-    channel.broker.subscribing.when_visible(channel, packet, outcome)
-
-
-def subscribed(channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
-    """Answer a SUBSCRIBE, then send what is retained."""
-    reasons = outcome.reasons
-    if channel.version == V4:
-        reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
-    properties = Properties(user=outcome.notes) if outcome.notes else NONE
-    granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
-    if granted:
-        channel.session.revise(outcome.at)
-    answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
-    suback = _answer(channel, answer, outcome.why)
-    if suback:
-        channel.session.push(suback)
-    if channel.hub.trail is not None:
-        channel.hub.trail.subscribed(channel.session, granted, None)
-    if channel.session.expiry and channel.broker.away is not None:
-        channel.broker.away.subscribed(channel.session.client_id)
-    if outcome.retained:
-        RetainedDelivery(channel, channel.broker.retained, outcome.retained).step()
-
-
-def _unsubscribe(channel: Channel, packet: Unsubscribe) -> None:
-    session, subscribing = channel.session, channel.broker.subscribing
-    reasons = tuple(subscribing.unsubscribe(session, packet.filters))
-    # Its client may have subscribed in another copy of the session.
-    session.revise(subscribing.stamp(session))
-    unsuback = _answer(channel, Unsuback(packet_id=packet.packet_id, reasons=reasons), "")
-    if unsuback:
-        channel.session.push(unsuback)
-
-
-def _answer(channel: Channel, packet: Suback | Unsuback, why: str) -> bytes:
-    """Empty where the client takes nothing so large ([MQTT-3.1.2-25])."""
-    if channel.version == V4:
-        return encode(packet, V4)
-    data = explained(packet, why, channel.asked)
-    if not data:
-        channel.hub.dropped("too_large")
-    return data
-
-
-# Staying and going.
-
-
-def _pingreq(channel: Channel, _packet: Pingreq) -> None:
-    channel.session.push(b"\xd0\0")
-
-
-def _disconnect(channel: Channel, packet: Disconnect) -> None:
-    expiry = packet.properties.session_expiry
-    if expiry is not None:
-        if expiry and not channel.session.expiry:
-            raise violation("MQTT 3.14.2.2.2", "DISCONNECT makes a session expire later that was to end now")
-        channel.session.expiry = channel.broker.table.bounded_expiry(expiry)
-    if packet.reason == 0:
-        # Said goodbye: no will ([MQTT-3.14.4-3]).
-        channel.will = None
-    channel.finish("disconnected by client")
-
-
-def _auth(channel: Channel, packet: Auth) -> None:
-    channel.broker.admission.enhanced.auth(channel, packet)
-
-
-_HANDLERS: dict[type, Callable[[Any, Any], None]] = {
-    Auth: _auth,
-    Publish: _publish,
-    Puback: _puback,
-    Pubrec: _pubrec,
-    Pubrel: _pubrel,
-    Pubcomp: _pubcomp,
-    Subscribe: _subscribe,
-    Unsubscribe: _unsubscribe,
-    Pingreq: _pingreq,
-    Disconnect: _disconnect,
-}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -22,7 +23,7 @@ from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.listener import Acceptor
+    from gossamer.mqtt.connection.entrance import Entrance
 
 __all__ = ["TlsDoor"]
 
@@ -36,18 +37,20 @@ class TlsDoor(asyncio.Protocol):
 
     def __init__(
         self,
-        acceptor: Acceptor,
+        entrance: Entrance,
         channel: Channel,
         inner: asyncio.Protocol,
         context: ssl.SSLContext,
         *,
         proxied: bool,
+        spawn: Callable[..., object],
     ) -> None:
-        self._acceptor = acceptor
+        self._entrance = entrance
         self._channel = channel
         self._inner = inner
         self._context = context
         self._proxied = proxied
+        self._spawn = spawn
         self._peer: str | None = None
         self._raw: asyncio.Transport = cast("Any", None)
         self._timer: asyncio.TimerHandle | None = None
@@ -60,7 +63,7 @@ class TlsDoor(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         raw = self._raw = cast("asyncio.Transport", transport)
-        if (self._proxied and not self._acceptor.trusts(raw)) or not self._acceptor.enter():
+        if (self._proxied and not self._entrance.trusts(raw)) or not self._entrance.enter():
             self._lost = True
             raw.abort()
         elif self._proxied:
@@ -82,7 +85,7 @@ class TlsDoor(asyncio.Protocol):
         try:
             found = parse_header(self._held)
         except ProxyHeaderError as error:
-            self._acceptor.no_header(error)
+            self._entrance.no_header(error)
             self._raw.abort()
             return
         if found is not None:
@@ -94,7 +97,7 @@ class TlsDoor(asyncio.Protocol):
     def _secure(self) -> None:
         # The bytes that come next are for TLS.
         self._raw.pause_reading()
-        self._acceptor.spawn(self._upgrade, self._raw)
+        self._spawn(self._upgrade, self._raw)
 
     def _stop_waiting(self) -> None:
         self._waiting = False
@@ -119,9 +122,9 @@ class TlsDoor(asyncio.Protocol):
             if self._lost:
                 secured = None
             if secured is None:
-                self._acceptor.refused("tls_handshake")
+                self._entrance.refused("tls_handshake")
                 raw.abort()
-                self._acceptor.limits.leave(admitted=False)
+                self._entrance.left(admitted=False)
         if secured is not None:
             secured.set_protocol(self._inner)
             self._inner.connection_made(secured)
@@ -142,7 +145,7 @@ class TlsDoor(asyncio.Protocol):
         if self._waiting:
             # No handshake has begun that would count it out.
             self._stop_waiting()
-            self._acceptor.limits.leave(admitted=False)
+            self._entrance.left(admitted=False)
 
 
 def _feed(raw: asyncio.Transport, data: bytes) -> None:

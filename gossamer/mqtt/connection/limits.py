@@ -11,13 +11,57 @@ the process that listens, since connections do.
 
 from __future__ import annotations
 
-from gossamer.config import ListenerConfig
+from dataclasses import dataclass
+
+from gossamer.config import ListenerConfig, MqttCapabilitiesConfig, MqttConfig
 from gossamer.mqtt.flow.bucket import Bucket
 
-__all__ = ["ListenerLimits", "Room", "Shedding"]
+__all__ = ["ConnectionLimits", "ListenerLimits", "Room", "Shedding"]
 
 NOT_FOR_CLIENTS = 512
 """File descriptors that the node keeps for itself, or half of all where there are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What every connection of a node may do.
+
+    Read from the configuration once: a channel looks here for every packet, and a pydantic model is slow to
+    read.
+    """
+
+    max_packet: int
+    max_connect_packet: int
+    """Nobody has been let in yet, so nobody gets to fill much memory."""
+    receive_maximum: int
+    max_write_buffer: int
+    high_water: int
+    topic_alias_maximum: int
+    connect_timeout: float
+    max_keep_alive: int
+    max_subscriptions: int
+    max_expiry: int
+    """The longest session expiry interval that is granted, in seconds."""
+    validate_payloads: bool
+    capabilities: MqttCapabilitiesConfig
+
+    @classmethod
+    def of(cls, config: MqttConfig) -> ConnectionLimits:
+        limits = config.limits
+        return cls(
+            max_packet=limits.max_packet_size,
+            max_connect_packet=min(limits.max_packet_size, 256 * 1024),
+            receive_maximum=limits.max_inflight,
+            max_write_buffer=limits.max_write_buffer,
+            high_water=min(limits.max_write_buffer, 256 * 1024),
+            topic_alias_maximum=limits.topic_alias_maximum,
+            connect_timeout=limits.connect_timeout,
+            max_keep_alive=int(limits.max_keepalive),
+            max_subscriptions=limits.max_subscriptions,
+            max_expiry=int(limits.max_session_expiry),
+            validate_payloads=config.validate_payloads,
+            capabilities=config.capabilities,
+        )
 
 
 class Shedding:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.channel import Channel, Service
 from gossamer.mqtt.flow.backpressure import RATE
 from gossamer.mqtt.flow.bucket import Bucket
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
-    from gossamer.mqtt.connection.listener import Acceptor
+    from gossamer.mqtt.connection.entrance import Entrance
+    from gossamer.mqtt.connection.shared import Shared
 
 __all__ = ["MeteredChannel"]
 
@@ -25,8 +25,8 @@ class MeteredChannel(Channel):
 
     __slots__ = ("_bucket",)
 
-    def __init__(self, broker: Broker, listener: Acceptor, rate: float) -> None:
-        super().__init__(broker, listener)
+    def __init__(self, shared: Shared, service: Service, listener: Entrance, rate: float) -> None:
+        super().__init__(shared, service, listener)
         self._bucket = Bucket(rate)
 
     def data_received(self, data: bytes) -> None:
@@ -38,4 +38,4 @@ class MeteredChannel(Channel):
             if wait:
                 self.hub.slowed += 1
                 self.pause_reading(RATE)
-                self.broker.runtime.loop.call_later(wait, self.resume_reading, RATE)
+                self.runtime.loop.call_later(wait, self.resume_reading, RATE)

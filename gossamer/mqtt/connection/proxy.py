@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from gossamer.errors import PeerError
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.listener import Acceptor
+    from gossamer.mqtt.connection.entrance import Entrance
 
-__all__ = ["ProxyHeader", "ProxyHeaderError", "is_within", "parse_header"]
+__all__ = ["ProxyHeader", "ProxyHeaderError", "parse_header"]
 
 V1_LIMIT = 107
 V2_LIMIT = 536
@@ -91,20 +90,6 @@ def _version_2(data: bytes) -> tuple[int, str | None] | None:
     return stop, _text(ipaddress.ip_address(data[16 : 16 + size]), port)
 
 
-def is_within(peer: object, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    """Whether the address of a socket's other end is in one of ``networks``."""
-    try:
-        host = ipaddress.ip_address(str(peer[0]).partition("%")[0]) if isinstance(peer, tuple) else None
-    except ValueError:
-        return False
-    if host is None:
-        return False
-    if isinstance(host, ipaddress.IPv6Address):
-        # A socket of both families shows addresses of the older one so.
-        host = host.ipv4_mapped or host
-    return any(host in network for network in networks)
-
-
 def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
@@ -112,17 +97,17 @@ def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str
 class ProxyHeader(asyncio.Protocol):
     """Reads the header, then hands the connection to ``inner``, which fronts or is ``channel``."""
 
-    def __init__(self, channel: Channel, inner: asyncio.Protocol, acceptor: Acceptor) -> None:
+    def __init__(self, channel: Channel, inner: asyncio.Protocol, entrance: Entrance) -> None:
         self._channel = channel
         self._inner = inner
-        self._acceptor = acceptor
+        self._entrance = entrance
         self._held = b""
         self._refused = False
         self._transport: asyncio.Transport = cast("Any", None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self._acceptor.trusts(self._transport):
+        if self._entrance.trusts(self._transport):
             # The channel is there from the start: it counts against the limits, and its patience is bounded.
             self._inner.connection_made(transport)
         else:
@@ -136,7 +121,7 @@ class ProxyHeader(asyncio.Protocol):
         try:
             found = parse_header(self._held)
         except ProxyHeaderError as error:
-            self._acceptor.no_header(error)
+            self._entrance.no_header(error)
             self._transport.abort()
             return
         if found is None:

@@ -19,7 +19,7 @@ from gossamer.mqtt.codec.errors import violation
 from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.handlers import handle, unexpected_ack
+from gossamer.mqtt.connection.handlers import unexpected_ack
 from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.messages.records import V5_MARK
 from gossamer.mqtt.publish.fanout import DELIVERIES, Plan, compile_plan
@@ -129,7 +129,7 @@ def take(channel: Channel, data: bytes) -> int:
                     topic = data[at + 2 : topic_end]
                     route = cache_get(topic)
                     if route is None:
-                        route = channel.broker.resolve(topic)
+                        route = channel.shared.publishing.resolve(topic)
                     plan = route.plan or compile_plan(route)
                     fast = not plan.groups
                     if hub.wide.jobs:
@@ -187,7 +187,7 @@ def take(channel: Channel, data: bytes) -> int:
                         channel.acknowledge(b"".join(acks), len(acks), ack_idents)
                         acks, ack_idents = [], []
                     total = 0
-                    handle(channel, first, data[at:stop])
+                    channel.service.handle(channel, first, data[at:stop])
                     pos = stop
                     if not channel.is_up:
                         return end

@@ -9,7 +9,7 @@ not read from. A refused subscription leaves nothing behind; one that the sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,24 @@ import msgspec
 import structlog
 
 from gossamer.errors import UsageError
-from gossamer.mqtt.codec.packets import Subscribe, Subscription
+from gossamer.mqtt.codec.encoder import encode
+from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Unsuback
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.capabilities import refusal_of_subscription
-from gossamer.mqtt.connection.handlers import subscribed
+from gossamer.mqtt.connection.retained_delivery import RetainedDelivery
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
+from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
-from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
+from gossamer.mqtt.session.sessions import options_of
+from gossamer.routes import ExclusiveTakenError, body_of
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.connection.channel import Channel
+    from gossamer.mqtt.connection.shared import Shared
 
-__all__ = ["HELD", "UNCONFIRMED_NODE", "Outcome", "Subscribing"]
+__all__ = ["HELD", "UNCONFIRMED_NODE", "Outcome", "Subscribing", "encoded"]
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +60,22 @@ class Outcome:
     notes: tuple[tuple[str, str], ...] = ()
     """User properties of the SUBACK."""
     at: int = 0
-    """When the subscriptions changed (:meth:`Subscribing.stamp`)."""
+    """When the subscriptions changed (:meth:`SessionTable.stamp`)."""
 
 
 class Subscribing:
-    """Handler of SUBSCRIBE and UNSUBSCRIBE: changes the routes, and answers once they are visible."""
+    """Handler of SUBSCRIBE: changes the routes, and answers once they are visible."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        broker.router.on_evicted(self._evicted)
+    def __init__(self, shared: Shared, retained: Retained, *, unconfirmed: str) -> None:
+        self._router = shared.router
+        self._table = shared.table
+        self._access = shared.access
+        self._capabilities = shared.limits.capabilities
+        self._maximum = shared.limits.max_subscriptions
+        self._retained = retained
+        self._unconfirmed = unconfirmed
+        self.on_subscribed: Callable[[str], object] | None = None
+        """Told of clients that have subscribed to something for a session that outlives its connection."""
 
     def subscribe(self, session: Session, wanted: Sequence[Subscription], identifier: int | None) -> Outcome:
         """Subscribe ``session``."""
@@ -71,8 +83,8 @@ class Subscribing:
         added: set[str] = set()
         why = ""
         # Looked up once: a SUBSCRIBE may have a thousand filters, mostly with the same options.
-        maximum_qos = self._broker.capabilities.maximum_qos
-        subscribe = self._broker.router.subscribe
+        maximum_qos = self._capabilities.maximum_qos
+        subscribe = self._router.subscribe
         mine = session.subscriptions
         asked: tuple[int, bool, bool] | None = None
         options: Any = None
@@ -90,7 +102,7 @@ class Subscribing:
                 item = msgspec.structs.replace(item, qos=maximum_qos)
             if asked != (item.qos, item.no_local, item.retain_as_published):
                 asked = (item.qos, item.no_local, item.retain_as_published)
-                options = self._options(session, item, identifier)
+                options = options_of(session, item, identifier)
             try:
                 done = subscribe(topic_filter, session, options)
             except ExclusiveTakenError:
@@ -114,11 +126,7 @@ class Subscribing:
             if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
                 identifiers = () if identifier is None else (identifier,)
                 retained.append((body_of(topic_filter), item.qos, identifiers))
-        return Outcome(reasons, why, retained, seq, frozenset(added), at=self.stamp(session))
-
-    def stamp(self, session: Session) -> int:
-        """The time of a change that a client makes now, later than that of its last."""
-        return max(int(self._broker.clock.wall() * 1e6), session.revised + 1)
+        return Outcome(reasons, why, retained, seq, frozenset(added), at=self._table.stamp(session))
 
     def _refusal_of(
         self, session: Session, item: Subscription, identifier: int | None
@@ -126,78 +134,50 @@ class Subscribing:
         """The reason code and the reason why a session may not have a subscription, None if it may."""
         gate = session.channel.gate if session.channel is not None else None
         if gate is not None and not gate.may_subscribe(item.filter):
-            self._broker.access.denied("subscribe", session.client_id, session.username, item.filter)
+            self._access.denied("subscribe", session.client_id, session.username, item.filter)
             return ReasonCode.NOT_AUTHORIZED, "not allowed to subscribe to this filter"
-        missing = refusal_of_subscription(self._broker.capabilities, item, identifier)
+        missing = refusal_of_subscription(self._capabilities, item, identifier)
         if missing is not None:
             return missing, "this node does not offer such subscriptions"
-        maximum = self._broker.max_subscriptions
-        if item.filter not in session.subscriptions and len(session.subscriptions) >= maximum:
-            return ReasonCode.QUOTA_EXCEEDED, f"a session may have {maximum} subscriptions"
+        if item.filter not in session.subscriptions and len(session.subscriptions) >= self._maximum:
+            return ReasonCode.QUOTA_EXCEEDED, f"a session may have {self._maximum} subscriptions"
         return None
-
-    def restore(self, session: Session) -> Any:
-        """Subscribe a session to what it knows it has subscribed; what to wait for."""
-        seq: Any = None
-        for item, identifier in list(session.subscriptions.values()):
-            try:
-                done = self._broker.router.subscribe(
-                    item.filter, session, self._options(session, item, identifier)
-                )
-            except (UsageError, ExclusiveTakenError) as error:
-                # The limits of this node are not those of the one that took the SUBSCRIBE.
-                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
-                del session.subscriptions[item.filter]
-                continue
-            if done.seq is not None:
-                seq = done.seq
-        return seq
-
-    def _options(self, session: Session, item: Subscription, identifier: int | None) -> Any:
-        return SubscriptionOptions(
-            qos=item.qos,
-            no_local=item.no_local,
-            retain_as_published=item.retain_as_published,
-            identifier=identifier,
-            lasting=bool(session.expiry and item.qos),
-        )
-
-    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
-        """Unsubscribe; a reason code each."""
-        reasons: list[int] = []
-        trail = self._broker.hub.trail
-        for topic_filter in filters:
-            if session.subscriptions.pop(topic_filter, None) is None:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-                continue
-            self._broker.router.unsubscribe(topic_filter, session)
-            reasons.append(ReasonCode.SUCCESS)
-            if trail is not None:
-                trail.unsubscribed(session, (topic_filter,))
-        return reasons
-
-    def _evicted(self, session: Any, topic_filter: str) -> None:
-        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
-        if isinstance(session, Session):
-            session.subscriptions.pop(topic_filter, None)
-            if self._broker.hub.trail is not None:
-                self._broker.hub.trail.unsubscribed(session, (topic_filter,))
 
     def when_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
         """Answer once every live node has the routes, or as the configuration says; see rule 1."""
-        if outcome.seq is None or self._broker.router.is_visible(outcome.seq):
-            subscribed(channel, packet, outcome)
+        if outcome.seq is None or self._router.is_visible(outcome.seq):
+            self._answer(channel, packet, outcome)
             return
         channel.held += 1
         if channel.held >= HELD:
             channel.pause_reading(UNCONFIRMED)
         wait = partial(self._await_visible, channel, packet, outcome)
-        self._broker.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
+        channel.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
+
+    def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        """Answer a SUBSCRIBE, then send what is retained."""
+        reasons = outcome.reasons
+        if channel.version == V4:
+            reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
+        properties = Properties(user=outcome.notes) if outcome.notes else NONE
+        granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
+        if granted:
+            channel.session.revise(outcome.at)
+        answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
+        suback = encoded(channel, answer, outcome.why)
+        if suback:
+            channel.session.push(suback)
+        if channel.hub.trail is not None:
+            channel.hub.trail.subscribed(channel.session, granted, None)
+        if channel.session.expiry and self.on_subscribed is not None:
+            self.on_subscribed(channel.session.client_id)
+        if outcome.retained:
+            RetainedDelivery(channel, self._retained, outcome.retained).step()
 
     async def _await_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
-        router = self._broker.router
+        router = self._router
         if not await router.visible(outcome.seq):
-            match self._broker.config.unconfirmed_subscriptions:
+            match self._unconfirmed:
                 case "hold":
                     await router.confirmed(outcome.seq)
                 case "refuse":
@@ -211,17 +191,17 @@ class Subscribing:
         if channel.held <= HELD // 2:
             channel.resume_reading(UNCONFIRMED)
         if channel.is_up:
-            subscribed(channel, packet, outcome)
+            self._answer(channel, packet, outcome)
 
     def _refused(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> Outcome:
         """Undo what is not known everywhere."""
-        missing = self._broker.router.unconfirmed(outcome.seq)
+        missing = self._router.unconfirmed(outcome.seq)
         undone = [
             item.filter
             for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
             if reason < 0x80 and item.filter in outcome.added
         ]
-        self.unsubscribe(channel.session, undone)
+        self._table.unsubscribe(channel.session, undone)
         reasons = [
             ReasonCode.UNSPECIFIED_ERROR if item.filter in undone else reason
             for item, reason in zip(packet.subscriptions, outcome.reasons, strict=True)
@@ -229,3 +209,13 @@ class Subscribing:
         left = [wanted for wanted in outcome.retained if wanted[0] not in {body_of(name) for name in undone}]
         why = f"not confirmed by {', '.join(missing)}; subscribe again later"
         return replace(outcome, reasons=reasons, retained=left, why=why)
+
+
+def encoded(channel: Channel, packet: Suback | Unsuback, why: str) -> bytes:
+    """Empty where the client takes nothing so large ([MQTT-3.1.2-25])."""
+    if channel.version == V4:
+        return encode(packet, V4)
+    data = explained(packet, why, channel.asked)
+    if not data:
+        channel.hub.dropped("too_large")
+    return data

@@ -18,14 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
-from gossamer.mqtt.flow.backpressure import FENCED
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.flow.backpressure import FENCED, Publisher
 
 __all__ = ["LIMIT", "STALL", "Fence"]
 
@@ -35,6 +32,12 @@ STALL = 1.5
 """Less than it takes any node to declare another one down."""
 LIMIT = 5.0
 AGAIN = 0.05
+
+
+class Reader(Publisher, Protocol):
+    """Whose input is held back; a channel."""
+
+    def data_received(self, data: bytes, /) -> None: ...
 
 
 class Fence:
@@ -58,10 +61,10 @@ class Fence:
         self._spawn = spawn
         self._peers = peers
         self._level = level
-        self._aside: dict[Channel, None] | None = None
+        self._aside: dict[Reader, None] | None = None
         self._last = now()
 
-    def stops(self, channel: Channel) -> bool:
+    def stops(self, channel: Reader) -> bool:
         """Whether what ``channel`` has read is to be put aside; it is told to go on later."""
         if self._aside is None and self._now() - self._last <= STALL:
             return False

@@ -169,7 +169,7 @@ class Arrivals:
                 message, pos = read_record(records, pos, len(records), hub.now())
                 if hub.trail is not None:
                     hub.trail.arrive(message, peer)
-                route = broker.cache_get(message.topic) or broker.resolve(message.topic)
+                route = broker.publishing.cache_get(message.topic) or broker.publishing.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber
                     if delivery.lasting and is_for(session.client_id, number, keeper.moved):

@@ -330,7 +330,7 @@ class Remains:
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.
                 install(session, subscriptions, self._broker.hub.now())
-                self._broker.subscribing.restore(session)
+                self._broker.table.subscribe_again(session)
                 session.save()
             covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
             verdict = False if covered else NOT_SUBSCRIBED
@@ -343,9 +343,9 @@ class Remains:
         wanted = {options[0] for _, options, _ in subscriptions}
         added = wanted - session.subscriptions.keys()
         gone = session.subscriptions.keys() - wanted
-        broker.subscribing.unsubscribe(session, sorted(gone))
+        broker.table.unsubscribe(session, sorted(gone))
         install(session, subscriptions, broker.hub.now())
-        await broker.router.visible(broker.subscribing.restore(session))
+        await broker.router.visible(broker.table.subscribe_again(session))
         if session.store is not None:
             await session.store.settled()
         if broker.hub.trail is not None:

@@ -175,7 +175,7 @@ class Takeovers:
         """Nobody else claims it any more: it is this node's as it was; what to wait for until all know."""
         session.gate = None
         self._forget(session.client_id)
-        seq = self.broker.subscribing.restore(session)
+        seq = self.broker.table.subscribe_again(session)
         self.broker.table.rest(session)
         self._claim(session)
         return seq

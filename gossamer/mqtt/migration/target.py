@@ -256,7 +256,7 @@ class Taking:
         self._older = list(packed(older, session, broker.hub.now()))
         self._before = queued
         self._pending = pending_of(state)
-        self._routed = broker.subscribing.restore(session)
+        self._routed = broker.table.subscribe_again(session)
         if self._routed is not None:
             await broker.router.visible(self._routed)
         return Installed()

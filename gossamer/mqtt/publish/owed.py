@@ -34,7 +34,7 @@ from gossamer.mqtt.session.session import Item, Session
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.store import SessionStore
+    from gossamer.mqtt.session.sessions import SessionTable
 
 __all__ = ["INTERVAL", "Owed", "Waiting"]
 
@@ -102,28 +102,25 @@ class _Debt:
 
 
 class Owed:
-    """See the module. ``alive(session)`` says whether a session is this node's still, ``expected(group)``
-    whether a group has members on a node that is away. Numbers begin at ``first``, in each life of the node
-    above those of the one before."""
+    """See the module. ``expected(group)`` says whether a group has members on a node that is away. Numbers
+    begin at ``first``, in each life of the node above those of the one before."""
 
     def __init__(
         self,
         hub: Fanout,
+        table: SessionTable,
         *,
-        store: Callable[[], SessionStore | None],
         wall: Callable[[], float],
         soon: Callable[[Callable[[], None]], object],
-        alive: Callable[[Session], bool],
         expected: Callable[[str], bool],
         limit: int,
         max_bytes: int,
         first: int = 1,
     ) -> None:
         self._hub = hub
-        self._store = store
+        self._table = table
         self._wall = wall
         self._soon = soon
-        self._alive = alive
         self._expected = expected
         self._limit = limit
         self._max_bytes = max_bytes
@@ -165,7 +162,7 @@ class Owed:
     def look(self) -> None:
         """Forget what members have acknowledged."""
         for session, debt in list(self._debts.items()):
-            if self._alive(session):
+            if self._table.sessions.get(session.client_id) is session:
                 done = debt.settled(session)
             else:
                 # What it had left was given to others when it ended.
@@ -181,7 +178,7 @@ class Owed:
     def wait(self, group: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """Keep a message until ``group`` has a member."""
         self._put(self._note(group, record), group, self._wall(), record)
-        store = self._store()
+        store = self._table.store
         if store is None:
             self._soon(lambda: on_safe(True))
         else:
@@ -234,12 +231,12 @@ class Owed:
     def _note(self, group: str, record: bytes) -> int:
         number = self._next
         self._next += 1
-        store = self._store()
+        store = self._table.store
         if store is not None:
             store.note_owed(number, (group, self._wall(), record))
         return number
 
     def _forget(self, number: int) -> None:
-        store = self._store()
+        store = self._table.store
         if store is not None:
             store.note_owed(number, None)

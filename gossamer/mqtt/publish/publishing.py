@@ -66,6 +66,11 @@ class Publishing:
         store = self._table.store
         return 0 if store is None else store.notes
 
+    @property
+    def delays_full(self) -> bool:
+        """Whether one delayed message more would be one too many."""
+        return self._delayed.full
+
     def resolve(self, topic: bytes) -> Any:
         """The route of a topic that is not in the cache.
 

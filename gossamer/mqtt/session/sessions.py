@@ -12,15 +12,17 @@ back with its node; one that does not is in memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
+from gossamer.clock import Clock
+from gossamer.errors import UsageError
 from gossamer.mqtt.codec.errors import MqttProtocolError
-from gossamer.mqtt.codec.packets import Will
+from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
@@ -31,12 +33,9 @@ from gossamer.mqtt.session.orphans import Orphan, orphans
 from gossamer.mqtt.session.session import Hub, Session
 from gossamer.mqtt.session.store import SessionStore, Stored
 from gossamer.mqtt.session.wills import Wills
-from gossamer.routes import Router
+from gossamer.routes import ExclusiveTakenError, Router, SubscriptionOptions
 
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-
-__all__ = ["Pending", "SessionTable"]
+__all__ = ["Pending", "SessionTable", "options_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +55,21 @@ class Pending(NamedTuple):
     """Under which the will is known."""
 
 
+def options_of(session: Session, item: Subscription, identifier: int | None) -> SubscriptionOptions:
+    """What the router is to know of a subscription."""
+    return SubscriptionOptions(
+        qos=item.qos,
+        no_local=item.no_local,
+        retain_as_published=item.retain_as_published,
+        identifier=identifier,
+        lasting=bool(session.expiry and item.qos),
+    )
+
+
 class SessionTable:
     """Table of this node's sessions by client identifier; it creates, resumes and ends them.
 
-    ``max_expiry`` in seconds; ``max_queued`` in messages a session.
+    ``max_queued`` in messages a session.
     """
 
     def __init__(
@@ -69,18 +79,19 @@ class SessionTable:
         wheel: Wheel,
         router: Router,
         wills: Wills,
-        max_expiry: int,
+        clock: Clock,
         max_queued: int,
         keep_oldest: bool = False,
     ) -> None:
         self.sessions: dict[str, Session] = {}
-        self.max_expiry = max_expiry
         self._hub = hub
         self._wheel = wheel
         self._router = router
+        router.on_evicted(self._evicted)
         self.publish: Callable[..., object] = _ignored
         """Routes a will."""
         self._wills = wills
+        self._clock = clock
         self._max_queued = max_queued
         self._keep_oldest = keep_oldest
         self.store: SessionStore | None = None
@@ -157,9 +168,49 @@ class SessionTable:
             self.rest(session)
         return session
 
-    def bounded_expiry(self, wanted: int) -> int:
-        """The session expiry interval this node grants."""
-        return min(wanted, self.max_expiry)
+    # What they are subscribed to.
+
+    def subscribe_again(self, session: Session) -> Any:
+        """Subscribe a session to what it knows it has subscribed; what to wait for."""
+        seq: Any = None
+        for item, identifier in list(session.subscriptions.values()):
+            try:
+                done = self._router.subscribe(item.filter, session, options_of(session, item, identifier))
+            except (UsageError, ExclusiveTakenError) as error:
+                # The limits of this node are not those of the one that took the SUBSCRIBE.
+                log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
+                del session.subscriptions[item.filter]
+                continue
+            if done.seq is not None:
+                seq = done.seq
+        return seq
+
+    def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
+        """Unsubscribe; a reason code each."""
+        reasons: list[int] = []
+        trail = self._hub.trail
+        for topic_filter in filters:
+            if session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            self._router.unsubscribe(topic_filter, session)
+            reasons.append(ReasonCode.SUCCESS)
+            if trail is not None:
+                trail.unsubscribed(session, (topic_filter,))
+        return reasons
+
+    def stamp(self, session: Session) -> int:
+        """The time of a change that a client makes now, later than that of its last."""
+        return max(int(self._clock.wall() * 1e6), session.revised + 1)
+
+    def _evicted(self, session: Any, topic_filter: str) -> None:
+        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
+        if isinstance(session, Session):
+            session.subscriptions.pop(topic_filter, None)
+            if self._hub.trail is not None:
+                self._hub.trail.unsubscribed(session, (topic_filter,))
+
+    # Connections come and go.
 
     def take_over(self, session: Session, *, clean: bool) -> None:
         """End the connection that has the session; a will that is delayed waits for the new one."""
@@ -214,10 +265,8 @@ class SessionTable:
         for route in list(self._router.cache.values()):
             route.plan = None
 
-    def released(self, channel: Channel, session: Session) -> None:
-        """A channel ended that had ``session``."""
-        will = channel.will
-        channel.will = None
+    def released(self, session: Session, channel: object, will: Will | None) -> None:
+        """A channel ended that had ``session``, and leaves ``will``."""
         if session.channel is not channel:
             return
         session.detach()
@@ -306,6 +355,16 @@ class SessionTable:
         self.end(session, "expired" if session.expiry else "disconnected")
         if left:
             self.redispatch(left)
+
+    def kick(self, client_id: str) -> bool:
+        """End a client's connection and session; False where there is none."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return False
+        if session.channel is not None:
+            session.channel.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
+        self.end(session, "kicked")
+        return True
 
     def end(self, session: Session, why: str | None = "ended") -> None:
         """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8]).

@@ -150,7 +150,7 @@ class MembersView:
         await self._commands.join(endpoints)
         if self._node.state == "left":
             self._node.state = "running"
-        self._node.broker.references = None
+        self._node.broker.admission.references = None
 
     async def leave(self) -> None:
         """Leave the cluster and live on alone."""
@@ -181,7 +181,8 @@ class MembersView:
             )
         done = await self._node.runtime.run(
             drain,
-            self._node.broker,
+            self._node.broker.connections,
+            self._node.broker.sessions,
             references=[f"{m.address}:{m.metadata.ports['mqtt']}" for m in others],
             nodes=[m.name for m in others],
         )

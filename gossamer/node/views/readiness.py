@@ -152,7 +152,7 @@ class ReadinessCheck:
             return [f"the node is {node.state}"]
         failed = node.store.queue.failed
         return [
-            *(["the node is drained"] if node.broker.references is not None else []),
+            *(["the node is drained"] if node.broker.admission.references is not None else []),
             *([f"the disc takes no writes: {failed}"] if failed is not None else []),
         ]
 

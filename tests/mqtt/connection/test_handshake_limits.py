@@ -6,9 +6,8 @@ import ssl
 
 import pytest
 
-from gossamer.mqtt import encode
+from gossamer.mqtt import encode, tree
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection import listener
 from mqtt.listening import broker_with, mqtt, tls_section, until, with_paho
 
 pytestmark = pytest.mark.real
@@ -35,7 +34,7 @@ async def test_hundreds_that_never_say_connect_are_bounded_and_let_go():
 
 
 async def test_clients_do_not_take_the_descriptors_that_the_node_needs(monkeypatch):
-    monkeypatch.setattr(listener, "descriptors", lambda: 100)
+    monkeypatch.setattr(tree, "descriptors", lambda: 100)
     async with broker_with({}, {"type": "ws"}) as broker:
         refused = broker.access.decisions
         opened = [

@@ -11,7 +11,7 @@ import uvloop
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.proxy import is_within
+from gossamer.mqtt.connection.entrance import is_within
 from mqtt.listening import broker_with, shown, tls_section, until
 
 pytestmark = pytest.mark.real
@@ -125,7 +125,7 @@ def test_the_proxy_header_comes_before_tls(ca, kind, header, loop):
     async def body():
         peers = []
         async with broker_with({"type": kind, "proxy_protocol": True, "tls": tls_section(ca)}) as broker:
-            broker.on_return = lambda name: peers.append(broker.client(broker.sessions[name]).peer)
+            broker.admission.on_return = lambda name: peers.append(broker.client(broker.sessions[name]).peer)
             port = broker.ports[f"{kind}:0"]
             for size in (1, 10, 100_000):
                 await asyncio.to_thread(through, port, size)

@@ -8,7 +8,9 @@ from mqtt.harness import connack
 async def test_a_draining_node_names_another_server(world):
     """[MQTT-4.11.0-1]"""
     new, old = await world.client("new", version=p.V5), await world.client("old")
-    done = await world.runtime.run(drain, world.broker, references=["other:1883"], nodes=[])
+    done = await world.runtime.run(
+        drain, world.broker.connections, world.broker.sessions, references=["other:1883"], nodes=[]
+    )
     assert done.clients == 2
     [goodbye] = await new.got()
     assert (goodbye.reason, goodbye.properties.server_reference) == (0x9C, "other:1883")
@@ -16,7 +18,7 @@ async def test_a_draining_node_names_another_server(world):
     assert await old.got() == []
     answer = await connack(world.dial())
     assert (answer.reason, answer.properties.server_reference) == (0x9C, "other:1883")
-    world.broker.references = None
+    world.broker.admission.references = None
     assert (await connack(world.dial())).reason == 0
 
 

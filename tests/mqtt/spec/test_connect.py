@@ -243,7 +243,7 @@ async def test_a_will_that_asks_for_what_is_not_offered_is_refused(capable, vers
 @keeps(v4="3.2.2-5", v5="3.2.2-7,8")
 @BOTH
 async def test_a_node_that_is_being_emptied_names_another(world, version):
-    world.broker.references = itertools.cycle(["one:1883", "two:1883"])
+    world.broker.admission.references = itertools.cycle(["one:1883", "two:1883"])
     for name in ("one:1883", "two:1883"):
         client = world.dial()
         connack = await client.connect("c", version=version)

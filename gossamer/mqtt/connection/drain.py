@@ -11,7 +11,7 @@ Rule: a few at a time, so that the rest of the cluster meets no storm.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -23,7 +23,8 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.connection.connections import Connections
+    from gossamer.mqtt.session.session import Session
 
 __all__ = ["Drained", "drain"]
 
@@ -50,18 +51,23 @@ class Drained:
 
 
 async def drain(
-    broker: Broker, *, references: Sequence[str], nodes: Sequence[str], within: float = WITHIN
+    connections: Connections,
+    sessions: Mapping[str, Session],
+    *,
+    references: Sequence[str],
+    nodes: Sequence[str],
+    within: float = WITHIN,
 ) -> Drained:
-    """Empty ``broker``. ``references`` are what clients are told, ``nodes`` who may fetch sessions.
+    """Empty a node. ``references`` are what clients are told, ``nodes`` who may fetch sessions.
 
-    To be called in a process. The broker lets nobody in until its ``references`` are None again.
+    To be called in a process. Nobody is let in until the ``references`` of admission are None again.
     """
-    broker.references = cycle(references or ("",))
-    before = sum(1 for session in broker.sessions.values() if session.expiry)
+    sent_to = connections.admission.references = cycle(references or ("",))
+    before = sum(1 for session in sessions.values() if session.expiry)
     clients = 0
-    while channels := [channel for channel in broker.channels if channel.is_up][:STEP]:
+    while channels := [channel for channel in connections.channels if channel.is_up][:STEP]:
         for channel in channels:
-            reference = next(broker.references)
+            reference = next(sent_to)
             channel.disconnect(
                 ReasonCode.USE_ANOTHER_SERVER,
                 properties=Properties(server_reference=reference) if reference else NONE,
@@ -69,29 +75,29 @@ async def drain(
         clients += len(channels)
         await asyncio.sleep(PAUSE)
     waited = 0.0
-    while nodes and broker.sessions and waited < within and clients:
+    while nodes and sessions and waited < within and clients:
         await asyncio.sleep(LOOK)
         waited += LOOK
     if nodes:
-        await _hand_over(broker, nodes)
-    left = len(broker.sessions)
+        await _hand_over(sessions, nodes)
+    left = len(sessions)
     log.info("drained", clients=clients, moved=before - left, left=left)
     return Drained(clients, before - left, left)
 
 
-async def _hand_over(broker: Broker, nodes: Sequence[str]) -> None:
-    waiting = list(broker.sessions)
+async def _hand_over(sessions: Mapping[str, Session], nodes: Sequence[str]) -> None:
+    waiting = list(sessions)
     takers = cycle(nodes)
     for start in range(0, len(waiting), STEP):
         await asyncio.gather(
             *(
                 remote.call(next(takers), "mqtt.fetch", client_id, timeout=FETCH_WITHIN)
                 for client_id in waiting[start : start + STEP]
-                if client_id in broker.sessions
+                if client_id in sessions
             )
         )
     # The last ones end when the claims of their takers are here.
     for _ in range(int(FETCH_WITHIN / LOOK)):
-        if not broker.sessions:
+        if not sessions:
             return
         await asyncio.sleep(LOOK)

@@ -43,7 +43,7 @@ class SysTopics(GenServer):
         broker = self._broker
         for name, value in self._values():
             topic = f"$SYS/broker/{name}".encode()
-            route = broker.cache_get(topic) or broker.resolve(topic)
+            route = broker.publishing.cache_get(topic) or broker.publishing.resolve(topic)
             if route.deliveries:
                 broker.hub.message(route, Message(topic, str(value).encode()))
 
