@@ -237,7 +237,7 @@ async def test_the_state_moves_whole(sim, cluster, connected):
     session = node.sessions["c"]
     wanted = Subscription("opt/+", 1, no_local=True, retain_as_published=True, retain_handling=2)
     session.subscriptions["opt/+"] = (wanted, 77)
-    node.subscribing.restore(session)
+    node.table.subscribe_again(session)
     if not connected:
         old.drop()
         await asyncio.sleep(100)

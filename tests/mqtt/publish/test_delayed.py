@@ -21,11 +21,11 @@ class World:
             wheel=self.wheel,
             now=lambda: self.now,
             wall=lambda: self.now + 1_000_000,
-            publish=lambda message, publisher: self.out.append(
-                (message.topic.decode(), message.payload, publisher)
-            ),
             dropped=self.drops.append,
             limit=limit,
+        )
+        self.delayed.publish = lambda message, publisher: self.out.append(
+            (message.topic.decode(), message.payload, publisher)
         )
 
     def take(self, topic: str, payload: bytes = b"x", **options: object):
