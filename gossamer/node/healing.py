@@ -1,83 +1,55 @@
-"""Healing, wired into a node: where its state stands, and what reloading the store means here.
+"""Healing, wired into a node: what reloading the store means here, and who hears of splits.
 
 Rules: 1. Only the store's subtree is restarted. Tables, routes and sessions belong to the node and stay, so
 that readers read on and no client is dropped; replication follows every peer anew and moves what differs.
 2. With ``cluster.heal_restarts: node`` it is as with EMQX: clients are dropped, and may return once the
-tables are loaded anew.
+tables are loaded anew.  3. Those who subscribed to the store hear of splits in Mnesia's words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import structlog
 
-from gossamer.autoheal import (
-    AUTOHEAL,
-    Autoheal,
-    Discards,
-    FileStorage,
-    HealStatus,
-    MemoryStorage,
-    Quarantine,
-    Restart,
-    Storage,
-)
-from gossamer.clock import Clock
-from gossamer.config import ClusterConfig
-from gossamer.distribution import Distribution
-from gossamer.gossip import MembershipView
-from gossamer.mnesia_like import LocalTable, Store, TablesNotLoadedError
+from gossamer.autoheal import AUTOHEAL, Autoheal, Discards, FileStorage, MemoryStorage, Restart
+from gossamer.mnesia_like import InconsistentDatabase, LocalTable, Store, TablesNotLoadedError
+from gossamer.node.event_log import HappeningKind
+from gossamer.node.parts import NodeParts
 from gossamer.supervisor import ChildSpec, Supervisor
 
-__all__ = ["heal_status", "heal_storage", "healing_spec"]
+__all__ = ["healing_spec"]
 
 log = structlog.get_logger(__name__)
 
 _STORE = "mnesia_like"
 _MQTT = "mqtt"
-_PATIENCE = 10.0
+RESTART_TIMEOUT = 10.0
 """Seconds for the store to end, and again to start."""
-_LOAD = 15.0
+LOAD_TIMEOUT = 15.0
 """Seconds for the tables to load before clients may return."""
 
 
-def heal_storage(data_dir: Path | None) -> Storage:
-    """A file in the data directory; memory where there is none."""
-    return MemoryStorage() if data_dir is None else FileStorage(data_dir / "autoheal.json")
+def healing_spec(node: NodeParts) -> ChildSpec:
+    """The healer, for its supervisor to start after the distribution."""
+    config, store, status = node.config.cluster, node.store, node.healing
 
+    def note(kind: HappeningKind, peer: str = "", text: str = "") -> None:
+        node.event_log.note(kind, peer, text)
+        if kind == "partition":
+            store.tell(InconsistentDatabase(text, peer))
 
-def heal_status(data_dir: Path | None) -> HealStatus:
-    """What the node shows of its healing; its quarantine is a file in the data directory."""
-    return HealStatus(Quarantine(None if data_dir is None else data_dir / "quarantine.bin"))
-
-
-def healing_spec(
-    config: ClusterConfig,
-    *,
-    view: MembershipView,
-    distribution: Distribution,
-    store: Store,
-    clock: Clock,
-    storage: Storage,
-    status: HealStatus,
-    start_time: float,
-    note: Callable[..., None],
-) -> ChildSpec:
-    """The healer of one node, for its supervisor to start after the distribution."""
     start = partial(
         Autoheal.start_link,
-        view=view,
-        distribution=distribution,
-        clock=clock,
-        storage=storage,
+        view=node.members,
+        distribution=node.distribution,
+        clock=node.clock,
+        storage=FileStorage(node.data_dir / "autoheal.json") if node.data_dir else MemoryStorage(),
         status=status,
-        discards=Discards(store, status.quarantine, clock, restart=config.heal_restarts),
+        discards=Discards(store, status.quarantine, node.clock, restart=config.heal_restarts),
         reload=partial(_restart, store),
         loading=partial(_loading, store),
-        start_time=start_time,
+        start_time=node.started_at,
         delay=config.autoheal,
         autoclean=config.autoclean,
         restart=config.heal_restarts,
@@ -90,18 +62,18 @@ def healing_spec(
 
 async def _restart(store: Store, what: Restart) -> None:
     if what == "node":
-        await Supervisor.terminate_child("node", _MQTT, _PATIENCE)
+        await Supervisor.terminate_child("node", _MQTT, RESTART_TIMEOUT)
     try:
-        await Supervisor.terminate_child("node", _STORE, _PATIENCE)
-        await Supervisor.restart_child("node", _STORE, _PATIENCE)
+        await Supervisor.terminate_child("node", _STORE, RESTART_TIMEOUT)
+        await Supervisor.restart_child("node", _STORE, RESTART_TIMEOUT)
         if what == "node":
             try:
-                await store.wait_for_tables(timeout=_LOAD)
+                await store.wait_for_tables(timeout=LOAD_TIMEOUT)
             except TablesNotLoadedError as error:
                 log.warning("tables_not_loaded", error=str(error))
     finally:
         if what == "node":
-            await Supervisor.restart_child("node", _MQTT, _PATIENCE)
+            await Supervisor.restart_child("node", _MQTT, RESTART_TIMEOUT)
 
 
 def _loading(store: Store) -> bool:

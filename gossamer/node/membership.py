@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gossamer.distribution import Distribution
 from gossamer.errors import UnavailableError
 from gossamer.gossip import (
     ForcedOut,
@@ -21,18 +20,26 @@ from gossamer.gossip import (
     MemberAlive,
     MemberDown,
     MemberLeft,
-    MembershipView,
     MemberSuspect,
     MemberUp,
     MemberUpdated,
     NameConflict,
     Status,
 )
+from gossamer.node.event_log import HappeningKind
+from gossamer.node.parts import NodeParts
 from gossamer.supervisor import GenServer, self_pid, send_after
 
 __all__ = ["MEMBERSHIP", "Membership", "NodeNameTakenError"]
 
 MEMBERSHIP = "membership"
+_NOTED: dict[type, HappeningKind] = {
+    MemberUp: "up",
+    MemberSuspect: "suspected",
+    MemberAlive: "refuted",
+    MemberDown: "down",
+    MemberLeft: "left",
+}
 _HEARSAY = 1.0
 """Seconds for a member that others declared dead to say that it lives."""
 
@@ -57,32 +64,18 @@ class _Bury:
 
 
 class Membership(GenServer):
-    """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop.
+    """Subscribed to gossip under the name ``membership``. ``fatal`` is told why this node must stop."""
 
-    ``gone`` is told of a life that has left for good after it was down, which ends no session. ``note`` keeps
-    what gossip says of members: kind, name, why.
-    """
-
-    async def init(
-        self,
-        *,
-        view: MembershipView,
-        distribution: Distribution,
-        fatal: Callable[[UnavailableError], None],
-        forced_out: Callable[[str], None],
-        gone: Callable[[str, int], None],
-        note: Callable[..., None] = lambda *_: None,
-    ) -> None:
-        self._distribution = distribution
+    async def init(self, node: NodeParts, fatal: Callable[[UnavailableError], None]) -> None:
+        self._node = node
+        self._distribution = node.distribution
         self._fatal = fatal
-        self._forced_out = forced_out
-        self._gone = gone
-        self._note = note
         self._reported: dict[str, Member] = {}
-        self._compare(view)
+        self._compare()
 
     async def handle_info(self, message: Any) -> None:
-        self._record(message)
+        if kind := _NOTED.get(type(message)):
+            self._node.event_log.note(kind, message.member.name, getattr(message, "reason", ""))
         match message:
             case MemberUp(member) | MemberAlive(member) | MemberUpdated(member):
                 self._reported.pop(member.name, None)
@@ -102,23 +95,10 @@ class Membership(GenServer):
             case NameConflict(name, holder):
                 self._fatal(NodeNameTakenError(name=name, holder=f"{holder.address}:{holder.port}"))
             case ForcedOut(by):
-                self._forced_out(by)
+                self._node.forced_out(by)
 
-    def _record(self, message: Any) -> None:
-        match message:
-            case MemberUp(member):
-                self._note("up", member.name)
-            case MemberSuspect(member):
-                self._note("suspected", member.name)
-            case MemberAlive(member):
-                self._note("refuted", member.name)
-            case MemberDown(member, reason):
-                self._note("down", member.name, reason)
-            case MemberLeft(member):
-                self._note("left", member.name)
-
-    def _compare(self, view: MembershipView) -> None:
-        alive = [member for member in view.members()[1:] if member.status is not Status.OFFLINE]
+    def _compare(self) -> None:
+        alive = [member for member in self._node.members.members()[1:] if member.status is not Status.OFFLINE]
         names = {member.name for member in alive}
         # Hidden peers are no members, and no verdict is about them.
         for name in [name for name, peer in self._distribution.peers.items() if not peer.hidden]:
@@ -129,12 +109,12 @@ class Membership(GenServer):
 
     def _connect(self, member: Member) -> None:
         port = member.metadata.ports.get("distribution")
-        if port and member.name != self.process.runtime.node:
+        if port and member.name != self._node.name:
             self._distribution.connect(member.name, member.metadata.creation, (member.address, port))
 
     def _left(self, member: Member) -> None:
         if self._distribution.creation_of(member.name) is None:
-            self._gone(member.name, member.metadata.creation)
+            self._node.gone(member.name, member.metadata.creation)
         self._disconnect(member, "left")
 
     def _disconnect(self, member: Member, reason: str) -> None:

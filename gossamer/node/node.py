@@ -16,31 +16,26 @@ from gossamer import __version__
 from gossamer.clock import SystemClock
 from gossamer.config import Config, cookie_of
 from gossamer.errors import ConfigError, ConfigProblem, GossamerError, UnavailableError, UsageError
-from gossamer.gossip import (
-    Leave,
-    UpdateMetadata,
-)
+from gossamer.gossip import Leave, Status, UpdateMetadata
+from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.mqtt import mqtt_spec
-from gossamer.node.applications import ApplicationError
 from gossamer.node.datadir import DataDir
+from gossamer.node.membership import NodeNameTakenError
 from gossamer.node.parts import NodeParts, State
-from gossamer.node.startup_gate import wait_for_cluster
-from gossamer.node.tree import children_of
+from gossamer.node.tree import ApplicationError, children_of
 from gossamer.node.views.view import View
-from gossamer.supervisor import (
-    ChildSpec,
-    Crash,
-    Pid,
-    Reason,
-    StartFailed,
-    Supervisor,
-    describe,
-)
+from gossamer.supervisor import Crash, Pid, Reason, StartFailed, Supervisor, describe
 
 __all__ = ["Node", "NodeFailedError", "State"]
 
 log = structlog.get_logger(__name__)
 
+JOIN_WAIT = 5.0
+"""Seconds a starting node waits for its seeds before it serves alone."""
+NAME_WAIT = 10.0
+"""Seconds more that it waits where its name is taken: the holder may be its own dead former self."""
+LOAD_WAIT = 15.0
+"""Seconds a starting node waits for tables before it serves with what it has."""
 LEAVE_WAIT = 3.0
 """Seconds a stopping node waits for its leave to spread."""
 LAST_WAIT = 1.0
@@ -132,9 +127,10 @@ class Node(NodeParts):
                 label="node",
             )
             self.runtime.join(self._root).add_done_callback(self._root_ended)
-            await wait_for_cluster(self)
-            await self._add(mqtt_spec(self.broker))
-            await self._announce()
+            await _wait_for_cluster(self)
+            await self.runtime.run(Supervisor.start_child, "node", mqtt_spec(self.broker))
+            # Tell the cluster of the ports that are open now.
+            await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
         except (StartFailed, UnavailableError, ApplicationError) as error:
             await self._clear()
             if isinstance(error, NodeFailedError):
@@ -185,13 +181,6 @@ class Node(NodeParts):
         assert self._ended is not None  # noqa: S101 - started before anybody waits
         return await asyncio.shield(self._ended)
 
-    async def _add(self, spec: ChildSpec) -> None:
-        await self.runtime.run(Supervisor.start_child, "node", spec)
-
-    async def _announce(self) -> None:
-        """Tell the cluster of the ports that are open now."""
-        await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
-
     def fail(self, error: UnavailableError) -> None:
         """This node must not go on: end it and say why."""
         assert self._ended is not None  # noqa: S101
@@ -225,3 +214,42 @@ def root_cause(reason: Reason) -> str:
     while isinstance(reason, tuple) and reason:
         reason = reason[-1]
     return str(reason) if isinstance(reason, Crash) else describe(reason)
+
+
+async def _wait_for_cluster(node: NodeParts) -> None:
+    """Wait for the cluster, a name of one's own, and the tables, before clients are let in.
+
+    Every wait is bounded and what did not come is logged; a node serves with what it has rather than not at
+    all. The exception is a name that a living member has: two nodes of one name undo each other's rows.
+
+    Raises:
+        NodeNameTakenError: a living member has this node's name.
+    """
+    if not await _settled(node, JOIN_WAIT):
+        holder = await _namesake(node)
+        if holder is not None and not await _settled(node, NAME_WAIT):
+            holder = await _namesake(node)
+            if holder is not None:
+                raise NodeNameTakenError(name=node.name, holder=holder)
+        log.warning("started_alone", node=node.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
+    peers = [m.name for m in node.members.members()[1:] if m.status is Status.ONLINE]
+    try:
+        await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
+    except TablesNotLoadedError as error:
+        log.warning("tables_not_loaded", node=node.name, error=str(error))
+
+
+async def _settled(node: NodeParts, within: float) -> bool:
+    """Wait until ``node`` is in a cluster, or needs none."""
+    try:
+        async with asyncio.timeout(within):
+            await node.runtime.call("discovery", "settled", timeout=None)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _namesake(node: NodeParts) -> str | None:
+    """The seed that refuses ``node`` for its name, if one does."""
+    problems: dict[str, str] = await node.runtime.call("discovery", "problems")
+    return next((seed for seed, why in problems.items() if why == "name-taken"), None)

@@ -28,6 +28,7 @@ from gossamer.api import (
     spark_lacks,
 )
 from gossamer.audit import CLOCK, Auditor, key_of
+from gossamer.autoheal import HealStatus, Quarantine
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
 from gossamer.discovery import Aloof, Strategy, strategy_of
@@ -51,7 +52,6 @@ from gossamer.mnesia_like import Disc, Store
 from gossamer.mqtt import Broker, ClusterRetained
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.event_log import EventLog
-from gossamer.node.healing import heal_status, heal_storage
 from gossamer.node.history import Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router, TopicLimits
@@ -128,8 +128,7 @@ class NodeParts:
     def _build_membership(self, cookie: str, strategy: Strategy | None) -> None:
         config, data_dir = self.config, self.data_dir
         self.members = MembershipView()
-        self.healing = heal_status(data_dir)
-        self.heal_storage = heal_storage(data_dir)
+        self.healing = HealStatus(Quarantine(data_dir and data_dir / "quarantine.bin"))
         self.event_log = EventLog(self.clock, creation=self.creation)
         self.history = Ring()
         self.aloof = Aloof(data_dir)

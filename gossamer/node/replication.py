@@ -1,23 +1,13 @@
-"""Tables over links: what replication asks of a link, answered by the distribution.
-
-What the healer knows of splits is passed on to the store's subscribers, in Mnesia's words; a healer that is
-restarted is asked again.
-"""
+"""Tables over links: what replication asks of a link, answered by the distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
-from gossamer.autoheal import AUTOHEAL, Partition, Subscribe
 from gossamer.distribution import Distribution, Event, Frame, NodeUp, PeerGoneError
-from gossamer.mnesia_like import InconsistentDatabase, ReplicationSink, Store
-from gossamer.supervisor import ChildSpec, Down, GenServer, cast, monitor, self_pid, send_after
+from gossamer.mnesia_like import ReplicationSink
 
-__all__ = ["SplitRelay", "TableLinks", "split_relay_spec"]
-
-_AGAIN = 1.0
+__all__ = ["TableLinks"]
 
 
 class TableLinks:
@@ -75,28 +65,3 @@ class TableLinks:
         if self._sink is not None:
             self._sink.frame(frame.peer, frame.payload)
         self._distribution.done(frame)
-
-
-class SplitRelay(GenServer):
-    """Passes ``inconsistent_database`` from the healer to those who subscribed to the store."""
-
-    async def init(self, store: Store) -> None:
-        self._store = store
-        self._ask()
-
-    async def handle_info(self, message: Any) -> None:
-        if isinstance(message, Partition):
-            self._store.tell(InconsistentDatabase(message.context, message.peer))
-        elif isinstance(message, Down):
-            send_after(_AGAIN, self_pid(), "ask")
-        elif message == "ask":
-            self._ask()
-
-    def _ask(self) -> None:
-        monitor(AUTOHEAL)
-        cast(AUTOHEAL, Subscribe(self_pid()))
-
-
-def split_relay_spec(store: Store) -> ChildSpec:
-    """The relay of one node, for its supervisor to start after the healer."""
-    return ChildSpec("split_relay", partial(SplitRelay.start_link, store, label="split_relay"))

@@ -12,7 +12,6 @@
     ├── audit            what happened to each message, for a process that writes it (where it is switched on)
     ├── tracing          the same for a collector of OpenTelemetry (where it is switched on)
     ├── autoheal         splits seen and healed
-    ├── split_relay      and told to those who subscribed to the tables
     ├── membership       from gossip's verdicts to links
     ├── gossip           SWIM
     ├── discovery        the autocluster loop, and what its strategy needs
@@ -30,32 +29,46 @@ anew.
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from gossamer.api import REQUEST, TOKENS, ApiServer, runs_spec
 from gossamer.audit import WATCH
 from gossamer.discovery import discovery_spec
 from gossamer.distribution import remote_services
-from gossamer.errors import UnavailableError
+from gossamer.errors import UnavailableError, UsageError
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import GossipServer
 from gossamer.mqtt import MqttCluster
 from gossamer.network import Address
-from gossamer.node.applications import applications_spec
 from gossamer.node.healing import healing_spec
 from gossamer.node.history import HISTORY, HistoryKeeper, Reading, resident_memory
 from gossamer.node.membership import MEMBERSHIP, Membership
 from gossamer.node.metrics import LOOP_WATCH, loop_watch
 from gossamer.node.parts import NodeParts
-from gossamer.node.replication import split_relay_spec
 from gossamer.node.views.members import ROUTES
 from gossamer.node.views.view import View
 from gossamer.routes import RouteOwner
-from gossamer.supervisor import ChildSpec, LoopWatch, Pid
+from gossamer.supervisor import ChildSpec, LoopWatch, Pid, Supervisor
 
-__all__ = ["children_of"]
+__all__ = ["ApplicationError", "children_of"]
+
+
+APPLICATIONS = "applications"
+
+
+class ApplicationError(UsageError):
+    """A name in ``node.applications`` does not lead to child specs."""
+
+    def __init__(self, *, application: str, reason: str) -> None:
+        self.application = application
+        self.reason = reason
+        super().__init__(
+            f"node.applications: got {application!r} ({reason}); expected package.module:function, which "
+            "takes the node and returns child specs, in a module that can be imported (PYTHONPATH)"
+        )
 
 
 def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableError], None]) -> list[ChildSpec]:
@@ -74,9 +87,11 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
         *([node.auditor.spec()] if config.audit.enable else ()),
         *([node.tracing.spec()] if node.tracing is not None else ()),
         # Before membership, so that it hears of every session from the first on.
-        _healing_spec(node),
-        split_relay_spec(node.store),
-        ChildSpec("membership", partial(_start_membership, node, fatal)),
+        healing_spec(node),
+        ChildSpec(
+            MEMBERSHIP,
+            partial(Membership.start_link, node=node, fatal=fatal, name=MEMBERSHIP, label=MEMBERSHIP),
+        ),
         ChildSpec("gossip", partial(_start_gossip, node)),
         discovery_spec(
             node.strategy,
@@ -86,7 +101,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
             aloof=node.aloof,
         ),
         gateway_spec(node.broker, node.distribution),
-        applications_spec(node, config.node.applications, node.user_children),
+        _applications_spec(node),
     ]
     if node.real_time:
         watch = partial(LoopWatch.start_link, tell=node.loop_late, name=LOOP_WATCH, label=LOOP_WATCH)
@@ -101,18 +116,38 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
     return children
 
 
-def _healing_spec(node: NodeParts) -> ChildSpec:
-    return healing_spec(
-        node.config.cluster,
-        view=node.members,
-        distribution=node.distribution,
-        store=node.store,
-        clock=node.clock,
-        storage=node.heal_storage,
-        status=node.healing,
-        start_time=node.started_at,
-        note=node.event_log.note,
+def _applications_spec(node: NodeParts) -> ChildSpec:
+    """What users run here, below one supervisor. Raises ApplicationError.
+
+    ``node.applications`` names functions as ``package.module:function``. Each is given the node and returns
+    child specs; it may also offer functions to the other nodes (``node.functions["name"] = ...``), since what
+    peers may run is decided here and never by what they send.
+
+    Their supervisor allows more restarts than the default. When it gives up it is restarted by the node,
+    whose own patience is the last bound.
+    """
+    specs = list(node.user_children)
+    for name in node.config.node.applications:
+        made = list(_load_application(name)(node))
+        if strange := [spec for spec in made if not isinstance(spec, ChildSpec)]:
+            raise ApplicationError(application=name, reason=f"it returned a {type(strange[0]).__name__}")
+        specs += made
+    start = partial(
+        Supervisor.start_link, specs, intensity=10, period=10.0, name=APPLICATIONS, label=APPLICATIONS
     )
+    return ChildSpec(APPLICATIONS, start, type="supervisor")
+
+
+def _load_application(application: str) -> Callable[[NodeParts], Iterable[ChildSpec]]:
+    """The function that a name stands for. Raises ApplicationError."""
+    module, _, function = application.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ApplicationError(application=application, reason=str(error)) from error
+    if not callable(found):
+        raise ApplicationError(application=application, reason=f"a {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
 
 
 def _reading(node: NodeParts) -> Reading:
@@ -150,19 +185,6 @@ async def _start_mqtt_cluster(node: NodeParts) -> Pid:
         disc=node.on_disc,
         name="mqtt_cluster",
         label="mqtt_cluster",
-    )
-
-
-async def _start_membership(node: NodeParts, fatal: Callable[[UnavailableError], None]) -> Pid:
-    return await Membership.start_link(
-        view=node.members,
-        distribution=node.distribution,
-        fatal=fatal,
-        forced_out=node.forced_out,
-        gone=node.gone,
-        note=node.event_log.note,
-        name=MEMBERSHIP,
-        label="membership",
     )
 
 

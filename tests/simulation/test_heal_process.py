@@ -17,6 +17,7 @@ from gossamer.autoheal import (
 )
 from gossamer.errors import UnavailableError
 from gossamer.gossip import ForceLeave
+from gossamer.mnesia_like import InconsistentDatabase
 from gossamer.node import healing
 from gossamer.supervisor import CallFailed, call, cast, receive, self_pid
 from gossamer.testing.cluster import SimCluster
@@ -54,9 +55,13 @@ async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(clus
             heard.append(await receive())
 
     cluster.nodes[1].runtime.spawn(listener)
+    tables = []
+    cluster.nodes[1].store.subscribe(tables.append)
     await cut_and_mend(cluster)
     assert [type(event) for event in heard] == [Partition, Episode]
     assert heard[0].context == "running_partitioned_network"
+    # Those who subscribed to the tables hear of it in Mnesia's words.
+    assert InconsistentDatabase(heard[0].context, cluster.nodes[3].name) in tables
     assert heard[1].reloaded == (cluster.nodes[3].name,)
     gone = cluster.nodes[3].name
     cluster.crash(3)
