@@ -44,7 +44,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Look at the cluster": {
         "top": (
-            "top.command:top",
+            "commands.top:top",
             "Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom.",
         ),
         "live": (
@@ -52,12 +52,12 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "Show each node's counters since its start; `gossamer top` shows them per second.",
         ),
         "nodes": ("commands.nodes:nodes", "The nodes of the cluster, as one of them sees them."),
-        "cluster": ("commands.membership:app", "Membership: status, members, join, leave, gossip keys."),
+        "cluster": ("commands.nodes:cluster", "Membership: status, members, join, leave, gossip keys."),
         "events": (
             "commands.events:events",
             "List recent events of all nodes, or of one, latest last: members, links, splits, heals.",
         ),
-        "alarms": ("commands.alarms:alarms", "Alarms: partitions, heals, audits; raise or clear one."),
+        "alarms": ("commands.events:alarms", "Alarms: partitions, heals, audits; raise or clear one."),
     },
     "Clients and messages": {
         "clients": (
@@ -84,9 +84,9 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "Print a process's incoming and outgoing messages live, until it ends or Ctrl-C.",
         ),
         "tables": ("commands.nodes:tables", "The tables that a node holds."),
-        "log-level": ("commands.node:log_level", "Log level of nodes, until their next restart."),
+        "log-level": ("commands.processes:log_level", "Log level of nodes, until their next restart."),
         "backup": (
-            "commands.node:backup",
+            "commands.processes:backup",
             "Back up a running node's sessions, queues and tables to one file on its machine.",
         ),
     },

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gossamer.cli.commands.membership import status_parts
+from gossamer.cli.commands.nodes import status_parts
 from gossamer.cli.render.show import show_part
 from gossamer.testing import LAN, seeds
 

@@ -13,7 +13,7 @@ import typer
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import asks
-from gossamer.cli.commands.alarms import merged, nodes_text
+from gossamer.cli.commands.events import merged, nodes_text
 from gossamer.cli.render.output import clock
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.render.table import Grid

@@ -1,28 +1,31 @@
-"""``gossamer events``: recent events of the nodes: members up and down, links, splits and heals.
+"""``gossamer events`` and ``alarms``: what happened at the nodes, and what lasts.
 
 Rules: 1. Each node reports what it saw itself; all are asked and sorted by time, as far as clocks agree.  2.
 With ``--follow`` new events are printed as they come; a node that restarted is printed from its first event.
+3. Programs may raise alarms of their own, and clear them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
-from gossamer.cli.command import Api, Json, Limit, OnNode, Watch
+from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, asks
+from gossamer.cli.errors import Answer
 from gossamer.cli.render.keyboard import Keyboard
-from gossamer.cli.render.output import json_text, note, print_line
-from gossamer.cli.render.show import Listing, show
+from gossamer.cli.render.output import clock, json_text, note, print_line
+from gossamer.cli.render.show import Listing, Note, Report, show
 from gossamer.cli.render.table import printable
-from gossamer.cli.root import example
+from gossamer.cli.root import example, noun
+from gossamer.config import format_duration
 from gossamer.errors import TransportError, UnavailableError, WrongValueError
 
-__all__ = ["events", "news"]
+__all__ = ["alarms", "events", "merged", "news", "nodes_text"]
 
 KINDS = (
     *("up", "suspected", "refuted", "down", "left", "link_up", "link_down", "partition", "confirmed", "plan"),
@@ -126,3 +129,73 @@ def _clock(row: Row) -> str:
 def _line(row: Row) -> str:
     line = f"{_clock(row)}  {row['node']}  {row['kind']:<12} {row['peer']}  {row['text']}"
     return printable(line.rstrip())
+
+
+alarms = noun("Alarms: partitions, heals, audits; raise or clear one.")
+
+
+def merged(rows: Iterable[Row], *key: str) -> list[Row]:
+    """Merge rows that agree in ``key`` into one with the ``nodes`` that have it."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        about = Answer({name: value for name, value in row.items() if name != "node"}, nodes=[])
+        found.setdefault(tuple(row[part] for part in key), about)["nodes"].append(row["node"])
+    return list(found.values())
+
+
+def nodes_text(row: Row) -> str:
+    """The node of a merged row, or how many."""
+    names: list[str] = row["nodes"]
+    return f"{len(names)} nodes" if len(names) > 1 else names[0]
+
+
+@alarms.command("list")
+@asks(node=True, watch=True)
+def list_alarms(client: ApiClient) -> Listing:
+    """List alarms of all nodes, or of one: partitions that last, and those that were healed."""
+    found = client.listed("alarms")
+    # A partition is reported by each node for itself; a heal is the same for all that took part.
+    rows = sorted(merged(found, "plan", "text"), key=lambda row: (not row["active"], -float(row["since"])))
+    return Listing(
+        Gathered(rows, found.missing),
+        {
+            "ALARM": "name",
+            "STATE": lambda row: "active" if row["active"] else "over",
+            "SINCE": lambda row: clock(row["since"]),
+            "FOR": lambda row: format_duration(max(0, int((row["until"] or time.time()) - row["since"]))),
+            "NODE": nodes_text,
+            "WHAT": "text",
+        },
+        empty="no alarms",
+        key=3,
+        restless=frozenset({"FOR"}),
+    )
+
+
+@alarms.command("raise")
+@asks("backup.late 'no backup for two days'", node=True)
+def raise_alarm(
+    client: ApiClient,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case, such as backup.late.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Message for the operator.")] = "",
+) -> Report:
+    """Raise an alarm at a node, for a program that monitors the cluster from outside."""
+    return _set(client, name=name, text=text, active=True)
+
+
+@alarms.command("clear")
+@asks("backup.late", node=True)
+def clear_alarm(
+    client: ApiClient,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As the list shows it.", autocompletion=completion.alarms)
+    ],
+) -> Report:
+    """Clear an alarm that was raised at a node."""
+    return _set(client, name=name, active=False)
+
+
+def _set(client: ApiClient, **body: str | bool) -> Report:
+    alarm = client.post("alarms", body)
+    state = "active" if alarm["active"] else "over"
+    return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}: {alarm['text']}")])

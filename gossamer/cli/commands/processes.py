@@ -1,4 +1,4 @@
-"""Commands that look inside a node: its supervision tree, and what one process does as it happens.
+"""Commands that look inside a node: its supervision tree, what one process does, its log level; a backup.
 
 Rules: 1. The tree stands in the last column, so that the numbers stay in line however deep it is.  2. A
 process is asked of the node that its pid names, through the one at hand.  3. A trace ends by itself, or with
@@ -17,14 +17,15 @@ import typer
 from rich.text import Text
 
 from gossamer.cli import completion
-from gossamer.cli.client import DEFAULT_API, ApiClient, Params, Row
-from gossamer.cli.command import Api, Json, OnNode, asks
-from gossamer.cli.render.output import json_text, note, print_line, size_text
-from gossamer.cli.render.show import Part, Report
-from gossamer.cli.render.table import Cell, Grid, printable
-from gossamer.cli.root import example
+from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
+from gossamer.cli.command import AllNodes, Api, Json, OnNode, asks
+from gossamer.cli.errors import OptionError
+from gossamer.cli.render.output import json_text, note, print_line, printable, size_text
+from gossamer.cli.render.show import Listing, Note, Part, Report
+from gossamer.cli.render.table import Cell, Grid
+from gossamer.cli.root import example, noun
 
-__all__ = ["ps", "trace"]
+__all__ = ["backup", "log_level", "meant", "ps", "trace"]
 
 SILENCE = 20.0
 """Seconds without a sign of life after which a node that is traced is given up."""
@@ -138,3 +139,67 @@ def _node_of(node: str | None, pid: str | None) -> str | None:
     """``node``, or the node that ``pid`` names, or None for the one that is asked."""
     found = re.fullmatch(r"<?(.+@.+)\.\d+>?", pid or "")
     return node or (str(found[1]) if found is not None else None)
+
+
+LEVELS = ("debug", "info", "warning", "error")
+_BACKUP_TIMEOUT = 320.0
+
+log_level = noun("Log level of nodes, until their next restart.", default="show")
+
+
+def meant(client: ApiClient, node: str | None, *, everywhere: bool) -> str | None:
+    """The node that a change is for: that of ``--node``, or the one that is asked; None for all of them."""
+    return node if node is not None or everywhere else str(client.document("/health")["name"])
+
+
+@log_level.command("show")
+@asks(watch=True)
+def show_levels(client: ApiClient, node: OnNode = None) -> Listing:
+    """Show the log level of each node, or of one."""
+    return _levels(client.each(lambda peer: peer.document("log-level"), node=node))
+
+
+@log_level.command("set")
+@asks("debug --node node2@10.0.0.2")
+def set_level(
+    client: ApiClient,
+    level: Annotated[
+        str,
+        typer.Argument(
+            metavar="LEVEL", help=f"{', '.join(LEVELS)}.", autocompletion=completion.known(*LEVELS)
+        ),
+    ],
+    node: OnNode = None,
+    everywhere: AllNodes = False,
+) -> Listing:
+    """Set the log level of a node, or of all, until the next restart."""
+    if level not in LEVELS:
+        raise OptionError("LEVEL", got=level, expected=f"one of {', '.join(LEVELS)}")
+    node = meant(client, node, everywhere=everywhere)
+    return _levels(client.each(lambda peer: peer.put("log-level", {"level": level}), node=node))
+
+
+def _levels(answers: Gathered) -> Listing:
+    return Listing(answers, {"NODE": "node", "LEVEL": "level"}, empty="no node answered")
+
+
+@asks("", "--node node2@10.0.0.2 --to /mnt/backups/node2.db", node=True, timeout=_BACKUP_TIMEOUT)
+def backup(
+    client: ApiClient,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="A new file on the node's machine, from / on (default: in backups of its data directory).",
+            show_default=False,
+        ),
+    ] = None,
+) -> Report:
+    """Back up a running node's sessions, queues and tables to one file on its machine."""
+    made = client.post("backup", {"path": to})
+
+    def parts() -> Iterable[Part]:
+        yield printable(made["path"])
+        yield Note(f"{size_text(made['bytes'])} of {made['node']} in {made['seconds']:.1f} s")
+
+    return Report(made, parts)

@@ -23,8 +23,7 @@ from gossamer.cli.drill.screen import open_screen, show_record
 from gossamer.cli.drill.suite import suite
 from gossamer.cli.errors import OptionError
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.local.interrupt import interruptible
-from gossamer.cli.local.start import loop_factory
+from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note
 from gossamer.cli.render.show import Report
 from gossamer.cli.root import example
@@ -267,11 +266,10 @@ async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> Drill
     """The record, or None when somebody wanted it to end."""
     from gossamer.drill import conduct
 
-    with interruptible() as interrupt:
-        async with open_screen(quiet=quiet) as screen:
-            record, directory = await conduct(
-                plan, keep=keep, patience=patience, tell=screen.tell, show=screen.show
-            )
+    with interruptible() as interrupt, open_screen(quiet=quiet) as screen:
+        record, directory = await conduct(
+            plan, keep=keep, patience=patience, tell=screen.tell, show=screen.show
+        )
     if interrupt.came:
         return None
     if keep:

@@ -1,23 +1,22 @@
-"""What a drill shows: lines while it runs where nobody watches, a picture where somebody does, and the end.
+"""What a drill shows: a line for each step and each mark as it happens, where it is now, and how it ended.
 
-Rules: 1. On a terminal one picture, redrawn four times a second; elsewhere a line for each step and mark.  2.
-When standard output is for the record, all of this goes to standard error.  3. Of clients that come and go
-the first lines are shown and the rest counted: a broken drill may have thousands.
+Rules: 1. On a terminal one more line, below the others, says where the drill is; it is redrawn four times a
+second.  2. When standard output is for the record, all of this goes to standard error.  3. Of clients that
+come and go the first lines are shown and the rest counted: a broken drill may have thousands.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol, Self
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
-from gossamer.cli.drill.view import Rates, frame
 from gossamer.cli.render.output import print_table
 from gossamer.cli.render.table import PipedConsole
 
@@ -25,50 +24,41 @@ if TYPE_CHECKING:
     from gossamer.drill import Progress, StepName
     from gossamer.drill.record import DrillRecord, Mark
 
-__all__ = ["Screen", "line_of", "open_screen", "show_record"]
+__all__ = ["VERDICTS", "Screen", "line_of", "open_screen", "show_record"]
 
-_REDRAW = 0.25
 _CLIENT_LINES = 10
+_WINDOW = 2.0
+"""Seconds over which rates are taken."""
+VERDICTS = {True: "kept", False: "BROKEN", None: "not tested"}
 
 
-class Screen(Protocol):
-    """Hears of a drill as it goes."""
+@contextlib.contextmanager
+def open_screen(*, quiet: bool) -> Iterator[Screen]:
+    """The screen for where the output goes; ``quiet``: standard output is taken."""
+    console = PipedConsole(stderr=quiet, highlight=False)
+    screen = Screen(console)
+    if console.is_terminal:
+        with Live(screen, console=console, refresh_per_second=4, transient=True):
+            yield screen
+    else:
+        yield screen
+
+
+class Screen:
+    """Hears of a drill as it goes; drawn, it is the line that says where the drill is."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress: Progress | None = None
+        self._clients = 0
+        self._counts: deque[tuple[float, int, int]] = deque()
 
     def show(self, progress: Progress) -> None:
         """What may be looked at from now on."""
-
-    def tell(self, what: Mark | StepName) -> None:
-        """A step begins, or something happened."""
-
-
-@contextlib.asynccontextmanager
-async def open_screen(*, quiet: bool) -> AsyncIterator[Screen]:
-    """The screen for where the output goes; ``quiet``: standard output is taken."""
-    console = PipedConsole(stderr=quiet, highlight=False)
-    if console.is_terminal:
-        with _LiveScreen(console) as screen:
-            drawing = asyncio.create_task(screen.draw(), name="screen")
-            try:
-                yield screen
-            finally:
-                drawing.cancel()
-                await asyncio.wait({drawing})
-    else:
-        yield _Lines(console)
-
-
-class _Lines:
-    """Line by line."""
-
-    def __init__(self, console: Console) -> None:
-        self._file = console.file
-        self._progress: Progress | None = None
-        self._clients = 0
-
-    def show(self, progress: Progress) -> None:
         self._progress = progress
 
     def tell(self, what: Mark | StepName) -> None:
+        """A step begins, or something happened."""
         if isinstance(what, str):
             self._print(f"--- {what}")
             return
@@ -81,39 +71,29 @@ class _Lines:
         self._print(line_of(what))
 
     def _print(self, line: str) -> None:
-        print(line, file=self._file, flush=True)
+        self._console.print(Text(line), soft_wrap=True)
 
-
-class _LiveScreen:
-    """A picture that is redrawn."""
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=4, auto_refresh=False, transient=True)
-        self._progress: Progress | None = None
-        self._rates = Rates()
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def show(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def tell(self, what: Mark | StepName) -> None:
-        """Nothing: the picture is drawn from what is known."""
-
-    async def draw(self) -> None:
-        """Again and again."""
-        while True:
-            if self._progress is not None:
-                self._rates.look(self._progress)
-                self._live.update(
-                    frame(self._progress, self._rates, height=self._live.console.height), refresh=True
-                )
-            await asyncio.sleep(_REDRAW)
+    def __rich__(self) -> Text:
+        progress = self._progress
+        if progress is None or progress.load is None:
+            return Text("starting" if progress is None else progress.step, style="bold")
+        now, ledger = progress.now(), progress.load.ledger
+        since = now - (progress.phases[-1].end if progress.phases else 0.0)
+        # Lists, since this is drawn by a thread of its own while the counters grow.
+        self._counts.append((now, sum(list(ledger.sent.values())), sum(list(ledger.delivered.values()))))
+        while now - self._counts[0][0] > _WINDOW and len(self._counts) > 2:
+            self._counts.popleft()
+        then, sent, delivered = self._counts[0]
+        _, *latest = self._counts[-1]
+        span = max(now - then, 0.001)
+        line = Text(f"{progress.step} {max(0.0, since):.0f} s: ", no_wrap=True, overflow="ellipsis")
+        line.append(
+            f"{(latest[0] - sent) / span:.0f} sent/s, {(latest[1] - delivered) / span:.0f} delivered/s"
+        )
+        line.append(f", {max(0, ledger.owed)} due")
+        if dropped := sum(not drop.excused for drop in progress.drops):
+            line.append(f", {dropped} clients dropped", "red")
+        return line
 
 
 def short(node: str) -> str:
@@ -162,10 +142,9 @@ def show_record(record: DrillRecord) -> None:
     for found in record.quarantined:
         out(f"  {found.rows} rows of {short(found.node)} in {found.file}\n")
     out("\n")
-    words = {True: "kept", False: "BROKEN", None: "not tested"}
     print_table(
         ("promise", "verdict", "found"),
-        [(verdict.promise, words[verdict.kept], verdict.got) for verdict in record.verdicts],
+        [(verdict.promise, VERDICTS[verdict.kept], verdict.got) for verdict in record.verdicts],
         empty="nothing was promised",
     )
     if record.failure:

@@ -13,10 +13,9 @@ import typer
 
 from gossamer.cli.command import duration
 from gossamer.cli.drill.options import KINDS, BackEnd, Seed, check_files
-from gossamer.cli.drill.screen import open_screen
+from gossamer.cli.drill.screen import VERDICTS, open_screen
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.local.interrupt import interruptible
-from gossamer.cli.local.start import loop_factory
+from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note, print_table
 from gossamer.cli.root import example
 from gossamer.drill.record import DrillRecord, Plan
@@ -84,25 +83,30 @@ def suite(
 
 async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, bool]:
     """What was run, and whether it was all."""
-    from gossamer.drill import SuiteResult, backend_of, conduct, name_of, run_suite
+    from gossamer.drill import SuiteResult, backend_of, conduct, name_of, run_suite, verdict_in_words
 
     result = SuiteResult()
     # Asked before anything is done: what this machine cannot do at all is said at once.
     probe = backend_of(chosen[0].backend, lambda _name, _how: None)
     await probe.close()
-    progress = _Progress(len(chosen))
+    done = 0
 
     async def carry_out(plan: Plan) -> DrillRecord:
-        progress.begins(name_of(plan))
-        if not (sys.stderr if quiet else sys.stdout).isatty():
-            return (await conduct(plan))[0]
-        async with open_screen(quiet=quiet) as screen:
-            return (await conduct(plan, tell=screen.tell, show=screen.show))[0]
+        note(f"[{done + 1}/{len(chosen)}] {name_of(plan)} ...")
+        with open_screen(quiet=quiet) as screen:
+            return (await conduct(plan, show=screen.show))[0]
+
+    def over(name: str, record: DrillRecord | None, why: str) -> None:
+        nonlocal done
+        done += 1
+        if record is None:
+            said = f"not run: {why}"
+        else:
+            said = verdict_in_words(record) + (f" ({why})" if why else "")
+        note(f"[{done}/{len(chosen)}] {name}: {said}")
 
     with interruptible() as interrupt:
-        await run_suite(
-            chosen, abilities=probe.abilities, carry_out=carry_out, tell=progress.over, result=result
-        )
+        await run_suite(chosen, abilities=probe.abilities, carry_out=carry_out, tell=over, result=result)
     return result, not interrupt.came
 
 
@@ -124,36 +128,14 @@ def _report(
         note(line)
 
 
-class _Progress:
-    """One line when a drill begins, one when it is over."""
-
-    def __init__(self, drills: int) -> None:
-        self._drills = drills
-        self._done = 0
-
-    def begins(self, name: str) -> None:
-        note(f"[{self._done + 1}/{self._drills}] {name} ...")
-
-    def over(self, name: str, record: DrillRecord | None, why: str) -> None:
-        from gossamer.drill import verdict_in_words
-
-        self._done += 1
-        if record is None:
-            said = f"not run: {why}"
-        else:
-            said = verdict_in_words(record) + (f" ({why})" if why else "")
-        note(f"[{self._done}/{self._drills}] {name}: {said}")
-
-
 def _show(summary: Summary, result: SuiteResult) -> None:
     """A line for each promise, with what every drill said of it."""
-    verdict = {True: "kept", False: "BROKEN", None: "not tested"}
     print_table(
         ("promise", "verdict", "kept in", "found"),
         (
             (
                 row.promise,
-                verdict[row.kept],
+                VERDICTS[row.kept],
                 f"{row.kept_in} of {row.judged_in}" if row.judged_in else "",
                 f"{row.worst}: {row.got}" if row.worst else "",
             )

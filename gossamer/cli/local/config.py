@@ -11,7 +11,7 @@ import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Row
 from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks
-from gossamer.cli.commands.node import meant
+from gossamer.cli.commands.processes import meant
 from gossamer.cli.errors import RefusedError
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.render.output import emit_json, print_error, print_line

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Interrupt", "interruptible"]
+__all__ = ["Interrupt", "interruptible", "loop_factory"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether somebody wanted it to end."""
+    """How many signals came that wanted it to end."""
 
-    came: bool = False
+    came: int = 0
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Inside, a signal cancels the current task, once; that cancellation ends here."""
+def interruptible(on_signal: Callable[[int], object] = lambda _: None) -> Iterator[Interrupt]:
+    """Inside, a signal cancels the current task, once; that cancellation ends here.
+
+    ``on_signal`` hears of each, with how many there were.
+    """
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("there is no task that could be cancelled")
     loop = asyncio.get_running_loop()
     interrupt = Interrupt()
 
-    def on_signal() -> None:
-        if not interrupt.came:
-            interrupt.came = True
+    def interrupted() -> None:
+        interrupt.came += 1
+        if interrupt.came == 1:
             task.cancel()
+        on_signal(interrupt.came)
 
     for number in _SIGNALS:
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, interrupted)
     try:
         yield interrupt
     except asyncio.CancelledError:
@@ -45,3 +49,12 @@ def interruptible() -> Iterator[Interrupt]:
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
+
+
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import signal
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.cli.exits import ExitCode
+from gossamer.cli.local.interrupt import interruptible
 from gossamer.errors import UnavailableError
 from gossamer.launch import (
     STOP_LIMIT,
@@ -26,9 +25,12 @@ from gossamer.launch import (
     node_environment,
     wait_until_ready,
 )
-from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, Supervisor, describe
+from gossamer.supervisor import ChildSpec, Reason, Runtime, Supervisor, describe
 
-__all__ = ["Launcher", "NodeEndedError"]
+if TYPE_CHECKING:
+    from gossamer.cli.local.up import Screen
+
+__all__ = ["Launcher"]
 
 _LOG_LINES = 12
 
@@ -43,48 +45,35 @@ class NodeEndedError(UnavailableError):
 
 
 class Launcher:
-    """One run of ``gossamer up``."""
+    """One run of ``gossamer up``; ``timeout`` is for the cluster to be ready, at first and again."""
 
-    def __init__(
-        self,
-        plan: ClusterPlan,
-        workspace: Workspace,
-        *,
-        patience: float,
-        on_ready: Callable[[Mapping[str, Any]], None],
-        say: Callable[[str], None],
-        progress: Callable[[Mapping[str, str]], None],
-    ) -> None:
+    def __init__(self, plan: ClusterPlan, workspace: Workspace, screen: Screen, *, timeout: float) -> None:
         self._plan = plan
         self._workspace = workspace
-        self._patience = patience
-        self._on_ready = on_ready
-        self._say = say
-        self._progress = progress
+        self._screen = screen
+        self._timeout = timeout
         self._runtime = Runtime(node="up@localhost")
         self._ended: asyncio.Queue[tuple[NodePlan, Reason]] = asyncio.Queue(maxsize=1024)
 
     async def run(self) -> ExitCode:
         """Start, wait, print, watch, stop."""
-        stop = asyncio.Event()
         main = asyncio.current_task()
-        loop = asyncio.get_running_loop()
 
-        def on_signal() -> None:
-            if stop.is_set() and main is not None:
+        def on_signal(count: int) -> None:
+            if count > 1 and main is not None:
                 main.cancel()
-            stop.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, on_signal)
+        code = ExitCode.DONE
         try:
-            return await self._run(stop)
+            with interruptible(on_signal):
+                code = await self._run()
         finally:
             await self._runtime.stop()
+        return code
 
-    async def _run(self, stop: asyncio.Event) -> ExitCode:
+    async def _run(self) -> ExitCode:
         self._workspace.prepare(self._plan)
-        logs = {node.name: _size(node) for node in self._plan.nodes}
+        logged = {node.name: _size(node) for node in self._plan.nodes}
         supervisor = await self._runtime.start(
             Supervisor,
             [self._spec(node) for node in self._plan.nodes],
@@ -94,27 +83,14 @@ class Launcher:
             name="nodes",
         )
         over = self._runtime.join(supervisor)
-        stopping = asyncio.create_task(stop.wait(), name="signal")
         try:
-            getting_ready = asyncio.create_task(self._come_up(), name="come up")
-            first_end = asyncio.create_task(self._ended.get(), name="first end")
-            try:
-                await asyncio.wait({getting_ready, first_end, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                getting_ready.cancel()
-                first_end.cancel()
-                await asyncio.wait({getting_ready, first_end})
-            if not getting_ready.cancelled():
-                # Not in a task group, which would wrap what it has to say.
-                getting_ready.result()
-            if not first_end.cancelled():
-                raise _ended_error(*first_end.result(), logs)
-            if stop.is_set():
-                return ExitCode.DONE
-            return await self._watch(over, stopping)
+            if ended := await self._first_end():
+                node, reason = ended
+                raise _ended_error(node, reason, logged[node.name])
+            return await self._watch(over)
         finally:
-            stopping.cancel()
-            await self._stop(supervisor, over)
+            self._runtime.exit(supervisor, "shutdown")
+            await asyncio.wait({over})
 
     def _spec(self, node: NodePlan) -> ChildSpec:
         start = functools.partial(
@@ -129,33 +105,45 @@ class Launcher:
             # Somebody restarts nodes faster than they can be told of; one line less does no harm.
             pass
 
+    async def _first_end(self) -> tuple[NodePlan, Reason] | None:
+        """Wait until the cluster is ready, or return the node that ended before."""
+        getting_ready = asyncio.create_task(self._come_up(), name="come up")
+        first_end = asyncio.create_task(self._ended.get(), name="first end")
+        try:
+            await asyncio.wait({getting_ready, first_end}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            getting_ready.cancel()
+            first_end.cancel()
+            await asyncio.wait({getting_ready, first_end})
+        if not getting_ready.cancelled():
+            # Not in a task group, which would wrap what it has to say.
+            getting_ready.result()
+        return None if first_end.cancelled() else first_end.result()
+
     async def _come_up(self) -> None:
-        await wait_until_ready(self._plan, seconds=self._patience, progress=self._progress)
-        facts = await self._publish()
-        self._on_ready(facts)
+        await wait_until_ready(self._plan, seconds=self._timeout, progress=self._screen.progress)
+        self._screen.ready(await self._publish())
 
     async def _publish(self) -> dict[str, Any]:
-        pids = {}
-        for node in self._plan.nodes:
-            pids[node.name] = await self._runtime.call(node.name, "pid")
+        pids = {node.name: await self._runtime.call(node.name, "pid") for node in self._plan.nodes}
         facts = cluster_facts(self._plan, pids)
         self._workspace.write_facts(facts)
         return facts
 
-    async def _watch(self, over: asyncio.Future[object], stopping: asyncio.Task[Any]) -> ExitCode:
+    async def _watch(self, over: asyncio.Future[Any]) -> ExitCode:
         back: asyncio.Task[None] | None = None
         try:
             while True:
                 ended = asyncio.create_task(self._ended.get(), name="node end")
-                await asyncio.wait({over, stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if not ended.done():
+                try:
+                    await asyncio.wait({over, ended}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
                     ended.cancel()
-                    if stopping.done():
-                        return ExitCode.DONE
-                    self._say(f"gave up: {describe(over.result())}; see node.log of each node")
+                if not ended.done():
+                    self._screen.say(f"gave up: {describe(over.result())}; see node.log of each node")
                     return ExitCode.NODE_ENDED
                 node, reason = ended.result()
-                self._say(f"{node.name} ended ({describe_end(reason)}); restarting it")
+                self._screen.say(f"{node.name} ended ({describe_end(reason)}); restarting it")
                 if back is not None:
                     back.cancel()
                 back = asyncio.create_task(self._tell_when_back(), name="back")
@@ -165,16 +153,12 @@ class Launcher:
 
     async def _tell_when_back(self) -> None:
         try:
-            await wait_until_ready(self._plan, seconds=self._patience, progress=lambda _: None)
+            await wait_until_ready(self._plan, seconds=self._timeout, progress=lambda _: None)
             await self._publish()
         except UnavailableError as error:
-            self._say(str(error))
+            self._screen.say(str(error))
         else:
-            self._say("ready again")
-
-    async def _stop(self, supervisor: Pid, over: asyncio.Future[object]) -> None:
-        self._runtime.exit(supervisor, "shutdown")
-        await asyncio.wait({over})
+            self._screen.say("ready again")
 
 
 def _size(node: NodePlan) -> int:
@@ -184,9 +168,9 @@ def _size(node: NodePlan) -> int:
         return 0
 
 
-def _ended_error(node: NodePlan, reason: Reason, logs: Mapping[str, int]) -> NodeEndedError:
+def _ended_error(node: NodePlan, reason: Reason, logged: int) -> NodeEndedError:
     with node.log_file.open("rb") as log:
-        log.seek(logs[node.name])
+        log.seek(logged)
         lines = log.read().decode("utf-8", "replace").splitlines()
     tail = "\n".join(f"  {line}" for line in lines[-_LOG_LINES:]) or "  (nothing)"
     return NodeEndedError(name=node.name, how=describe_end(reason), log_file=str(node.log_file), tail=tail)

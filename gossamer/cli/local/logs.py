@@ -1,23 +1,127 @@
-"""Where a node's log goes and how it looks: standard error, for people on a terminal, JSON otherwise.
+"""Where a node's log goes, how it looks, what every line of it has, and what none has: no secret.
 
-Rule: a log that cannot be written costs its lines and nothing else. On a full disc, the process that wants to
-say so must not end of saying it.
+It goes to standard error, for people on a terminal, as JSON otherwise. Secrets are kept out three times: by
+the name of a field (``password``, ``token``, …), by how a value looks (a JSON Web Token, ``Bearer …``), and
+by the secrets of this node's own configuration, wherever they stand.
+
+Rules: 1. A log that cannot be written costs its lines and nothing else: on a full disc, the process that
+wants to say so must not end of saying it.  2. Bytes are shown by their length, since nobody can tell what is
+in them.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 import structlog
+from pydantic import BaseModel, SecretStr
 
-from gossamer.cli.local.log_fields import add_trace, name_node, redact
 from gossamer.config import LogConfig
-from gossamer.supervisor import log_process
+from gossamer.supervisor import is_secret, log_process
 
-__all__ = ["Unfailing", "set_up_logging"]
+__all__ = ["Unfailing", "add_trace", "name_node", "redact", "secrets_in", "set_up_logging"]
+
+Processor = Callable[[Any, str, dict[str, Any]], dict[str, Any]]
+
+HIDDEN = "***"
+_SHORTEST = 8
+"""A shorter secret is looked for nowhere: it would blot out words."""
+_DEPTH = 4
+_LOOKS_SECRET = re.compile(
+    r"""eyJ[\w-]+\.[\w-]*\.[\w-]*                       # a JSON Web Token
+    | (?<=Bearer\ )\S+ | (?<=Basic\ )[\w+/=]{8,}        # an Authorization header
+    | (?<=://)[^/\s:@]+:[^/\s@]+(?=@)                   # user and password of a URL
+    | (?<=[?&]token=)[^&\s]+ | (?<=[?&]access_token=)[^&\s]+
+    | \$argon2\w*\$[^\s'"]+                             # a password's hash
+    | -----BEGIN[ ][\w ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][\w ]*-----|$)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def name_node(node: str) -> Processor:
+    """Adds the node; a line that is about another one says that with the same word, and keeps it."""
+
+    def add(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+        event.setdefault("node", node)
+        return event
+
+    return add
+
+
+def add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Adds the trace in which the running code is, where OpenTelemetry knows one."""
+    # Whoever has spans has imported it; nobody else has to.
+    api = sys.modules.get("opentelemetry.trace")
+    if api is not None and "trace_id" not in event:
+        context = api.get_current_span().get_span_context()
+        if context.is_valid:
+            event["trace_id"] = f"{context.trace_id:032x}"
+            event["span_id"] = f"{context.span_id:016x}"
+    return event
+
+
+def secrets_in(config: BaseModel) -> Iterator[str]:
+    """Every secret of a configuration."""
+    for value in (getattr(config, name) for name in type(config).model_fields):
+        yield from _secrets(value)
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        yield from secrets_in(value)
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _secrets(inner)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            yield from _secrets(inner)
+
+
+def redact(secrets: Iterable[str] = ()) -> Processor:
+    """Takes out what must not be read: goes last, when texts are what they will be."""
+    known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def clean(value: Any, depth: int) -> Any:
+        match value:
+            case str():
+                text = _LOOKS_SECRET.sub(HIDDEN, value)
+                return text if pattern is None else pattern.sub(HIDDEN, text)
+            case bool() | int() | float() | None:
+                return value
+            case bytes() | bytearray() | memoryview():
+                return f"{len(value)} bytes"
+            case dict() if depth:
+                return {
+                    key: HIDDEN if hides(key, inner) else clean(inner, depth - 1)
+                    for key, inner in value.items()
+                }
+            case list() | tuple() | set() | frozenset() if depth:
+                return [clean(inner, depth - 1) for inner in value]
+            case _:
+                return clean(str(value), 0)
+
+    def hides(key: Any, value: Any) -> bool:
+        return isinstance(value, (str, bytes, SecretStr)) and is_secret(str(key))
+
+    def processor(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: value
+            if key.startswith("_")
+            else HIDDEN
+            if key != "event" and hides(key, value)
+            else clean(value, _DEPTH)
+            for key, value in event.items()
+        }
+
+    return processor
 
 
 class Unfailing:

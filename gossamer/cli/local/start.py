@@ -20,6 +20,7 @@ import typer
 
 from gossamer.cli.command import ConfigFile, Json
 from gossamer.cli.exits import ExitCode
+from gossamer.cli.local.interrupt import loop_factory
 from gossamer.cli.render.output import note, ports_text, print_error, print_line
 from gossamer.cli.root import example
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gossamer.config import Config
     from gossamer.node import Node
 
-__all__ = ["loop_factory", "start"]
+__all__ = ["start"]
 
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
@@ -45,8 +46,7 @@ def start(
     if log_file is not None:
         _print_to(log_file)
     # Here, so that the rest of the command starts without loading what a node is made of.
-    from gossamer.cli.local.log_fields import secrets_in
-    from gossamer.cli.local.logs import set_up_logging
+    from gossamer.cli.local.logs import secrets_in, set_up_logging
     from gossamer.config import cookie_of, load_config
 
     loaded = load_config(config, environ=os.environ)
@@ -82,15 +82,6 @@ def _remark(config: Config) -> None:
             "mqtt.auth.allow_anonymous is off, so clients without credentials are refused; "
             "GOSSAMER_MQTT__AUTH__ALLOW_ANONYMOUS=on lets them in"
         )
-
-
-def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
 
 
 def _print_to(file: Path) -> None:

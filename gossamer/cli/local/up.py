@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gossamer.launch import ClusterPlan, PortSpec
 
-__all__ = ["up"]
+__all__ = ["Screen", "up"]
 
 OPTIONS = {
     "mqtt": "--mqtt-port",
@@ -81,16 +81,8 @@ def up(
                 ],
                 logger_factory=structlog.PrintLoggerFactory(log),
             )
-            with _Screen(as_json=json) as screen:
-                launcher = Launcher(
-                    plan,
-                    workspace,
-                    patience=timeout,
-                    on_ready=screen.ready,
-                    say=screen.say,
-                    progress=screen.progress,
-                )
-                code = asyncio.run(launcher.run())
+            with Screen(as_json=json) as screen:
+                code = asyncio.run(Launcher(plan, workspace, screen, timeout=timeout).run())
     raise typer.Exit(code)
 
 
@@ -111,7 +103,7 @@ def _plan(specs: dict[str, PortSpec], ws_port: str | None, **options: Any) -> Cl
     )
 
 
-class _Screen:
+class Screen:
     """The ready line on standard output, everything else on standard error."""
 
     def __init__(self, *, as_json: bool) -> None:

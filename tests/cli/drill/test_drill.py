@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from gossamer.cli import ExitCode, app
 from gossamer.cli.drill import command as drill
-from gossamer.cli.drill.screen import line_of, open_screen, show_record
-from gossamer.cli.drill.view import Rates, frame
+from gossamer.cli.drill.screen import Screen, line_of, open_screen, show_record
 from gossamer.drill import Progress
 from gossamer.drill.record import (
     ClientDrop,
@@ -22,7 +21,6 @@ from gossamer.drill.record import (
     Mark,
     Phase,
     Plan,
-    Side,
     Speed,
     Tally,
     Verdict,
@@ -144,8 +142,8 @@ def test_a_mark_is_a_line():
     )
 
 
-async def test_without_a_terminal_there_are_lines_and_clients_do_not_flood_them(capsys):
-    async with open_screen(quiet=False) as screen:
+def test_lines_come_one_by_one_and_clients_do_not_flood_them(capsys):
+    with open_screen(quiet=False) as screen:
         screen.tell("split")
         for number in range(100):
             screen.tell(Mark(1.0, NODES[0], "client dropped", f"client{number}"))
@@ -189,59 +187,26 @@ def test_the_end_shows_times_traffic_and_verdicts(capsys):
     assert "did not come to its end: it stopped" in text
 
 
-def progress_with(marks, *, step="split"):
-    now = SimpleNamespace(value=0.0)
+def test_the_line_below_says_where_the_drill_is():
+    now = SimpleNamespace(value=8.0)
     ledger = SimpleNamespace(sent=Counter(), delivered=Counter(), owed=12)
+    screen = Screen(Console(file=io.StringIO()))
+    screen.show(Progress(PLAN, step="connecting"))
+    assert str(screen.__rich__()) == "connecting"
     progress = Progress(
         PLAN,
-        step=step,
+        step="split",
         now=lambda: now.value,
-        sides=(Side("1,2", NODES[:2]), Side("3", NODES[2:])),
         phases=[Phase("warm-up", 0.0, 5.0)],
+        drops=[
+            ClientDrop(6.0, "c", NODES[0], "reset"),
+            ClientDrop(6.0, "d", NODES[2], "reset", excused=True),
+        ],
         load=SimpleNamespace(ledger=ledger),
     )
-    for mark in marks:
-        progress.marks.append(mark)
-        progress.sight.note(mark)
-    return progress, now, ledger
-
-
-def drawn(progress, rates):
-    console = Console(file=io.StringIO(), width=120, height=40, highlight=False)
-    console.print(frame(progress, rates, height=40))
-    return console.file.getvalue()
-
-
-def test_the_picture_shows_phase_sight_traffic_and_marks():
-    progress, now, ledger = progress_with(
-        [
-            Mark(5.1, "", "fault applied", detail="cut 2/1"),
-            Mark(6.0, NODES[0], "suspected", NODES[2]),
-            Mark(7.0, NODES[1], "declared down", NODES[2]),
-            Mark(7.5, NODES[2], "process killed"),
-        ]
-    )
-    rates = Rates()
-    now.value = 8.0
-    rates.look(progress)
+    screen.show(progress)
+    assert str(screen.__rich__()) == "split 3 s: 0 sent/s, 0 delivered/s, 12 due, 1 clients dropped"
     ledger.sent[NODES[0], NODES[2]] += 50
     ledger.delivered[NODES[0], NODES[0]] += 30
     now.value = 9.0
-    rates.look(progress)
-    picture = drawn(progress, rates)
-    assert "drill partition 2/1 · 3 nodes · gate · 200 messages/s" in picture
-    assert "warm-up ─ split 4 s ─ heal" in picture
-    rows = [line.split() for line in picture.splitlines()]
-    assert ["1", "·", "●", "◐"] in [row[:4] for row in rows]
-    assert ["2", "●", "·", "✕"] in [row[:4] for row in rows]
-    # Who is dead sees nobody.
-    assert ["3", "·", "·", "·"] in [row[:4] for row in rows]
-    assert any(row[-4:] == ["1,2", "3", "50", "0"] for row in rows)
-    assert any(row[-4:] == ["1,2", "1,2", "0", "30"] for row in rows)
-    assert any("declared down" in line and "node3" in line for line in picture.splitlines())
-
-
-def test_the_picture_of_a_start_has_nothing_but_the_step():
-    picture = drawn(Progress(PLAN), Rates())
-    assert "starting ─ connecting" in picture
-    assert "who sees whom" not in picture
+    assert str(screen.__rich__()).startswith("split 4 s: 50 sent/s, 30 delivered/s")

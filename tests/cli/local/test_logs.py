@@ -8,8 +8,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from gossamer.cli.local.log_fields import secrets_in
-from gossamer.cli.local.logs import Unfailing, set_up_logging
+from gossamer.cli.local.logs import Unfailing, secrets_in, set_up_logging
 from gossamer.config import LogConfig, NodeConfig, config_from
 from gossamer.node.views.inside import log_level
 from gossamer.supervisor import Runtime

@@ -9,8 +9,16 @@ import pytest
 from rich.console import Console
 
 from cli.terminal import Terminal
-from gossamer.cli.top.view import columns_in, picture, room_in
-from gossamer.cli.top.view_state import COLUMNS, KEYS, Desk, rates_of, rows_of
+from gossamer.cli.commands.top_view import (
+    COLUMNS,
+    KEYS,
+    ViewState,
+    columns_in,
+    picture,
+    rates_of,
+    room_in,
+    rows_of,
+)
 
 
 def pulse(node="a", *, at=1.0, creation=1, received=0, sent=0, peers=None, **more):
@@ -43,16 +51,16 @@ def sample(*pulses, missing=None):
     return {"asked": "a", "nodes": pulses, "missing": missing or {}}
 
 
-def press(desk, *keys, shown=("a", "b", "c", "d", "e"), room=2):
+def press(view, *keys, shown=("a", "b", "c", "d", "e"), room=2):
     for key in keys:
-        desk = desk.press(key, shown=shown, columns=len(COLUMNS), room=room)
-    return desk
+        view = view.press(key, shown=shown, columns=len(COLUMNS), room=room)
+    return view
 
 
-def drawn(desk, now, *, width=100, height=16, rates=None, busy=None):
+def drawn(view, now, *, width=100, height=16, rates=None, busy=None):
     """The lines of the picture, as a terminal of that size has them."""
     console = Console(width=width, height=height, record=True, file=io.StringIO())
-    console.print(picture(now, rates or {}, desk, width=width, height=height, busy=busy))
+    console.print(picture(now, rates or {}, view, width=width, height=height, busy=busy))
     return console.export_text().splitlines()
 
 
@@ -73,46 +81,46 @@ def test_a_node_that_started_anew_or_is_new_has_no_rate_yet():
 
 def test_arrows_sort_by_another_column_and_most_comes_first():
     now = sample(pulse("a", connections=1), pulse("b", connections=3), pulse("c", connections=2))
-    by_clients = press(Desk(), "right")
+    by_clients = press(ViewState(), "right")
     assert [row["node"] for row in rows_of(now, {}, by_clients)] == ["b", "c", "a"]
     assert [row["node"] for row in rows_of(now, {}, press(by_clients, "r"))] == ["a", "c", "b"]
-    assert [row["node"] for row in rows_of(now, {}, Desk())] == ["a", "b", "c"]
-    assert press(Desk(), "left").sort == len(COLUMNS) - 1
+    assert [row["node"] for row in rows_of(now, {}, ViewState())] == ["a", "b", "c"]
+    assert press(ViewState(), "left").sort == len(COLUMNS) - 1
 
 
 def test_the_cursor_takes_its_page_along():
-    desk = press(Desk(), "down", "down")
-    assert (desk.chosen, desk.page) == ("c", 1)
-    assert press(desk, "up", "up", "up").chosen == "a"
-    assert press(desk, *["down"] * 9).chosen == "e"
+    view = press(ViewState(), "down", "down")
+    assert (view.chosen, view.page) == ("c", 1)
+    assert press(view, "up", "up", "up").chosen == "a"
+    assert press(view, *["down"] * 9).chosen == "e"
 
 
 def test_pages_end_where_the_nodes_end():
-    assert press(Desk(), "n", "n", "n", "n").page == 2
-    assert press(Desk(), "n").chosen == "c"
-    assert press(Desk(), "p").page == 0
+    assert press(ViewState(), "n", "n", "n", "n").page == 2
+    assert press(ViewState(), "n").chosen == "c"
+    assert press(ViewState(), "p").page == 0
 
 
 def test_a_filter_is_typed_kept_and_dropped():
-    desk = press(Desk(), "/", "q", "B", "backspace", "backspace", "b")
-    assert (desk.only, desk.over) == ("b", False)
+    view = press(ViewState(), "/", "q", "B", "backspace", "backspace", "b")
+    assert (view.only, view.over) == ("b", False)
     now = sample(pulse("a"), pulse("b"), missing={"bb": "no answer", "c": "no answer"})
-    assert [row["node"] for row in rows_of(now, {}, desk)] == ["b", "bb"]
-    assert press(desk, "enter", "q").over
-    assert press(desk, "enter", "escape").only == ""
-    assert press(desk, "escape") == press(Desk(), "/", "escape")
+    assert [row["node"] for row in rows_of(now, {}, view)] == ["b", "bb"]
+    assert press(view, "enter", "q").over
+    assert press(view, "enter", "escape").only == ""
+    assert press(view, "escape") == press(ViewState(), "/", "escape")
 
 
 def test_what_no_key_is_changes_nothing():
-    assert press(Desk(), "x", "") == Desk()
-    assert press(Desk(), "up", "down", shown=()) == Desk()
+    assert press(ViewState(), "x", "") == ViewState()
+    assert press(ViewState(), "up", "down", shown=()) == ViewState()
 
 
 def test_help_names_every_key_and_any_key_leaves_it():
-    shown = "\n".join(drawn(press(Desk(), "?"), sample(pulse())))
+    shown = "\n".join(drawn(press(ViewState(), "?"), sample(pulse())))
     assert all(key in shown for key, _ in KEYS)
-    assert press(Desk(), "?", "down") == Desk()
-    assert press(Desk(), "?", "q").over
+    assert press(ViewState(), "?", "down") == ViewState()
+    assert press(ViewState(), "?", "q").over
 
 
 # -- the picture
@@ -125,9 +133,9 @@ def test_it_never_is_larger_than_the_terminal(width, height, keys):
     sees = {f"n{at:03}": {"status": "suspect", "link": "down"} for at in range(30)}
     alarm = {"active": True, "text": "the cluster was parted " * 9}
     nodes = [pulse(f"n{at:03}", sees=sees, alarms=[alarm]) for at in range(30)]
-    desk = press(Desk(), *keys, shown=[one["node"] for one in nodes])
+    view = press(ViewState(), *keys, shown=[one["node"] for one in nodes])
     busy = [(str(at), "worker", 1.0, 0) for at in range(50)]
-    lines = drawn(desk, sample(*nodes), width=width, height=height, busy=busy)
+    lines = drawn(view, sample(*nodes), width=width, height=height, busy=busy)
     assert len(lines) <= max(height, len(KEYS) + 4 if keys == ("?",) else 11)
     assert all(len(line) <= width for line in lines)
 
@@ -143,7 +151,7 @@ def test_what_is_wrong_is_shown():
         "b", sees={"a": {"status": "offline", "link": "down"}}, alarms=[{"active": True, "text": "x\x1b"}]
     )
     over = pulse("a", alarms=[{"active": False, "text": "long ago"}])
-    shown = "\n".join(drawn(Desk(), sample(over, bad, missing={"c": "no answer"})))
+    shown = "\n".join(drawn(ViewState(), sample(over, bad, missing={"c": "no answer"})))
     assert "a offline, link down" in shown
     assert "silent: no answer" in shown
     assert "alarm: x\\x1b" in shown
@@ -152,11 +160,11 @@ def test_what_is_wrong_is_shown():
 
 def test_a_node_is_looked_at_with_its_links_and_busy_processes():
     one = pulse("b", sees={"a": {"status": "online", "link": "up"}}, peers={"a": 2048})
-    desk = press(Desk(), "down", "enter", shown=["a", "b"])
-    shown = "\n".join(drawn(desk, sample(pulse(), one), busy=[("31", "mqtt channel", 950.0, 7)], height=30))
+    view = press(ViewState(), "down", "enter", shown=["a", "b"])
+    shown = "\n".join(drawn(view, sample(pulse(), one), busy=[("31", "mqtt channel", 950.0, 7)], height=30))
     assert re.search(r"a +online +up +2.0 KiB", shown)
     assert re.search(r"31 +950 +7 +mqtt channel", shown)
-    assert "asking" in "\n".join(drawn(desk, sample(pulse(), one), height=30))
+    assert "asking" in "\n".join(drawn(view, sample(pulse(), one), height=30))
 
 
 # -- the command
