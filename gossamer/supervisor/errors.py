@@ -37,32 +37,6 @@ from collections.abc import Sequence
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, TIMEOUT, Pid, Reason, describe
 
-__all__ = [
-    "AlreadyPresent",
-    "AlreadyStarted",
-    "BadChildSpec",
-    "BadDestination",
-    "BadReturn",
-    "CallFailed",
-    "CallTimeout",
-    "CallingSelf",
-    "ChildNotFound",
-    "ChildRestarting",
-    "ChildRunning",
-    "ExitProcess",
-    "Ignore",
-    "MailboxFull",
-    "MaxChildren",
-    "NameTaken",
-    "NoSuchCallback",
-    "NoSuchProcess",
-    "NotAsync",
-    "NotInProcess",
-    "StartFailed",
-    "StopInit",
-    "TooManyTraces",
-]
-
 
 class ExitProcess(BaseException):
     """End the running process with ``reason``, as Erlang's ``exit/1``."""

@@ -15,28 +15,6 @@ import traceback
 
 from msgspec import Struct
 
-__all__ = [
-    "KILL",
-    "KILLED",
-    "NOCONNECTION",
-    "NOPROC",
-    "NORMAL",
-    "SHUTDOWN",
-    "TIMEOUT",
-    "Cast",
-    "Crash",
-    "Destination",
-    "Down",
-    "Exit",
-    "Pid",
-    "Reason",
-    "Ref",
-    "Timeout",
-    "describe",
-    "is_clean",
-    "reason_from_plain",
-]
-
 NORMAL = "normal"
 SHUTDOWN = "shutdown"
 KILL = "kill"

@@ -238,8 +238,16 @@ class Entry:
             runtime.route(DemonitorSignal(remote[0], remote[1], ref))
             return
         target = runtime.find(destination)
-        if target is not None and target.watchers is not None:
-            target.watchers.pop(ref, None)
+        if target is not None:
+            target.forget_watcher(ref)
+
+    def forget_watcher(self, ref: Ref) -> bool:
+        """Another process watches this one no more; False when it did not."""
+        return self.watchers is not None and self.watchers.pop(ref, None) is not None
+
+    def forget_watching(self, ref: Ref) -> bool:
+        """This process watches another no more; False when it did not."""
+        return self.watching is not None and self.watching.pop(ref, None) is not None
 
     def on_release(self, cleanup: Callable[[Entry], None]) -> None:
         """Run ``cleanup(self)`` when the entry ends, before anybody is told."""
@@ -315,5 +323,5 @@ class Entry:
             runtime.route(DownSignal(watcher.node, watcher, ref, pid, reason))
         else:
             entry = runtime.table.get(watcher)
-            if entry is not None and entry.watching is not None and entry.watching.pop(ref, None) is not None:
+            if entry is not None and entry.forget_watching(ref):
                 entry.deliver_signal(Down(ref, pid, reason))

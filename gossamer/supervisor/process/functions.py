@@ -16,28 +16,6 @@ from gossamer.supervisor.process.entry import Entry, current
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
 from gossamer.supervisor.values import KILL, KILLED, Cast, Destination, Pid, Reason, Ref
 
-__all__ = [
-    "TimerRef",
-    "call",
-    "cancel_timer",
-    "cast",
-    "demonitor",
-    "exit",
-    "link",
-    "monitor",
-    "receive",
-    "register",
-    "self_pid",
-    "send",
-    "send_after",
-    "send_wait",
-    "spawn",
-    "spawn_link",
-    "trap_exit",
-    "unlink",
-    "whereis",
-]
-
 Ts = TypeVarTuple("Ts")
 
 

@@ -26,8 +26,9 @@ from gossamer.supervisor.errors import NoSuchCallback, NotInProcess
 from gossamer.supervisor.process.calls import Caller, RemoteCaller
 from gossamer.supervisor.process.entry import Entry, current
 from gossamer.supervisor.process.process import reason_of
+from gossamer.supervisor.process.reports import report_crash
 from gossamer.supervisor.process.runtime import Runtime
-from gossamer.supervisor.values import KILL, KILLED, NORMAL, Cast, Crash, Down, Exit, Pid, Reason, describe
+from gossamer.supervisor.values import KILL, KILLED, NORMAL, Cast, Down, Exit, Pid, Reason
 
 __all__ = ["Port", "guarded"]
 
@@ -104,7 +105,7 @@ class Port(Entry):
             self.on_close(reason)
         except Exception as error:  # noqa: BLE001 - a port ends whatever its on_close does
             reason = reason_of(error)
-            self._report(reason)
+            report_crash(self, reason)
         finally:
             current.reset(token)
         self.bury(reason)
@@ -144,7 +145,7 @@ class Port(Entry):
     def crash(self, exception: BaseException) -> None:
         if self.reason is None:
             reason = reason_of(exception)
-            self._report(reason)
+            report_crash(self, reason)
             self.close(reason)
 
     def mailbox_length(self) -> int:
@@ -173,17 +174,6 @@ class Port(Entry):
             current.reset(token)
             self._busy = False
             self._backlog = None
-
-    def _report(self, reason: Reason) -> None:
-        log.error(
-            "crash",
-            pid=str(self.pid),
-            name=self.name,
-            label=self.label,
-            parent=None if self.parent is None else str(self.parent),
-            reason=describe(reason),
-            traceback=reason.traceback if isinstance(reason, Crash) else "",
-        )
 
 
 def guarded(callback: Callable[P, R], *, entry: Entry | None = None) -> Callable[P, R | None]:

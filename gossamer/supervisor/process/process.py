@@ -25,7 +25,7 @@ import structlog
 
 from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
 from gossamer.supervisor.process.entry import Entry
-from gossamer.supervisor.process.reports import crash_text, handling, state_of
+from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.values import (
     KILL,
     KILLED,
@@ -35,11 +35,9 @@ from gossamer.supervisor.values import (
     Exit,
     Pid,
     Reason,
-    describe,
-    is_clean,
 )
 
-__all__ = ["MAX_MAILBOX", "Process", "reason_of", "where_is"]
+__all__ = ["MAX_MAILBOX", "Process", "reason_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -246,7 +244,7 @@ class Process(Entry):
     def crash(self, exception: BaseException) -> None:
         if self.reason is None:
             reason = reason_of(exception)
-            self.report(reason, exception)
+            report_crash(self, reason, exception)
             self.faulted = True
             self.condemn(reason)
 
@@ -264,7 +262,7 @@ class Process(Entry):
                 pid=str(self.pid),
                 label=self.label,
                 kills=self._retries,
-                where=where_is(self),
+                where=where_is(self.task),
                 advice="it swallows CancelledError; its task is left behind, unlinked and unregistered",
             )
             self.runtime.zombies[self.pid] = self
@@ -296,7 +294,7 @@ class Process(Entry):
         except BaseException as error:  # noqa: BLE001 - whatever ends a process becomes its exit reason
             reason = reason_of(error)
             if self.reason is None:
-                self.report(reason, error)
+                report_crash(self, reason, error)
         self.end(reason if self.reason is None else self.reason)
 
     def done(self, task: asyncio.Task[None]) -> None:
@@ -316,43 +314,6 @@ class Process(Entry):
             started.set_result(Ignore() if self.status == "ignored" else StartFailed(self.label, reason))
         self.behaviour = None
         self.waiting_on = None
-
-    def report(self, reason: Reason, error: BaseException | None = None) -> None:
-        """Write the crash report, unless the end is an orderly one."""
-        if is_clean(reason):
-            return
-        log.error(
-            "crash",
-            pid=str(self.pid),
-            name=self.name,
-            label=self.label,
-            parent=None if self.parent is None else str(self.parent),
-            reason=describe(reason),
-            mailbox=len(self.mailbox),
-            reductions=self.reductions,
-            handling=handling(error),
-            state=state_of(self.behaviour),
-            traceback=_text_of(reason) if error is None else crash_text(error),
-        )
-
-
-def where_is(process: Process) -> str:
-    """The line of code at which a process waits, innermost first, three deep."""
-    # A task gives the frames of its own stack only; the awaited coroutines lead further in.
-    lines: list[str] = []
-    waiting: Any = process.task.get_coro()
-    while waiting is not None:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is None:
-            break
-        lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return " < ".join(reversed(lines[-3:]))
-
-
-def _text_of(reason: Reason) -> str:
-    """The traceback that a reason brings along, from another process or another node."""
-    return reason.traceback if isinstance(reason, Crash) else ""
 
 
 def _expire(waiter: asyncio.Future[None]) -> None:

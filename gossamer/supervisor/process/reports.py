@@ -9,17 +9,22 @@ others, as after a wrong return value, they stay.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import current
-from gossamer.supervisor.rendering import is_secret, shown
-from gossamer.supervisor.values import Cast
+import structlog
 
-__all__ = ["crash_text", "handling", "log_process", "state_of"]
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.rendering import is_secret, shown
+from gossamer.supervisor.values import Cast, Crash, Reason, describe, is_clean
+
+__all__ = ["log_process", "report_crash", "where_is"]
+
+log = structlog.get_logger(__name__)
 
 FRAMEWORK = tuple(
     f"gossamer/supervisor/{module}.py"
@@ -39,7 +44,42 @@ ATTRIBUTES = 12
 LINE = 600
 
 
-def crash_text(error: BaseException) -> str:
+def report_crash(entry: Entry, reason: Reason, error: BaseException | None = None) -> None:
+    """Write the crash report of a process or a port, unless its end is an orderly one."""
+    if is_clean(reason):
+        return
+    brought = reason.traceback if isinstance(reason, Crash) else ""
+    log.error(
+        "crash",
+        pid=str(entry.pid),
+        name=entry.name,
+        label=entry.label,
+        parent=None if entry.parent is None else str(entry.parent),
+        reason=describe(reason),
+        mailbox=entry.mailbox_length(),
+        reductions=getattr(entry, "reductions", 0),
+        handling=_handling(error),
+        state=_state_of(getattr(entry, "behaviour", None)),
+        # A reason may bring the traceback of another process, or of another node.
+        traceback=brought if error is None else _crash_text(error),
+    )
+
+
+def where_is(task: asyncio.Task[None]) -> str:
+    """The line of code at which a task waits, innermost first, three deep."""
+    # A task gives the frames of its own stack only; the awaited coroutines lead further in.
+    lines: list[str] = []
+    waiting: Any = task.get_coro()
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            break
+        lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return " < ".join(reversed(lines[-3:]))
+
+
+def _crash_text(error: BaseException) -> str:
     """The traceback of ``error``, from the user's first frame on."""
     start = error.__traceback__
     while start is not None and _is_ours(start):
@@ -47,7 +87,7 @@ def crash_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, start or error.__traceback__))
 
 
-def handling(error: BaseException | None) -> str:
+def _handling(error: BaseException | None) -> str:
     """The message during which ``error`` was raised, empty where there was none."""
     said, step = "", None if error is None else error.__traceback__
     while step is not None:
@@ -58,7 +98,7 @@ def handling(error: BaseException | None) -> str:
     return said
 
 
-def state_of(behaviour: object | None) -> str:
+def _state_of(behaviour: object | None) -> str:
     """The attributes of a server, shortened."""
     if behaviour is None:
         return ""

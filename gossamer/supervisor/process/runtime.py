@@ -22,7 +22,7 @@ from gossamer.supervisor.errors import CallFailed, CallingSelf, MailboxFull, Not
 from gossamer.supervisor.process.calls import Caller, Lane
 from gossamer.supervisor.process.entry import Entry, Sent, current
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
-from gossamer.supervisor.process.signals import CallSignal, ExitSignal, RemoteRouter, SendSignal, Signal
+from gossamer.supervisor.process.signals import CallSignal, ExitSignal, SendSignal
 from gossamer.supervisor.process.table import ProcessTable
 from gossamer.supervisor.values import (
     KILL,
@@ -35,11 +35,11 @@ from gossamer.supervisor.values import (
     Down,
     Pid,
     Reason,
-    Ref,
 )
 
 if TYPE_CHECKING:
     from gossamer.supervisor.process.tree import ProcessNode
+    from gossamer.supervisor.server.behaviour import Behaviour
 
 __all__ = ["Initialised", "Runtime"]
 
@@ -60,15 +60,6 @@ class Initialised(Protocol[P]):
         """Prepare."""
 
 
-class Startable(Protocol):
-    """A behaviour to the runtime: a class whose instances run as processes."""
-
-    @classmethod
-    async def _otp_launch(
-        cls, runtime: Runtime, link_to: Pid | None, args: tuple[object, ...], options: dict[str, object]
-    ) -> Pid: ...
-
-
 class Runtime(ProcessTable):
     """The processes of one node: makes them, carries their messages, and ends them."""
 
@@ -77,8 +68,6 @@ class Runtime(ProcessTable):
         # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
         self.reach: dict[Pid, Entry] = self.table
         self.traced = 0
-        self.remote: RemoteRouter | None = None
-        self.remote_calls: dict[Ref, Caller] = {}
         self.restarts: Counter[str] = Counter()
         """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
         self._lanes: dict[float, Lane] = {}
@@ -152,7 +141,7 @@ class Runtime(ProcessTable):
     @overload
     async def start(
         self,
-        behaviour: type[Startable],
+        behaviour: type[Behaviour],
         *args: object,
         name: str | None,
         label: str | None = None,
@@ -160,7 +149,7 @@ class Runtime(ProcessTable):
     ) -> Pid: ...
     @overload
     async def start(
-        self, behaviour: type[Startable], *args: object, label: str | None, **options: object
+        self, behaviour: type[Behaviour], *args: object, label: str | None, **options: object
     ) -> Pid: ...
     async def start(self, behaviour: type[Any], *args: object, **options: object) -> Pid:
         """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked.
@@ -351,24 +340,6 @@ class Runtime(ProcessTable):
             # Outside of processes the runtime speaks, as the process that nobody is.
             source = Pid(self.node, self.creation, 0) if me is None else me.pid
             self.route(ExitSignal(remote[0], remote[1], source, reason, linked=False))
-
-    # Other nodes.
-
-    def route(self, signal: Signal) -> bool:
-        """Hand a signal to the router; return False if there is none or the node is not connected."""
-        return self.remote is not None and self.remote.route(signal)
-
-    def deliver_remote(self, signal: Signal) -> None:
-        """Deliver a signal of another node."""
-        from gossamer.supervisor.process.remote import deliver
-
-        deliver(self, signal)
-
-    def node_lost(self, node: str) -> None:
-        """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
-        from gossamer.supervisor.process.remote import lose
-
-        lose(self, node)
 
     # The end.
 

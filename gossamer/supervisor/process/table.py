@@ -1,7 +1,10 @@
-"""The process table of one node: who is there, under which pid and which name, and how one hears of an end.
+"""The process table of one node: who is there, and what a signal of another node does to it.
 
 Rules: 1. The table holds processes strongly, because the event loop does not.  2. A pid of an earlier
-creation of this node is nobody.  3. Numbers of pids and references are never used twice.
+creation of this node is nobody.  3. Numbers of pids and references are never used twice.  4. A signal for a
+process that is not there is answered as its kind demands: noproc for a call, a link and a monitor, silence
+for a message.  5. A lost node ends every tie and call across it with ``noconnection``; the processes there
+may well live on.
 """
 
 from __future__ import annotations
@@ -11,8 +14,31 @@ from collections import deque
 from itertools import count
 
 from gossamer.supervisor.errors import BadDestination, CallFailed, NameTaken
+from gossamer.supervisor.process.calls import Caller, RemoteCaller
 from gossamer.supervisor.process.entry import Entry
-from gossamer.supervisor.values import NOPROC, Destination, Down, Pid, Reason, Ref
+from gossamer.supervisor.process.signals import (
+    CallSignal,
+    DemonitorSignal,
+    DownSignal,
+    ExitSignal,
+    LinkSignal,
+    MonitorSignal,
+    RemoteRouter,
+    ReplySignal,
+    SendSignal,
+    Signal,
+    UnlinkSignal,
+)
+from gossamer.supervisor.values import (
+    NOCONNECTION,
+    NOPROC,
+    Destination,
+    Down,
+    Pid,
+    Reason,
+    Ref,
+    reason_from_plain,
+)
 
 __all__ = ["ProcessTable"]
 
@@ -27,6 +53,8 @@ class ProcessTable:
         self.names: dict[str, Entry] = {}
         self.zombies: dict[Pid, Entry] = {}
         self.graves: deque[Entry] = deque()
+        self.remote: RemoteRouter | None = None
+        self.remote_calls: dict[Ref, Caller] = {}
         self.remote_ties: dict[str, dict[Pid, None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._numbers = count(1)
@@ -129,3 +157,87 @@ class ProcessTable:
     def note_remote(self, node: str, pid: Pid) -> None:
         """Note that ``pid`` is linked to, or watches, something on ``node``."""
         self.remote_ties.setdefault(node, {})[pid] = None
+
+    # Other nodes.
+
+    def route(self, signal: Signal) -> bool:
+        """Hand a signal to the router; return False if there is none or the node is not connected."""
+        return self.remote is not None and self.remote.route(signal)
+
+    def deliver_remote(self, signal: Signal) -> None:
+        """Deliver a signal of another node."""
+        if isinstance(signal, ReplySignal):
+            caller = self.remote_calls.get(signal.ref)
+            if caller is not None:
+                if signal.failed:
+                    caller.fail(reason_from_plain(signal.value))
+                else:
+                    caller.answer(signal.value)
+            return
+        entry = self.table.get(signal.to) if isinstance(signal.to, Pid) else self.names.get(signal.to)
+        if isinstance(signal, SendSignal):
+            if entry is not None:
+                entry.deliver(signal.message)
+        elif isinstance(signal, CallSignal):
+            self._called(entry, signal)
+        elif isinstance(signal, LinkSignal):
+            if entry is not None:
+                entry.tie(signal.source)
+            else:
+                self.route(ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True))
+        elif isinstance(signal, UnlinkSignal):
+            if entry is not None:
+                entry.untie(signal.source)
+        elif isinstance(signal, ExitSignal):
+            # A link's signal counts only while the link is there: it may have crossed an unlink.
+            if entry is not None and (not signal.linked or entry.untie(signal.source)):
+                entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
+        elif isinstance(signal, MonitorSignal):
+            if entry is not None:
+                entry.watch(signal.ref, signal.source)
+                self.note_remote(signal.source.node, entry.pid)
+            else:
+                gone = signal.to if isinstance(signal.to, Pid) else None
+                self.route(DownSignal(signal.source.node, signal.source, signal.ref, gone, NOPROC))
+        elif isinstance(signal, DemonitorSignal):
+            self._unwatched(entry, signal)
+        elif entry is not None and entry.forget_watching(signal.ref):
+            entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
+
+    def _called(self, entry: Entry | None, signal: CallSignal) -> None:
+        if entry is None:
+            self.route(ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
+            return
+        caller = RemoteCaller(signal.caller, signal.request, signal.ref, entry)
+        if not entry.deliver(caller):
+            caller.fail("mailbox_full")
+
+    def _unwatched(self, entry: Entry | None, signal: DemonitorSignal) -> None:
+        if entry is not None and entry.forget_watcher(signal.ref):
+            return
+        # The monitor was made by name, and the name has moved on since.
+        for pid in self.remote_ties.get(signal.ref.node, ()):
+            other = self.table.get(pid)
+            if other is not None and other.forget_watcher(signal.ref):
+                return
+
+    def node_lost(self, node: str) -> None:
+        """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
+        for caller in [c for ref, c in self.remote_calls.items() if c.node() == node]:
+            caller.fail(NOCONNECTION)
+        for pid in self.remote_ties.pop(node, {}):
+            entry = self.table.get(pid)
+            if entry is None:
+                continue
+            for ref, watcher in list((entry.watchers or {}).items()):
+                if isinstance(watcher, Pid) and watcher.node == node and entry.watchers is not None:
+                    del entry.watchers[ref]
+            for ref, target in list((entry.watching or {}).items()):
+                address = self.remote_address(target)
+                if address is not None and address[0] == node and entry.watching is not None:
+                    del entry.watching[ref]
+                    gone = address[1] if isinstance(address[1], Pid) else None
+                    entry.deliver_signal(Down(ref, gone, NOCONNECTION))
+            for other in [other for other in entry.links or () if other.node == node]:
+                if entry.untie(other):
+                    entry.exit_signal(other, NOCONNECTION, linked=True)

@@ -26,7 +26,6 @@ and must only look; ``Trace`` makes lines of them at once, bounded in number.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
@@ -147,7 +146,7 @@ async def follow(
         raise NoSuchProcess(destination, runtime.node)
     if runtime.traced >= TRACES:
         raise TooManyTraces(TRACES)
-    reader = _Reader(runtime.loop, now)
+    reader = _Reader(now)
     attach(entry, reader.take)
     try:
         yield TraceLine(now(), "tracing", "", str(entry.pid), entry.label)
@@ -176,37 +175,33 @@ async def follow(
 class _Reader:
     """Turns events into lines as they happen, and keeps some for whoever reads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float]) -> None:
-        self._loop = loop
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._lines: deque[TraceLine] = deque()
+        self._lines: asyncio.Queue[TraceLine] = asyncio.Queue()
         self._lost = 0
-        self._waiter: asyncio.Future[None] | None = None
 
     def take(self, event: str, about: object) -> None:
-        if len(self._lines) >= BACKLOG and event != "end":
+        if self._lines.qsize() >= BACKLOG and event != "end":
             self._lost += 1
             return
-        if self._lost and event == "end":
+        if event == "end":
             self._note_lost()
-        self._lines.append(_line(self._now(), event, about))
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._lines.put_nowait(_line(self._now(), event, about))
 
     async def next(self, patience: float | None) -> TraceLine | None:
-        if not self._lines:
-            if self._lost:
-                self._note_lost()
-            else:
-                waiter = self._waiter = self._loop.create_future()
-                await asyncio.wait([waiter], timeout=patience)
-        return self._lines.popleft() if self._lines else None
+        if self._lines.empty():
+            self._note_lost()
+        try:
+            async with asyncio.timeout(patience):
+                return await self._lines.get()
+        except TimeoutError:
+            return None
 
     def _note_lost(self) -> None:
-        text = f"{self._lost} lines: they came faster than they were read"
-        self._lines.append(TraceLine(self._now(), "lost", "", "", text))
-        self._lost = 0
+        if self._lost:
+            text = f"{self._lost} lines: they came faster than they were read"
+            self._lines.put_nowait(TraceLine(self._now(), "lost", "", "", text))
+            self._lost = 0
 
 
 def _line(at: float, event: str, about: object) -> TraceLine:

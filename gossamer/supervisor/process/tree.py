@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,15 +37,15 @@ SAMPLE = 100
 """Messages of a mailbox that are weighed, the others are taken to be like them."""
 
 
-class Folded(Struct, frozen=True):
+class Folded(Struct):
     """Children of one label that are counted and not listed; sums over all of them."""
 
     label: str
-    number: int
-    mailbox: int
-    reductions: int
-    restarts: int
-    memory: int
+    number: int = 0
+    mailbox: int = 0
+    reductions: int = 0
+    restarts: int = 0
+    memory: int = 0
 
 
 class ProcessNode(Struct, frozen=True):
@@ -78,22 +77,14 @@ class ProcessNode(Struct, frozen=True):
         return sum(kind.number for kind in self.folded)
 
 
-@dataclass(slots=True)
-class _Kind:
-    """Children of one process with one label."""
-
-    shown: list[Entry] = field(default_factory=list)
-    number: int = 0
-    mailbox: int = 0
-    reductions: int = 0
-    restarts: int = 0
-    memory: int = 0
+_Below = dict[Pid | None, dict[str, tuple[list[Entry], Folded]]]
+"""By parent and label: the children that are shown, and the sums of the others."""
 
 
 async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
     """Every process of ``runtime`` under the one that started it, while that one lives; or ``root`` alone."""
     table = runtime.table
-    below: dict[Pid | None, dict[str, _Kind]] = {}
+    below: _Below = {}
     # Of those not shown: below whom they are summed up.
     home: dict[Pid | None, Pid | None] = {}
     room = SHOWN
@@ -104,17 +95,17 @@ async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None)
             continue
         parent = entry.parent if entry.parent in table else None
         above = home.get(parent, parent)
-        kind = below.setdefault(above, {}).setdefault(entry.label, _Kind())
-        if (len(kind.shown) < fold or parent is None) and room and above == parent:
-            kind.shown.append(entry)
+        shown, others = below.setdefault(above, {}).setdefault(entry.label, ([], Folded(entry.label)))
+        if (len(shown) < fold or parent is None) and room and above == parent:
+            shown.append(entry)
             room -= 1
         else:
             home[entry.pid] = above
-            kind.number += 1
-            kind.mailbox += entry.mailbox_length()
-            kind.reductions += getattr(entry, "reductions", 0)
-            kind.restarts += _restarts(runtime, parent, entry)
-            kind.memory += memory_of(entry)
+            others.number += 1
+            others.mailbox += entry.mailbox_length()
+            others.reductions += getattr(entry, "reductions", 0)
+            others.restarts += _restarts(runtime, parent, entry)
+            others.memory += memory_of(entry)
     # What is shown is bounded, and drawn in one turn.
     if root is None:
         return _nodes(runtime, None, below)
@@ -122,17 +113,13 @@ async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None)
     return [] if found is None else [_node(runtime, found.parent, found, below)]
 
 
-def _nodes(
-    runtime: Runtime, above: Pid | None, below: dict[Pid | None, dict[str, _Kind]]
-) -> list[ProcessNode]:
-    shown = [entry for kind in below.get(above, {}).values() for entry in kind.shown]
-    shown.sort(key=lambda entry: entry.pid.number)
-    return [_node(runtime, above, entry, below) for entry in shown]
+def _nodes(runtime: Runtime, above: Pid | None, below: _Below) -> list[ProcessNode]:
+    entries = [entry for shown, _ in below.get(above, {}).values() for entry in shown]
+    entries.sort(key=lambda entry: entry.pid.number)
+    return [_node(runtime, above, entry, below) for entry in entries]
 
 
-def _node(
-    runtime: Runtime, above: Pid | None, entry: Entry, below: dict[Pid | None, dict[str, _Kind]]
-) -> ProcessNode:
+def _node(runtime: Runtime, above: Pid | None, entry: Entry, below: _Below) -> ProcessNode:
     return ProcessNode(
         pid=entry.pid,
         name=entry.name,
@@ -147,11 +134,7 @@ def _node(
         dropped=getattr(entry, "dropped", 0),
         note=entry.note(),
         children=_nodes(runtime, entry.pid, below),
-        folded=[
-            Folded(label, kind.number, kind.mailbox, kind.reductions, kind.restarts, kind.memory)
-            for label, kind in below.get(entry.pid, {}).items()
-            if kind.number
-        ],
+        folded=[others for _, others in below.get(entry.pid, {}).values() if others.number],
     )
 
 

@@ -18,7 +18,8 @@ import structlog
 
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, NotInProcess, StopInit
 from gossamer.supervisor.process.entry import current
-from gossamer.supervisor.process.process import Process, reason_of, where_is
+from gossamer.supervisor.process.process import Process, reason_of
+from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.process.runtime import Initialised, Runtime
 from gossamer.supervisor.values import KILL, Pid, Reason
 
@@ -207,7 +208,7 @@ class Behaviour:
         except Exception as error:  # noqa: BLE001 - it becomes the exit reason
             # Reported before terminate runs, which may fail as well.
             reason = reason_of(error)
-            process.report(reason, error)
+            report_crash(process, reason, error)
             await server._otp_terminate(reason)
             raise ExitProcess(reason) from None
 
@@ -228,7 +229,7 @@ class Behaviour:
 
     async def _otp_stop(self, reason: Reason) -> None:
         """Terminate, then end with ``reason``; ``Stopped`` raised by the caller carries it out."""
-        self._otp_process.report(reason)
+        report_crash(self._otp_process, reason)
         await self._otp_terminate(reason)
 
     async def _otp_terminate(self, reason: Reason) -> None:
@@ -267,6 +268,6 @@ def _hanging(process: Process) -> None:
         pid=str(process.pid),
         label=process.label,
         seconds=TERMINATE_PATIENCE,
-        where=where_is(process),
+        where=where_is(process.task),
         advice="a supervisor kills it when its shutdown time is over; end it by hand with exit(pid, 'kill')",
     )

@@ -31,20 +31,6 @@ from gossamer.supervisor.process.process import BURST
 from gossamer.supervisor.server.genserver import UNSET, Continue, GenServer, NoReply, Stop
 from gossamer.supervisor.values import Cast
 
-__all__ = [
-    "Agenda",
-    "CallEvent",
-    "Enter",
-    "EventTimeout",
-    "Info",
-    "Internal",
-    "Keep",
-    "NamedTimeout",
-    "Next",
-    "StateMachine",
-    "StateTimeout",
-]
-
 
 class CallEvent(Struct, frozen=True):
     """A call; answer it with ``reply(caller, value)`` or ``Next(…, reply=value)``."""

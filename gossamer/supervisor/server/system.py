@@ -22,18 +22,6 @@ from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.process.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
 
-__all__ = [
-    "Statistics",
-    "SystemRequest",
-    "attend",
-    "get_state",
-    "replace_state",
-    "resume",
-    "statistics",
-    "suspend",
-    "trace",
-]
-
 T = TypeVar("T")
 
 _FRAMEWORK = frozenset({"_otp_process"})

@@ -115,7 +115,7 @@ def _own(thing: type) -> Iterator[tuple[str, Any]]:
 def _below_assignment(name: str) -> str:
     """Return the string literal below ``name = …`` in the module that has it."""
     for module in [module for key, module in sys.modules.items() if key.startswith("gossamer.supervisor.")]:
-        if name not in getattr(module, "__all__", ()):
+        if name not in vars(module):
             continue
         body = ast.parse(inspect.getsource(module)).body
         for statement, after in itertools.pairwise(body):
