@@ -54,7 +54,7 @@ from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.event_log import EventLog
 from gossamer.node.history import Ring
 from gossamer.node.replication import TableLinks
-from gossamer.routes import Router, TopicLimits
+from gossamer.routes import Router
 from gossamer.supervisor import (
     ChildSpec,
     Runtime,
@@ -168,18 +168,7 @@ class NodeParts:
 
     def _build_broker(self) -> None:
         mqtt = self.config.mqtt
-        self.router = Router(
-            self.name,
-            limits=TopicLimits(
-                max_levels=mqtt.limits.max_topic_levels, max_bytes=mqtt.limits.max_topic_bytes
-            ),
-            visible_timeout=mqtt.limits.subscribe_wait,
-            sync=mqtt.forwarding == "sync",
-            shared_strategy=mqtt.shared_subscription_strategy,
-            exclusive_limit=mqtt.limits.max_exclusive,
-            wall=self.clock.wall,
-            rng=self.rng,
-        )
+        self.router = Router(self.name, config=mqtt, wall=self.clock.wall, rng=self.rng)
         self.retained = ClusterRetained(
             node=self.name,
             creation=self.creation,

@@ -25,7 +25,7 @@ from typing import Any
 
 import structlog
 
-from gossamer.config import SharedStrategy
+from gossamer.config import MqttConfig
 from gossamer.routes.audit.peers import Ask, PeerAudit
 from gossamer.routes.audit.verify import Findings, Verifier
 from gossamer.routes.delivery import Delivery
@@ -39,7 +39,6 @@ from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Count, Group, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import (
-    DEFAULT_LIMITS,
     EXCLUSIVE,
     MAX_BYTES,
     InvalidTopicFilter,
@@ -59,31 +58,30 @@ LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
 class Router:
     """Routing of one node. ``schedule`` runs a function at the end of the turn.
 
-    ``cache_limit`` in topics, ``visible_timeout`` in seconds, ``frame_bytes`` and ``high_water`` in bytes a
-    peer.
+    ``cache_limit`` in topics, ``frame_bytes`` and ``high_water`` in bytes a peer.
     """
 
     def __init__(
         self,
         node: str,
         *,
+        config: MqttConfig | None = None,
         schedule: Callable[[Callable[[], None]], object] | None = None,
-        limits: TopicLimits = DEFAULT_LIMITS,
         cache_limit: int = 131_072,
-        visible_timeout: float = 2.0,
         frame_bytes: int = 256 * 1024,
         high_water: int = 8 * 1024 * 1024,
         lost_is_safe: bool = True,
-        sync: bool = True,
-        shared_strategy: SharedStrategy = "round_robin",
-        exclusive_limit: int = 100_000,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
+        config = config or MqttConfig()
+        limits = TopicLimits(
+            max_levels=config.limits.max_topic_levels, max_bytes=config.limits.max_topic_bytes
+        )
         self.node = node
         self.counts: Counter[str] = Counter()
         """``visible_timeouts``, ``bad_rows``, ``frames_in``, ``bytes_in``."""
-        self._visible_timeout = visible_timeout
+        self._visible_timeout = config.limits.subscribe_wait
         self._forwarding = Forwarding(
             schedule=schedule,
             changed=self._node_changed,
@@ -92,7 +90,7 @@ class Router:
             frame_bytes=frame_bytes,
             high_water=high_water,
             lost_is_safe=lost_is_safe,
-            sync=sync,
+            sync=config.forwarding == "sync",
         )
         self.latency = self._forwarding.latency
         self._nodes = self._forwarding.nodes
@@ -100,7 +98,7 @@ class Router:
             limits=limits,
             cache_limit=cache_limit,
             nodes=self._nodes,
-            strategy=shared_strategy,
+            strategy=config.shared_subscription_strategy,
             rng=rng or random.Random(),
             up=self._forwarding.is_up,
         )
@@ -111,7 +109,7 @@ class Router:
         """Topic to route; the same dictionary for the life of the router."""
         self.resolve = self._resolver.resolve
         """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
-        self._exclusive = ExclusiveClaims(node, limit=exclusive_limit, wall=wall)
+        self._exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
         self._local = local = SubscriptionTable(
             self._resolver, self._exclusive, limits=limits, counts=self.counts
         )

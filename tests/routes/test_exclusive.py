@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from gossamer.config import MqttConfig, MqttLimitsConfig
 from gossamer.routes import ExclusiveTakenError, InvalidTopicFilter, Router, SubscriptionOptions, body_of
 from tests.routes.fakes import Client, Links, Table, Turn
 from tests.routes.test_router import make, who
@@ -124,12 +125,12 @@ def test_after_a_split_exactly_the_earliest_claim_is_left(seed):
 
 
 def test_there_is_a_limit_and_none_may_be_allowed_at_all():
-    router, table, _, _ = make(exclusive_limit=1)
+    router, table, _, _ = make(config=MqttConfig(limits=MqttLimitsConfig(max_exclusive=1)))
     router.subscribe("$exclusive/a", Client("anna"), OPTIONS)
     with pytest.raises(ExclusiveTakenError, match="this node has its 1 exclusive subscriptions"):
         router.subscribe("$exclusive/b", Client("anna"), OPTIONS)
     assert set(table.rows_of("a")) == {"a", "$exclusive/a"}
-    router, _, _, _ = make(exclusive_limit=0)
+    router, _, _, _ = make(config=MqttConfig(limits=MqttLimitsConfig(max_exclusive=0)))
     with pytest.raises(InvalidTopicFilter, match="this node allows none"):
         router.subscribe("$exclusive/a", Client("anna"), OPTIONS)
 

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossamer.config import MqttConfig
 from gossamer.distribution import Frame
 from gossamer.errors import UsageError
 from gossamer.routes import Forwarder, Router, SubscriptionOptions
@@ -248,7 +249,7 @@ def test_what_a_forgotten_node_lost_stays_counted():
 
 
 def test_async_forwarding_answers_once_the_record_is_on_its_way_and_still_counts_what_is_lost():
-    router, table, links, turn = make(sync=False, high_water=10)
+    router, table, links, turn = make(config=MqttConfig(forwarding="async"), high_water=10)
     safe: list[bool] = []
     told: list[Any] = []
     router.on_congestion(lambda peer, congested: told.append(congested))

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from gossamer.config import SharedStrategy
+from gossamer.config import MqttConfig, SharedStrategy
 from gossamer.distribution import Frame
 from gossamer.routes import Delivery, Forwarder, Group, Router, SubscriptionOptions
 from gossamer.routes.shared import Count
@@ -29,7 +29,8 @@ class Cluster:
         self.clients: dict[str, Client] = {}
         for name in names:
             table, links = Table(name), Links()
-            router = Router(name, schedule=self.turn, shared_strategy=strategy, rng=random.Random(seed))
+            config = MqttConfig(shared_subscription_strategy=strategy)
+            router = Router(name, config=config, schedule=self.turn, rng=random.Random(seed))
             table.subscribe_batches(router.apply)
             router.attach(table, links)
             router.on_forward(lambda peer, records: None)
@@ -303,7 +304,7 @@ def test_verification_repairs_groups():
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_what_a_node_that_goes_down_had_not_acknowledged_is_given_back_to_be_chosen_anew(sync):
-    router, table, links, turn = make(sync=sync)
+    router, table, links, turn = make(config=MqttConfig(forwarding="sync" if sync else "async"))
     safe: list[bool] = []
     lost: list[tuple[str, bytes]] = []
 
