@@ -4,8 +4,9 @@ The front door for Python developers. Names are imported when they are first use
 needs few of them, starts fast.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.client import BlockingClient, Client
@@ -59,22 +60,4 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "BlockingClient": "gossamer.client",
-    "Client": "gossamer.client",
-    "Delivered": "gossamer.gateway",
-    "Mqtt": "gossamer.gateway",
-    "Node": "gossamer.node",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'gossamer' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "gossamer.supervisor")), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__)

@@ -1,29 +1,39 @@
-"""Names of a package that are imported when they are first used, from modules that its front door tells.
+"""Names of a package that are imported when they are first used, from the modules that its front door tells.
 
 The command answers in a tenth of a second only if it does not load what links nodes; so packages of which it
-needs a little have such a door. For type checkers, a door imports the same names under ``TYPE_CHECKING``;
-tests/test_front_door.py holds the two against each other.
+needs a little have such a door. What it offers stands under ``TYPE_CHECKING``, for type checkers as for this.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.abc
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable
 
 __all__ = ["lazy"]
 
 
-def lazy(
-    package: str, names: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of ``package``; ``names`` are those of each of its modules."""
-    homes = {name: f"{package}.{module}" for module, held in names.items() for name in held}
+def lazy(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of ``package``, for what it imports under ``TYPE_CHECKING``."""
+    spec = sys.modules[package].__spec__
+    assert spec is not None  # noqa: S101 - it is being imported
+    assert isinstance(spec.loader, importlib.abc.InspectLoader)  # noqa: S101
+    source = spec.loader.get_source(package) or ""
+    homes = {
+        alias.name: statement.module
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module is not None
+        for alias in statement.names
+    }
 
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(homes[name]), name)
+        value = getattr(importlib.import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -38,17 +38,4 @@ __all__ = [
     "partition_of",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "files": ("EventFile", "arrow_schema", "partition_of"),
-        "offsets": ("CLOCK",),
-        "recorder": ("Recorder",),
-        "sampler": ("Sampler",),
-        "service": ("AuditUnavailableError", "Auditor", "key_of"),
-        "tape": ("KINDS", "Tape"),
-        "trail": ("Trail",),
-        "watch": ("WATCH",),
-        "writer": ("Limits",),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

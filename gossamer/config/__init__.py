@@ -96,41 +96,4 @@ __all__ = [
     "write_cookie",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "cookie": ("COOKIE_FILE", "cookie_of", "write_cookie"),
-        "gossip": ("GossipConfig",),
-        "load": ("config_from", "load_config"),
-        "model": (
-            "ApiConfig",
-            "AuditConfig",
-            "ClusterConfig",
-            "Config",
-            "DistributionConfig",
-            "LogConfig",
-            "NodeConfig",
-        ),
-        "mqtt": (
-            "HttpAuthConfig",
-            "JwtConfig",
-            "ListenerConfig",
-            "MqttAuthConfig",
-            "MqttCapabilitiesConfig",
-            "MqttConfig",
-            "MqttLimitsConfig",
-            "MqttRetainedConfig",
-            "MqttServerConfig",
-            "MqttSessionsConfig",
-            "SharedStrategy",
-            "TlsConfig",
-            "TlsHostConfig",
-        ),
-        "problems": ("expected_of", "shown_of"),
-        "schema": ("json_schema", "to_plain", "to_yaml"),
-        "tracing": ("TracingConfig",),
-        "units": ("OptionalDuration", "PositiveDuration", "parse_duration", "parse_size"),
-        "words": ("format_duration", "format_size"),
-        "values": ("Autoheal", "Endpoint", "parse_endpoint"),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

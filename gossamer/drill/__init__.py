@@ -46,13 +46,4 @@ __all__ = [
     "verdict_in_words",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "report.promises": ("judge",),
-        "report.page": ("html", "suite_html"),
-        "report.words": ("Summary", "name_of", "verdict_in_words"),
-        "run.runner": ("Progress", "StepName", "backend_of", "conduct"),
-        "run.suite": ("SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

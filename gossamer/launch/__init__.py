@@ -54,23 +54,4 @@ __all__ = [
     "wait_until_ready",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "child": ("NodeProcess", "STOP_LIMIT", "describe_end", "node_environment"),
-        "plan": (
-            "BadPortsError",
-            "ClusterPlan",
-            "MAX_NODES",
-            "NodePlan",
-            "PortSpec",
-            "SERVICES",
-            "WEBSOCKET",
-            "make_plan",
-            "node_tree",
-        ),
-        "ports": ("PortsTakenError", "chooser", "plan_with_websockets", "taken_ports"),
-        "readiness": ("NotReadyError", "missing_of", "wait_until_ready"),
-        "workspace": ("BadDirectoryError", "DirectoryTakenError", "Workspace", "cluster_facts"),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

@@ -71,34 +71,4 @@ __all__ = [
     "split_shared",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "delivery": ("Delivery", "SubscriptionOptions"),
-        "exclusive": ("ExclusiveTakenError",),
-        "index.filters": ("FilterIndex",),
-        "forwarding.forwarder": ("Forwarder",),
-        "kernel": ("KERNEL_REASON", "filter_index", "kernel_name"),
-        "owner": ("RouteOwner", "routes_child"),
-        "resolver": ("Route",),
-        "router": ("Router",),
-        "shared": ("Group",),
-        "subscriptions": ("Subscribed",),
-        "topics": (
-            "RESERVED_TOPIC",
-            "InvalidTopicFilter",
-            "InvalidTopicName",
-            "SharedFilter",
-            "TopicError",
-            "TopicLimits",
-            "body_of",
-            "is_reserved",
-            "is_wildcard",
-            "matches",
-            "parse_filter",
-            "parse_name",
-            "split_shared",
-        ),
-        "audit.verify": ("Findings",),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)
