@@ -21,14 +21,7 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import NameTaken
-from gossamer.supervisor.process.signals import (
-    DemonitorSignal,
-    DownSignal,
-    ExitSignal,
-    LinkSignal,
-    MonitorSignal,
-    UnlinkSignal,
-)
+from gossamer.supervisor.process import signals
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, Destination, Down, Exit, Pid, Reason, Ref
 
 if TYPE_CHECKING:
@@ -158,7 +151,7 @@ class Entry:
             self.tie(pid)
         else:
             self.tie(pid)
-            if not runtime.route(LinkSignal(pid.node, pid, self.pid)):
+            if not runtime.route(signals.LinkSignal(pid.node, pid, self.pid)):
                 self.exit_signal(pid, NOCONNECTION, linked=True)
 
     def tie(self, pid: Pid) -> None:
@@ -187,7 +180,7 @@ class Entry:
         if other is not None:
             other.untie(self.pid)
         elif pid.node != self.runtime.node:
-            self.runtime.route(UnlinkSignal(pid.node, pid, self.pid))
+            self.runtime.route(signals.UnlinkSignal(pid.node, pid, self.pid))
 
     def monitor(self, destination: Destination) -> Ref:
         """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
@@ -210,7 +203,7 @@ class Entry:
         if remote is not None:
             node, to = remote
             runtime.note_remote(node, self.pid)
-            if not runtime.route(MonitorSignal(node, to, ref, self.pid)):
+            if not runtime.route(signals.MonitorSignal(node, to, ref, self.pid)):
                 del self.watching[ref]
                 self.deliver_signal(Down(ref, to if isinstance(to, Pid) else None, NOCONNECTION))
         return ref
@@ -235,7 +228,7 @@ class Entry:
         runtime = self.runtime
         remote = runtime.remote_address(destination)
         if remote is not None:
-            runtime.route(DemonitorSignal(remote[0], remote[1], ref))
+            runtime.route(signals.DemonitorSignal(remote[0], remote[1], ref))
             return
         target = runtime.find(destination)
         if target is not None:
@@ -305,7 +298,7 @@ class Entry:
                     if entry.untie(pid):
                         entry.exit_signal(pid, reason, linked=True)
                 elif other.node != runtime.node:
-                    runtime.route(ExitSignal(other.node, other, pid, reason, linked=True))
+                    runtime.route(signals.ExitSignal(other.node, other, pid, reason, linked=True))
         watchers, self.watchers = self.watchers, None
         if watchers is not None:
             for ref, watcher in watchers.items():
@@ -320,7 +313,7 @@ class Entry:
         if not isinstance(watcher, Pid):
             watcher(Down(ref, pid, reason))
         elif watcher.node != runtime.node:
-            runtime.route(DownSignal(watcher.node, watcher, ref, pid, reason))
+            runtime.route(signals.DownSignal(watcher.node, watcher, ref, pid, reason))
         else:
             entry = runtime.table.get(watcher)
             if entry is not None and entry.forget_watching(ref):

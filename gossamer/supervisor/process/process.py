@@ -26,16 +26,7 @@ import structlog
 from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
 from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.reports import report_crash, where_is
-from gossamer.supervisor.values import (
-    KILL,
-    KILLED,
-    NORMAL,
-    Crash,
-    Down,
-    Exit,
-    Pid,
-    Reason,
-)
+from gossamer.supervisor.values import KILL, KILLED, NORMAL, Crash, Down, Exit, Pid, Reason
 
 __all__ = ["MAX_MAILBOX", "Process", "reason_of"]
 

@@ -14,21 +14,9 @@ from collections import deque
 from itertools import count
 
 from gossamer.supervisor.errors import BadDestination, CallFailed, NameTaken
+from gossamer.supervisor.process import signals
 from gossamer.supervisor.process.calls import Caller, RemoteCaller
 from gossamer.supervisor.process.entry import Entry
-from gossamer.supervisor.process.signals import (
-    CallSignal,
-    DemonitorSignal,
-    DownSignal,
-    ExitSignal,
-    LinkSignal,
-    MonitorSignal,
-    RemoteRouter,
-    ReplySignal,
-    SendSignal,
-    Signal,
-    UnlinkSignal,
-)
 from gossamer.supervisor.values import (
     NOCONNECTION,
     NOPROC,
@@ -53,7 +41,7 @@ class ProcessTable:
         self.names: dict[str, Entry] = {}
         self.zombies: dict[Pid, Entry] = {}
         self.graves: deque[Entry] = deque()
-        self.remote: RemoteRouter | None = None
+        self.remote: signals.RemoteRouter | None = None
         self.remote_calls: dict[Ref, Caller] = {}
         self.remote_ties: dict[str, dict[Pid, None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -160,13 +148,13 @@ class ProcessTable:
 
     # Other nodes.
 
-    def route(self, signal: Signal) -> bool:
+    def route(self, signal: signals.Signal) -> bool:
         """Hand a signal to the router; return False if there is none or the node is not connected."""
         return self.remote is not None and self.remote.route(signal)
 
-    def deliver_remote(self, signal: Signal) -> None:
+    def deliver_remote(self, signal: signals.Signal) -> None:
         """Deliver a signal of another node."""
-        if isinstance(signal, ReplySignal):
+        if isinstance(signal, signals.ReplySignal):
             caller = self.remote_calls.get(signal.ref)
             if caller is not None:
                 if signal.failed:
@@ -175,44 +163,46 @@ class ProcessTable:
                     caller.answer(signal.value)
             return
         entry = self.table.get(signal.to) if isinstance(signal.to, Pid) else self.names.get(signal.to)
-        if isinstance(signal, SendSignal):
+        if isinstance(signal, signals.SendSignal):
             if entry is not None:
                 entry.deliver(signal.message)
-        elif isinstance(signal, CallSignal):
+        elif isinstance(signal, signals.CallSignal):
             self._called(entry, signal)
-        elif isinstance(signal, LinkSignal):
+        elif isinstance(signal, signals.LinkSignal):
             if entry is not None:
                 entry.tie(signal.source)
             else:
-                self.route(ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True))
-        elif isinstance(signal, UnlinkSignal):
+                self.route(
+                    signals.ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True)
+                )
+        elif isinstance(signal, signals.UnlinkSignal):
             if entry is not None:
                 entry.untie(signal.source)
-        elif isinstance(signal, ExitSignal):
+        elif isinstance(signal, signals.ExitSignal):
             # A link's signal counts only while the link is there: it may have crossed an unlink.
             if entry is not None and (not signal.linked or entry.untie(signal.source)):
                 entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
-        elif isinstance(signal, MonitorSignal):
+        elif isinstance(signal, signals.MonitorSignal):
             if entry is not None:
                 entry.watch(signal.ref, signal.source)
                 self.note_remote(signal.source.node, entry.pid)
             else:
                 gone = signal.to if isinstance(signal.to, Pid) else None
-                self.route(DownSignal(signal.source.node, signal.source, signal.ref, gone, NOPROC))
-        elif isinstance(signal, DemonitorSignal):
+                self.route(signals.DownSignal(signal.source.node, signal.source, signal.ref, gone, NOPROC))
+        elif isinstance(signal, signals.DemonitorSignal):
             self._unwatched(entry, signal)
         elif entry is not None and entry.forget_watching(signal.ref):
             entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
 
-    def _called(self, entry: Entry | None, signal: CallSignal) -> None:
+    def _called(self, entry: Entry | None, signal: signals.CallSignal) -> None:
         if entry is None:
-            self.route(ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
+            self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
             return
         caller = RemoteCaller(signal.caller, signal.request, signal.ref, entry)
         if not entry.deliver(caller):
             caller.fail("mailbox_full")
 
-    def _unwatched(self, entry: Entry | None, signal: DemonitorSignal) -> None:
+    def _unwatched(self, entry: Entry | None, signal: signals.DemonitorSignal) -> None:
         if entry is not None and entry.forget_watcher(signal.ref):
             return
         # The monitor was made by name, and the name has moved on since.

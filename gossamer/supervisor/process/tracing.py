@@ -34,7 +34,7 @@ from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry, Sent
+from gossamer.supervisor.process.entry import Entry, Sent, Tracer
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.rendering import Told, shown
 from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
@@ -42,11 +42,9 @@ from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 if TYPE_CHECKING:
     from gossamer.supervisor.process.runtime import Runtime
 
-__all__ = ["Tap", "TraceLine", "attach", "clear", "detach", "follow"]
+__all__ = ["TraceLine", "attach", "clear", "detach", "follow"]
 
 log = structlog.get_logger(__name__)
-
-Tap = Callable[[str, object], None]
 
 BACKLOG = 1000
 """Lines that wait for a reader; what comes above is counted and left out."""
@@ -62,7 +60,7 @@ class _Taps:
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self.taps: list[Tap] = []
+        self.taps: list[Tracer] = []
 
     def __call__(self, event: str, about: object) -> None:
         for tap in tuple(self.taps):
@@ -77,7 +75,7 @@ class _Taps:
             clear(self._entry)
 
 
-def attach(entry: Entry, tap: Tap) -> None:
+def attach(entry: Entry, tap: Tracer) -> None:
     """Call ``tap`` with what ``entry`` does from now on."""
     taps = entry.tracer
     if not isinstance(taps, _Taps):
@@ -89,7 +87,7 @@ def attach(entry: Entry, tap: Tap) -> None:
     taps.taps.append(tap)
 
 
-def detach(entry: Entry, tap: Tap) -> None:
+def detach(entry: Entry, tap: Tracer) -> None:
     """No more of it; twice is once."""
     taps = entry.tracer
     if not isinstance(taps, _Taps) or tap not in taps.taps:

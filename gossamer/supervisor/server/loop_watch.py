@@ -28,6 +28,7 @@ from typing import Any
 import structlog
 
 from gossamer.histogram import Histogram
+from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.functions import send_after
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.runtime import Runtime
@@ -38,17 +39,15 @@ __all__ = ["PAUSES", "LoopWatch", "tune_collector"]
 
 log = structlog.get_logger(__name__)
 
+_TICK = object()
+"""The message that the server sends itself."""
 
-class _Tick:
-    """The message that the server sends itself."""
-
-    __slots__ = ()
+_Seen = tuple[Pid | None, str | None, str | None]
+"""Who held the loop: its pid, its label, and the line of code."""
 
 
 class LoopWatch(GenServer):
     """A server that measures how late the event loop runs and reports what blocks it; one for each node."""
-
-    kind = "worker"
 
     lag: float
     """Seconds by which the last tick was late."""
@@ -73,9 +72,9 @@ class LoopWatch(GenServer):
         self._witness: _Witness | None = None
         if abs(loop.time() - time.monotonic()) < 1.0:
             self._witness = _Witness(self.process.runtime, interval + stall)
-            self.process.on_release(lambda _entry, witness=self._witness: witness.stop())  # type: ignore[misc]
+            self.process.on_release(self._witness.stop)
             self._witness.start()
-        send_after(interval, self.process.pid, _Tick())
+        send_after(interval, self.process.pid, _TICK)
 
     def take_peak(self) -> float:
         """The largest lag since this was last called."""
@@ -83,7 +82,7 @@ class LoopWatch(GenServer):
         return peak
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        if not isinstance(message, _Tick):
+        if message is not _TICK:
             return await super().handle_info(message)
         now = self.process.loop.time()
         self.lag = max(0.0, now - self._due)
@@ -105,44 +104,40 @@ class LoopWatch(GenServer):
                 advice="a callback blocked the loop; give such work to a thread",
             )
         self._due = now + self._interval
-        send_after(self._interval, self.process.pid, _Tick())
+        send_after(self._interval, self.process.pid, _TICK)
         return None
 
 
-class _Witness:
+class _Witness(threading.Thread):
     """The thread that looks on; it only reads, and reads what may change under it with care."""
 
     def __init__(self, runtime: Runtime, patience: float) -> None:
+        super().__init__(name="loop-watch", daemon=True)
         self._runtime = runtime
         self._patience = patience
         self._loop_thread = threading.get_ident()
         self._ticked = threading.Event()
         self._over = False
-        self._seen: tuple[Pid | None, str | None, str | None] | None = None
-        self._thread = threading.Thread(target=self._look_on, name="loop-watch", daemon=True)
+        self._seen: _Seen | None = None
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
+    def stop(self, entry: Entry) -> None:
         self._over = True
         self._ticked.set()
 
-    def tick(self) -> tuple[Pid | None, str | None, str | None] | None:
+    def tick(self) -> _Seen | None:
         """The loop runs; gives back what was seen while it did not."""
         seen, self._seen = self._seen, None
         self._ticked.set()
         return seen
 
-    def _look_on(self) -> None:
+    def run(self) -> None:
         while not self._over:
             if self._ticked.wait(self._patience):
                 self._ticked.clear()
-                continue
-            if self._seen is None and not self._over:
+            elif self._seen is None:
                 self._seen = self._look()
 
-    def _look(self) -> tuple[Pid | None, str | None, str | None]:
+    def _look(self) -> _Seen:
         frame = sys._current_frames().get(self._loop_thread)
         where = None
         if frame is not None:

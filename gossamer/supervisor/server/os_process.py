@@ -34,7 +34,7 @@ from gossamer.supervisor.process.functions import self_pid, send, spawn_link, tr
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.values import NORMAL, Exit, Pid, Reason
 
-__all__ = ["OsProcess"]
+__all__ = ["OsProcess", "exit_reason"]
 
 log = structlog.get_logger(__name__)
 
@@ -115,7 +115,7 @@ class OsProcess(GenServer):
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
         if isinstance(message, _Ended):
             self._note_end(message.status)
-            return Stop(_reason(message.status))
+            return Stop(exit_reason(message.status))
         if isinstance(message, Exit | _Line):
             return None
         return await super().handle_info(message)
@@ -143,7 +143,7 @@ class OsProcess(GenServer):
             raise StopInit(("timeout", f"no line with {ready!r} within {timeout:g} s")) from None
         if isinstance(message, _Ended):
             self._note_end(message.status)
-            raise StopInit(_reason(message.status))
+            raise StopInit(exit_reason(message.status))
 
     def _note_end(self, status: int) -> None:
         """The leader is gone; whatever it left in its group goes too."""
@@ -161,7 +161,8 @@ class OsProcess(GenServer):
             pass
 
 
-def _reason(status: int) -> Reason:
+def exit_reason(status: int) -> Reason:
+    """The exit reason that stands for the exit status of a program, negative where a signal ended it."""
     if status == 0:
         return NORMAL
     if status > 0:

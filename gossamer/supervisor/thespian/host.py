@@ -35,30 +35,8 @@ from thespian.actors import Actor, ActorExitRequest, ActorSystem
 from thespian.system import actorManager, multiprocCommon
 from thespian.system.transport import IPBase
 
+from gossamer.supervisor.thespian import wire
 from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME, Publish, Subscribe, Unsubscribe
-from gossamer.supervisor.thespian.wire import (
-    MAX_FRAME,
-    Answer,
-    Ask,
-    BadValueError,
-    Crashed,
-    Create,
-    Created,
-    Deliver,
-    Ended,
-    Forget,
-    FrameToNode,
-    Halt,
-    NotCreated,
-    Refused,
-    Requested,
-    Started,
-    StopActor,
-    Tell,
-    Up,
-    encode,
-    to_host,
-)
 
 __all__ = ["Bridge", "main"]
 
@@ -76,18 +54,18 @@ TRACEBACK = 16 * 1024
 _socket: socket.socket | None = None
 
 
-def report(frame: FrameToNode) -> None:
+def report(frame: wire.FrameToNode) -> None:
     """Tell the node something, from any process of the system."""
     if _socket is not None:
         try:
-            _socket.send(encode(frame))
+            _socket.send(wire.encode(frame))
         except (BrokenPipeError, ConnectionResetError):
             # The node is gone, and the signal that ends this process is under way.
             os._exit(CRASH_STATUS)
 
 
 def _refuse(why: str) -> None:
-    report(Refused(why))
+    report(wire.Refused(why))
     sys.stderr.write(f"refused: {why}\n")
     sys.stderr.flush()
     os._exit(REFUSED)
@@ -150,7 +128,7 @@ def _report_exits() -> None:
             info.reported = True
             address = getattr(info, "childRealAddr", info.childAddr)
             if info.childClass != "logger":
-                report(Ended(str(address), _name_of(info.childClass), info.childProc.exitcode or 0))
+                report(wire.Ended(str(address), _name_of(info.childClass), info.childProc.exitcode or 0))
         return living
 
     multiprocCommon.MultiProcReplicator._checkChildLiveness = staticmethod(alive_or_reported)
@@ -188,7 +166,7 @@ def _guard_actors() -> None:
                 os._exit(CRASH_STATUS)
 
         self.actorInst.receiveMessage = once
-        report(Started(address, os.getpid()))
+        report(wire.Started(address, os.getpid()))
 
     manager._createInstance = create_guarded
 
@@ -202,7 +180,7 @@ def _name_of(actor: object) -> str:
 
 def _report_crash(address: str, error: Exception) -> None:
     text = "".join(traceback.format_exception(error))[-TRACEBACK:]
-    report(Crashed(address, type(error).__qualname__, str(error)[:TRACEBACK], text))
+    report(wire.Crashed(address, type(error).__qualname__, str(error)[:TRACEBACK], text))
 
 
 def _exposed() -> list[str]:
@@ -241,11 +219,11 @@ class Bridge(Actor):  # type: ignore[misc]
         if isinstance(msg, Publish | Subscribe | Unsubscribe):
             if isinstance(msg, Subscribe):
                 self._subscribers[str(sender)] = sender
-            report(Requested(str(sender), msg))
-        elif isinstance(msg, Deliver):
+            report(wire.Requested(str(sender), msg))
+        elif isinstance(msg, wire.Deliver):
             if (subscriber := self._subscribers.get(msg.address)) is not None:
                 self.send(subscriber, msg.message)
-        elif isinstance(msg, Forget):
+        elif isinstance(msg, wire.Forget):
             self._subscribers.pop(msg.address, None)
         elif not isinstance(msg, ActorExitRequest):
             raise TypeError(f"the bridge takes Publish, Subscribe and Unsubscribe, got {type(msg).__name__}")
@@ -258,16 +236,16 @@ class _ActorThread:
         self._system = system
         self._actor = actor
         self._target = target
-        self._requests: queue.Queue[Tell | Ask | StopActor] = queue.Queue(QUEUE)
+        self._requests: queue.Queue[wire.Tell | wire.Ask | wire.StopActor] = queue.Queue(QUEUE)
         self._thread = threading.Thread(target=self._serve, name=f"actor {actor}", daemon=True)
         self._thread.start()
 
-    def put(self, request: Tell | Ask | StopActor) -> None:
+    def put(self, request: wire.Tell | wire.Ask | wire.StopActor) -> None:
         try:
             self._requests.put_nowait(request)
         except queue.Full:
-            if isinstance(request, Ask):
-                report(Answer(request.call, None, f"{QUEUE} requests wait for this actor already"))
+            if isinstance(request, wire.Ask):
+                report(wire.Answer(request.call, None, f"{QUEUE} requests wait for this actor already"))
 
     def _serve(self) -> None:
         address: Any = None
@@ -277,31 +255,31 @@ class _ActorThread:
                     try:
                         address = endpoint.createActor(self._target)
                     except Exception as error:  # noqa: BLE001 - whatever it is, the starter hears of it
-                        report(NotCreated(self._actor, f"{type(error).__qualname__}: {error}"))
+                        report(wire.NotCreated(self._actor, f"{type(error).__qualname__}: {error}"))
                         return
-                    report(Created(self._actor, str(address)))
+                    report(wire.Created(self._actor, str(address)))
                 while True:
                     request = self._requests.get()
-                    if isinstance(request, Ask):
+                    if isinstance(request, wire.Ask):
                         if not _answer(endpoint, address, request):
                             break
-                    elif isinstance(request, Tell):
+                    elif isinstance(request, wire.Tell):
                         endpoint.tell(address, request.value)
                     else:
                         endpoint.tell(address, ActorExitRequest())
                         return
 
 
-def _answer(endpoint: Any, address: Any, request: Ask) -> bool:
+def _answer(endpoint: Any, address: Any, request: wire.Ask) -> bool:
     """Ask and report; False when a late answer may still come to this endpoint."""
     value = endpoint.ask(address, request.value, timedelta(seconds=request.timeout))
     if value is None:
-        report(Answer(request.call, None, f"no answer within {request.timeout:g} s"))
+        report(wire.Answer(request.call, None, f"no answer within {request.timeout:g} s"))
         return False
     try:
-        report(Answer(request.call, value, None))
-    except BadValueError as error:
-        report(Answer(request.call, None, str(error)))
+        report(wire.Answer(request.call, value, None))
+    except wire.BadValueError as error:
+        report(wire.Answer(request.call, None, str(error)))
     return True
 
 
@@ -335,21 +313,20 @@ def _free_port(wanted: int) -> int:
 def _serve(connection: socket.socket, system: Any) -> None:
     actors: dict[int, _ActorThread] = {}
     bridge: Any = None
-    while packet := connection.recv(2 * MAX_FRAME):
-        frame = to_host(packet)
-        if isinstance(frame, Create):
+    while packet := connection.recv(2 * wire.MAX_FRAME):
+        frame = wire.to_host(packet)
+        if isinstance(frame, wire.Create):
             actors[frame.actor] = _ActorThread(system, frame.actor, frame.target)
-        elif isinstance(frame, Tell | Ask | StopActor):
-            thread = (
-                actors.pop(frame.actor, None) if isinstance(frame, StopActor) else actors.get(frame.actor)
-            )
-            if thread is not None:
+        elif isinstance(frame, wire.Tell | wire.Ask | wire.StopActor):
+            if (thread := actors.get(frame.actor)) is not None:
                 thread.put(frame)
-        elif isinstance(frame, Deliver | Forget):
+            if isinstance(frame, wire.StopActor):
+                actors.pop(frame.actor, None)
+        elif isinstance(frame, wire.Deliver | wire.Forget):
             if bridge is None:
                 bridge = system.createActor(BRIDGE, globalName=BRIDGE_NAME)
             system.tell(bridge, frame)
-        elif isinstance(frame, Halt):
+        elif isinstance(frame, wire.Halt):
             return
 
 
@@ -379,7 +356,7 @@ def main(arguments: list[str]) -> None:
         _refuse(f"an admin that was there before answers at port {port}")
     if exposed := _exposed():
         _refuse(f"sockets are open to the network: {exposed}")
-    report(Up(port))
+    report(wire.Up(port))
     _serve(connection, system)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     system.shutdown()

@@ -14,16 +14,7 @@ import structlog
 
 from gossamer.supervisor.process.port import guarded
 from gossamer.supervisor.process.process import Process
-from gossamer.supervisor.thespian.wire import (
-    MAX_FRAME,
-    Create,
-    FrameToHost,
-    FrameToNode,
-    Halt,
-    StopActor,
-    encode,
-    to_node,
-)
+from gossamer.supervisor.thespian import wire
 
 __all__ = ["BACKLOG", "HostLink"]
 
@@ -38,7 +29,7 @@ AT_ONCE = 64
 class HostLink:
     """Belongs to one process, and is closed when that ends; ``take`` gets what the host says."""
 
-    def __init__(self, process: Process, take: Callable[[FrameToNode], None]) -> None:
+    def __init__(self, process: Process, take: Callable[[wire.FrameToNode], None]) -> None:
         self._process = process
         self._loop = process.loop
         self._take = take
@@ -56,7 +47,7 @@ class HostLink:
         """Take what is there."""
         for _ in range(AT_ONCE):
             try:
-                packet = self._socket.recv(2 * MAX_FRAME)
+                packet = self._socket.recv(2 * wire.MAX_FRAME)
             except BlockingIOError:
                 return
             except OSError:
@@ -66,20 +57,20 @@ class HostLink:
                 self._loop.remove_reader(self._socket)
                 return
             try:
-                self._take(to_node(packet))
+                self._take(wire.to_node(packet))
             except msgspec.MsgspecError as error:
                 log.error("bad_frame", system=self._process.label, error=str(error))
 
-    def write(self, frame: FrameToHost) -> bool:
+    def write(self, frame: wire.FrameToHost) -> bool:
         """Send a frame, now or when there is room; False when too many wait.
 
         Raises:
             BadValueError: what it carries may not travel.
         """
-        packet = encode(frame)
+        packet = wire.encode(frame)
         if self._socket.fileno() < 0:
             return False
-        if len(self._backlog) >= BACKLOG and not isinstance(frame, StopActor | Halt | Create):
+        if len(self._backlog) >= BACKLOG and not isinstance(frame, wire.StopActor | wire.Halt | wire.Create):
             return False
         self._backlog.append(packet)
         if len(self._backlog) == 1:

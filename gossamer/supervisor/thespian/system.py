@@ -25,28 +25,10 @@ from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.functions import exit as send_exit
 from gossamer.supervisor.process.functions import self_pid, send, trap_exit
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.server.os_process import OsProcess
+from gossamer.supervisor.server.os_process import OsProcess, exit_reason
+from gossamer.supervisor.thespian import wire
 from gossamer.supervisor.thespian.link import BACKLOG, HostLink
 from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe, Unsubscribe
-from gossamer.supervisor.thespian.wire import (
-    Answer,
-    Ask,
-    BadValueError,
-    Crashed,
-    Create,
-    Created,
-    Deliver,
-    Ended,
-    Forget,
-    FrameToNode,
-    Halt,
-    NotCreated,
-    Refused,
-    Started,
-    StopActor,
-    Tell,
-    Up,
-)
 from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reason
 
 __all__ = ["ActorEnded", "Begin", "ThespianSystem"]
@@ -132,7 +114,7 @@ class ThespianSystem(GenServer):
             )
         self._link.listen()
         try:
-            first = await self.process.receive(start_timeout, lambda m: isinstance(m, Up | Exit))
+            first = await self.process.receive(start_timeout, lambda m: isinstance(m, wire.Up | Exit))
         except TimeoutError:
             raise StopInit(("timeout", f"no actor system within {start_timeout:g} s")) from None
         if isinstance(first, Exit):
@@ -148,7 +130,7 @@ class ThespianSystem(GenServer):
             actor = _Actor(self._next, caller.pid, caller)
             self._actors[actor.number] = self._by_owner[caller.pid] = actor
             self.process.link(caller.pid)
-            self._link.write(Create(actor.number, request.target))
+            self._link.write(wire.Create(actor.number, request.target))
             return NoReply()
         return await super().handle_call(request, caller)
 
@@ -165,7 +147,7 @@ class ThespianSystem(GenServer):
     async def terminate(self, reason: Reason) -> None:
         runtime = self.process.runtime
         if runtime.alive(self._host):
-            self._link.write(Halt())
+            self._link.write(wire.Halt())
             try:
                 await self.process.receive(
                     self._grace, lambda m: isinstance(m, Exit) and m.source == self._host
@@ -182,8 +164,8 @@ class ThespianSystem(GenServer):
         """Ask an actor; its answer goes to ``caller``."""
         self._next += 1
         try:
-            room = self._link.write(Ask(actor, self._next, value, timeout))
-        except BadValueError as error:
+            room = self._link.write(wire.Ask(actor, self._next, value, timeout))
+        except wire.BadValueError as error:
             caller.fail(("bad_value", str(error)))
             return
         if room:
@@ -194,8 +176,8 @@ class ThespianSystem(GenServer):
     def tell(self, actor: int, value: object) -> None:
         """Tell an actor something."""
         try:
-            self._link.write(Tell(actor, value))
-        except BadValueError as error:
+            self._link.write(wire.Tell(actor, value))
+        except wire.BadValueError as error:
             log.error("message_dropped", system=self.process.label, error=str(error))
 
     def finish(self, number: int, *, kill: bool = False) -> None:
@@ -204,37 +186,37 @@ class ThespianSystem(GenServer):
         if actor is not None and kill:
             self._kill(actor)
         elif actor is not None:
-            self._link.write(StopActor(number))
+            self._link.write(wire.StopActor(number))
 
     # What comes from the system.
 
-    def _take(self, frame: FrameToNode) -> None:
-        if isinstance(frame, Answer):
+    def _take(self, frame: wire.FrameToNode) -> None:
+        if isinstance(frame, wire.Answer):
             caller = self._questions.pop(frame.call, None)
             if caller is not None:
                 if frame.failure is None:
                     caller.answer(frame.value)
                 else:
                     caller.fail(("no_answer", frame.failure))
-        elif isinstance(frame, Created | Started):
+        elif isinstance(frame, wire.Created | wire.Started):
             self._begun(frame)
-        elif isinstance(frame, NotCreated):
+        elif isinstance(frame, wire.NotCreated):
             if (actor := self._actors.get(frame.actor)) is not None:
                 self._over(actor, ("not_created", frame.reason))
-        elif isinstance(frame, Crashed):
+        elif isinstance(frame, wire.Crashed):
             self._reasons[frame.address] = Crash(frame.error, frame.message, frame.traceback)
-        elif isinstance(frame, Ended):
+        elif isinstance(frame, wire.Ended):
             self._note_end(frame)
-        elif isinstance(frame, Refused):
+        elif isinstance(frame, wire.Refused):
             self._refusal = f"refused: {frame.reason}"
-        elif isinstance(frame, Up):
+        elif isinstance(frame, wire.Up):
             send(self_pid(), frame)
         else:
             self._requested(frame.address, frame.request)
 
-    def _begun(self, frame: Created | Started) -> None:
+    def _begun(self, frame: wire.Created | wire.Started) -> None:
         """One of the two came; an actor runs once both have."""
-        if isinstance(frame, Started):
+        if isinstance(frame, wire.Started):
             self._pids[frame.address] = frame.pid
             actor = self._by_address.get(frame.address)
         elif (actor := self._actors.get(frame.actor)) is not None:
@@ -252,14 +234,12 @@ class ThespianSystem(GenServer):
             # Whoever wanted it ended meanwhile.
             self._kill(actor)
 
-    def _note_end(self, frame: Ended) -> None:
+    def _note_end(self, frame: wire.Ended) -> None:
         self._pids.pop(frame.address, None)
-        reason = self._reasons.pop(frame.address, None)
-        if reason is None:
-            reason = _reason(frame.status)
+        reason = self._reasons.pop(frame.address, None) or exit_reason(frame.status)
         for key in [key for key in self._subscriptions if key[0] == frame.address]:
             self._subscriptions.pop(key)()
-            self._link.write(Forget(frame.address))
+            self._link.write(wire.Forget(frame.address))
         actor = self._by_address.get(frame.address)
         if actor is not None:
             self._over(actor, reason)
@@ -318,8 +298,8 @@ class ThespianSystem(GenServer):
 
     def _deliver(self, address: str, message: Delivered) -> None:
         try:
-            room = self._link.write(Deliver(address, message))
-        except BadValueError:
+            room = self._link.write(wire.Deliver(address, message))
+        except wire.BadValueError:
             room = False
         if not room:
             if not self.dropped:
@@ -330,11 +310,3 @@ class ThespianSystem(GenServer):
         for cancel in self._subscriptions.values():
             cancel()
         self._subscriptions.clear()
-
-
-def _reason(status: int) -> Reason:
-    if status == 0:
-        return NORMAL
-    if status > 0:
-        return ("exit_status", status)
-    return ("signal", signal.Signals(-status).name)
