@@ -14,16 +14,17 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
-    from gossamer.config.gossip import GossipConfig
-    from gossamer.config.load import config_from, load_config
+    from gossamer.config.load import config_from, json_schema, load_config, to_plain, to_yaml
     from gossamer.config.model import (
         ApiConfig,
         AuditConfig,
         ClusterConfig,
         Config,
         DistributionConfig,
+        GossipConfig,
         LogConfig,
         NodeConfig,
+        TracingConfig,
     )
     from gossamer.config.mqtt import (
         HttpAuthConfig,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
         TlsHostConfig,
     )
     from gossamer.config.problems import expected_of, shown_of
-    from gossamer.config.schema import json_schema, to_plain, to_yaml
-    from gossamer.config.tracing import TracingConfig
     from gossamer.config.units import (
         OptionalDuration,
         PositiveDuration,

@@ -7,17 +7,22 @@ and so on; a section of another strategy is an unknown key. ``discovery: dns`` s
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import BeforeValidator, Field, SecretStr
 
-from gossamer.config.section import Blank, Section
 from gossamer.config.units import PositiveDuration
-from gossamer.config.values import LOOPBACK, Endpoint, Endpoints, EndpointText, Port
+from gossamer.config.values import (
+    LOOPBACK,
+    Blank,
+    Endpoint,
+    Endpoints,
+    EndpointText,
+    Form,
+    Port,
+    Section,
+)
 
 __all__ = [
     "STRATEGIES",
@@ -38,40 +43,19 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Text that matches ``pattern`` as a whole; the error says so in words."""
-
-    pattern: str
-    wanted: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {**handler(schema), "pattern": f"^({self.pattern})$"}
-
-    def _check(self, text: str) -> str:
-        if re.fullmatch(self.pattern, text):
-            return text
-        raise PydanticCustomError("wanted", self.wanted)
-
-
 _Prefix = Annotated[
-    str, _Form(r"[^\s/]([^\s]{0,198}[^\s/])?", "a path of 200 characters or less, such as gossamer/site1")
+    str, Form(r"[^\s/]([^\s]{0,198}[^\s/])?", "a path of 200 characters or less, such as gossamer/site1")
 ]
-_ApiServer = Annotated[str, _Form(r"|https?://[^\s]+", "a URL such as https://10.96.0.1:443")]
+_ApiServer = Annotated[str, Form(r"|https?://[^\s]+", "a URL such as https://10.96.0.1:443")]
 _Service = Annotated[
-    str, _Form(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of a service: a-z, 0-9, - and .")
+    str, Form(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of a service: a-z, 0-9, - and .")
 ]
 _Namespace = Annotated[
-    str, _Form(r"|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "the name of a namespace: a-z, 0-9 and -")
+    str, Form(r"|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "the name of a namespace: a-z, 0-9 and -")
 ]
 _Domain = Annotated[
     str,
-    _Form(r"|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?", "a domain name such as seeds.example"),
+    Form(r"|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?", "a domain name such as seeds.example"),
 ]
 
 

@@ -1,4 +1,5 @@
-"""Reads one YAML file and the environment into a :class:`Config`, or says everything that is wrong with them.
+"""Reads one YAML file and the environment into a :class:`Config`, or says everything that is wrong with them;
+and writes one out again, and its schema.
 
 Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`` is ``cluster.autoheal``: the
 prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.
@@ -20,11 +21,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from gossamer.config.discovery import STRATEGIES
 from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of
 from gossamer.errors import ConfigError, ConfigProblem
 
-__all__ = ["config_from", "load_config"]
+__all__ = ["config_from", "json_schema", "load_config", "to_plain", "to_yaml"]
 
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
@@ -201,3 +203,25 @@ def _override(tree: dict[str, Any], location: Location, value: Any) -> bool:
             inner = place[part] = [] if isinstance(following, int) else {}
         place = inner
     return False
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the file, for editors that complete and check it."""
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "gossamer"
+    # ``discovery: dns`` is right to the reader, so it must be to an editor too.
+    key = schema["$defs"]["ClusterConfig"]["properties"]["discovery"]
+    union = {"oneOf": key.pop("oneOf"), "discriminator": key.pop("discriminator")}
+    key["anyOf"] = [{"enum": [*STRATEGIES]}, union]
+    return schema
+
+
+def to_plain(config: Config, *, changed_only: bool = False) -> dict[str, Any]:
+    """Plain data that reads back as the same configuration, secrets hidden."""
+    return config.model_dump(mode="json", exclude_defaults=changed_only)
+
+
+def to_yaml(config: Config, *, changed_only: bool = False) -> str:
+    """The same as YAML."""
+    return yaml.safe_dump(to_plain(config, changed_only=changed_only), sort_keys=False)

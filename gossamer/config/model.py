@@ -5,8 +5,7 @@ runs with no file at all, reachable from this machine only.  3. Durations are se
 read; nothing below parses text again.  4. What is secret is a ``SecretStr``, so that it never shows in a
 repr, a log or an export.  5. A key that nothing reads yet says so.
 
-Discovery, gossip, MQTT and tracing have modules of their own; :mod:`gossamer.config.load` reads files and
-the environment.
+Discovery and MQTT have modules of their own; :mod:`gossamer.config.load` reads files and the environment.
 """
 
 from __future__ import annotations
@@ -17,12 +16,21 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
-from gossamer.config.gossip import GossipConfig
 from gossamer.config.mqtt import MqttConfig
-from gossamer.config.section import Blank, Fraction, Positive, Section
-from gossamer.config.tracing import TracingConfig
-from gossamer.config.units import OptionalDuration, PositiveDuration, PositiveSize, Size
-from gossamer.config.values import AUTOHEAL_DELAY, LOOPBACK, Autoheal, Endpoints, Host, NodeName, Port
+from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
+from gossamer.config.values import (
+    AUTOHEAL_DELAY,
+    LOOPBACK,
+    Autoheal,
+    Blank,
+    Endpoints,
+    Fraction,
+    Host,
+    NodeName,
+    Port,
+    Positive,
+    Section,
+)
 
 __all__ = [
     "ApiConfig",
@@ -31,8 +39,10 @@ __all__ = [
     "Config",
     "DistributionConfig",
     "DrillConfig",
+    "GossipConfig",
     "LogConfig",
     "NodeConfig",
+    "TracingConfig",
 ]
 
 
@@ -48,6 +58,56 @@ class NodeConfig(Section):
     """Where what must survive is kept; each node needs its own."""
     applications: tuple[str, ...] = ()
     """What else runs here: package.module:function, each taking the node and returning child specs."""
+
+
+# memberlist's LAN defaults find a killed member of thirty in about nine seconds. These are tuned to four,
+# and restore the safety by trying harder inside each probe: a ping is repeated six times, two rounds of
+# helpers are asked, and a stream is opened, before a member is suspected. At 5 % packet loss one probe
+# fails wrongly with a probability below 1e-9, so the suspicion timeout does not have to absorb lost
+# packets, only stalls. A suspicion never ends before ``suspicion_floor``, however small the cluster, so
+# that a member that lives can always refute it. A host refuses connections only where no process of the
+# member lives, so a round trip and the answers to a last probe, ``suspicion_refused``, are enough there.
+class GossipConfig(Section):
+    """How members are probed, suspected and told about."""
+
+    probe_interval: PositiveDuration = 0.5
+    """How long a probe may take, and the unit of suspicion timeouts."""
+    probes_per_interval: Positive = 2
+    """How many members are probed in each interval."""
+    probe_timeout: PositiveDuration = 0.25
+    """Without an answer for so long, a probe is repeated and others are asked to help."""
+    indirect_checks: Annotated[int, Field(ge=0)] = 3
+    """How many members are asked to help."""
+    suspicion_mult: Annotated[float, Field(gt=0)] = 2.0
+    """How long a suspicion lasts, in probe intervals, before it grows with the logarithm of the members."""
+    suspicion_floor: PositiveDuration = 1.5
+    """No suspicion ends sooner, so that a member that lives can refute it."""
+    suspicion_refused: PositiveDuration = 0.5
+    """The same for one whose host refuses connections to its port: its process is gone."""
+    suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
+    """How many times longer it lasts while nobody confirms it."""
+    suspicion_confirmations: Annotated[int, Field(ge=0)] = 2
+    """How many others must agree for it to end at its soonest."""
+    awareness_max: Positive = 8
+    """How many times slower a node that finds itself slow may probe."""
+    retransmit_mult: Positive = 4
+    """How often news is repeated, before it grows with the logarithm of the members."""
+    gossip_interval: PositiveDuration = 0.2
+    """How often news is sent on top of what rides on probes."""
+    gossip_fanout: Positive = 4
+    """How many members get it each time."""
+    sync_interval: PositiveDuration = 30.0
+    """How often the whole view is exchanged with one other member."""
+    reconnect_interval: PositiveDuration = 2.0
+    """How often a member that is down is tried again."""
+    down_retention: PositiveDuration = 86400.0
+    """How long a member that is down is remembered."""
+    left_retention: PositiveDuration = 86400.0
+    """How long a member that left is remembered."""
+    leave_delay: Duration = 1.0
+    """How long a leaving node goes on gossiping, so that its leave spreads."""
+    mtu: Annotated[int, Field(ge=1024, le=65_000)] = 1400
+    """Largest datagram."""
 
 
 class ClusterConfig(Section):
@@ -149,6 +209,27 @@ class AuditConfig(Section):
     buffer: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
     """Rows kept in memory while the disc does not take them; more are dropped, counted, and recorded as a
     gap."""
+
+
+class TracingConfig(Section):
+    """OpenTelemetry traces of messages, from publisher to subscribers and across nodes. It needs the
+    extra ``otel``. Set it alike on all nodes."""
+
+    enable: bool = False
+    """Make spans of messages and send them."""
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] = "http://127.0.0.1:4318/v1/traces"
+    """Where spans go: a collector that takes OTLP over HTTP with protobuf, its path included."""
+    sample: Fraction = 0.01
+    """Share of the messages that are traced; while messages are recorded too (``audit``), some of those. A
+    message that comes with a ``traceparent`` is traced when that says so, and never otherwise."""
+    service_name: Annotated[str, Field(min_length=1)] = "gossamer"
+    """What backends list the spans under."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with every request to the collector, tokens for example."""
+    timeout: PositiveDuration = 5.0
+    """How long a batch may take; then it is lost and counted."""
+    deliveries: Positive = 16
+    """Subscribers of a message, on each node, that get a span of their own; the others are counted."""
 
 
 class DrillConfig(Section):

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from gossamer.config.section import Blank, Numeral, Positive, Section
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
-from gossamer.config.values import LOOPBACK, Host, Networks, Port
+from gossamer.config.values import LOOPBACK, Blank, Host, Networks, Numeral, Port, Positive, Section
 
 __all__ = [
     "HttpAuthConfig",

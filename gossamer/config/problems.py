@@ -13,7 +13,14 @@ from typing import Any, get_args
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from gossamer.config.discovery import STRATEGIES, DnsDiscovery, EtcdDiscovery, StaticDiscovery, etcd_name
+from gossamer.config.discovery import (
+    STRATEGIES,
+    DnsDiscovery,
+    EtcdConfig,
+    EtcdDiscovery,
+    StaticDiscovery,
+    etcd_name,
+)
 from gossamer.config.model import Config
 from gossamer.config.values import Endpoint
 from gossamer.errors import ConfigProblem
@@ -92,6 +99,7 @@ _PHRASES = {
     "literal_error": "{expected}",
     "enum": "{expected}",
     "json_invalid": "JSON",
+    "ip_any_network": "an address or network such as 10.0.0.7 or 10.0.0.0/8",
     "too_short": "{min_length} or more",
     "too_long": "{max_length} or fewer",
 }
@@ -141,24 +149,15 @@ def _is_secret(location: Location) -> bool:
 
 def _section_at(location: Location) -> type[BaseModel] | None:
     """The section that holds the keys below ``location``."""
-    section: type[BaseModel] = Config
-    for depth, part in enumerate(location):
-        if isinstance(part, int):
-            continue
-        if location[:2] == ("cluster", "discovery") and depth == 1:
-            tag = location[2] if len(location) > 2 else None
-            if tag not in STRATEGIES:
-                return None
-            section = STRATEGIES[str(tag)]
-            continue
-        if location[:2] == ("cluster", "discovery") and depth == 2:
-            continue
-        field = section.model_fields.get(part)
-        inner = next(_sections_in(field.annotation), None) if field else None
-        if inner is None:
-            return None
-        section = inner
-    return section
+    sections: list[type[BaseModel]] = [Config]
+    for part in location:
+        if len(sections) > 1:
+            # One of several, and pydantic puts in which of them it read.
+            sections = [STRATEGIES[str(part)]] if part in STRATEGIES else []
+        elif sections and not isinstance(part, int):
+            field = sections[0].model_fields.get(part)
+            sections = list(_sections_in(field.annotation)) if field else []
+    return sections[0] if len(sections) == 1 else None
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -168,9 +167,43 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _sections_in(inner)
 
 
+_ORDERED = (
+    ("cluster.gossip.probe_timeout", "less than", "cluster.gossip.probe_interval"),
+    ("cluster.discovery.dns.min_ttl", "at most", "cluster.discovery.dns.max_ttl"),
+    ("distribution.reconnect_min", "at most", "distribution.reconnect_max"),
+)
+"""Durations that bound each other."""
+_TOGETHER = (
+    ("cluster.discovery.etcd.username", "cluster.discovery.etcd.password"),
+    ("cluster.discovery.etcd.tls.cert", "cluster.discovery.etcd.tls.key"),
+)
+"""Keys of which both are there, or neither."""
+
+
 def conflicts(config: Config) -> list[ConfigProblem]:
     """Keys that are right one by one but not together."""
-    return [*_shared_ports(config), *_slow_probes(config), *_discovery(config)]
+    found = [*_shared_ports(config), *_seeds(config)]
+    for key, bound, other in _ORDERED:
+        low, high = _at(config, key), _at(config, other)
+        if low is not None and (low > high or (low == high and bound == "less than")):
+            found.append(ConfigProblem(key, f"{low:g} s", f"{bound} {other}, {high:g} s"))
+    for pair in _TOGETHER:
+        missing = [key for key in pair if not _at(config, key)]
+        if len(missing) == 1:
+            names = " and ".join(key.rpartition(".")[2] for key in pair)
+            found.append(ConfigProblem(missing[0], "nothing", f"both {names}, or neither"))
+    discovery = config.cluster.discovery
+    if isinstance(discovery, EtcdDiscovery):
+        found += _embedded(config.node.name, discovery.etcd)
+    return found
+
+
+def _at(config: Config, key: str) -> Any:
+    """The value at ``key``; None where another strategy has not got it."""
+    value: Any = config
+    for part in key.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 def _shared_ports(config: Config) -> Iterator[ConfigProblem]:
@@ -200,8 +233,8 @@ def _bound(config: Config) -> Iterator[tuple[str, str, int]]:
             yield f"cluster.discovery.etcd.{key}", address.host, address.port
 
 
-def _discovery(config: Config) -> Iterator[ConfigProblem]:
-    """Keys that the chosen strategy needs, and those that it would not read."""
+def _seeds(config: Config) -> Iterator[ConfigProblem]:
+    """What says where seeds are, for the strategies that read it."""
     cluster = config.cluster
     discovery = cluster.discovery
     if cluster.seed_endpoints and not isinstance(discovery, StaticDiscovery):
@@ -216,68 +249,32 @@ def _discovery(config: Config) -> Iterator[ConfigProblem]:
             f"a name beside strategy {discovery.strategy}",
             "no such key, or cluster.discovery.strategy: static or dns, which alone read it",
         )
-    if isinstance(discovery, DnsDiscovery):
-        if not (discovery.dns.name or cluster.domain_name):
-            yield ConfigProblem(
-                "cluster.discovery.dns.name", "nothing", "a name to look up, or cluster.domain_name"
-            )
-        if discovery.dns.min_ttl > discovery.dns.max_ttl:
-            yield ConfigProblem(
-                "cluster.discovery.dns.min_ttl",
-                f"{discovery.dns.min_ttl:g} s",
-                f"at most cluster.discovery.dns.max_ttl, {discovery.dns.max_ttl:g} s",
-            )
-    if isinstance(discovery, EtcdDiscovery):
-        yield from _etcd(config, discovery)
+    if isinstance(discovery, DnsDiscovery) and not (discovery.dns.name or cluster.domain_name):
+        yield ConfigProblem(
+            "cluster.discovery.dns.name", "nothing", "a name to look up, or cluster.domain_name"
+        )
 
 
-def _etcd(config: Config, discovery: EtcdDiscovery) -> Iterator[ConfigProblem]:
-    etcd = discovery.etcd
-    if bool(etcd.username) != (etcd.password is not None):
-        missing = "password" if etcd.username else "username"
-        yield ConfigProblem(
-            f"cluster.discovery.etcd.{missing}", "nothing", "both username and password, or neither"
-        )
-    if (etcd.tls.cert is None) != (etcd.tls.key is None):
-        missing = "key" if etcd.tls.key is None else "cert"
-        yield ConfigProblem(
-            f"cluster.discovery.etcd.tls.{missing}", "nothing", "both cert and key, or neither"
-        )
-    if etcd.embedded:
-        if etcd.initial_cluster and etcd_name(config.node.name, etcd.initial_cluster) is None:
-            yield ConfigProblem(
-                "cluster.discovery.etcd.initial_cluster",
-                repr(etcd.initial_cluster)[:_SHOWN],
-                f"name=http://host:port pairs, of which one is this node, {config.node.name}",
-            )
-        if etcd.tls.on or etcd.username:
-            yield ConfigProblem(
-                "cluster.discovery.etcd.embedded",
-                "True beside tls or username",
-                "neither: the embedded etcd speaks plain HTTP and has no users; run etcd by itself for both",
-            )
-    else:
+def _embedded(node: str, etcd: EtcdConfig) -> Iterator[ConfigProblem]:
+    section = "cluster.discovery.etcd"
+    if not etcd.embedded:
         for key in ("data_dir", "bind_addr", "client_addr", "initial_cluster", "bootstrap"):
             if key in etcd.model_fields_set:
                 yield ConfigProblem(
-                    f"cluster.discovery.etcd.{key}",
+                    f"{section}.{key}",
                     "a key of the embedded etcd",
-                    "no such key, or cluster.discovery.etcd.embedded: true",
+                    f"no such key, or {section}.embedded: true",
                 )
-
-
-def _slow_probes(config: Config) -> Iterator[ConfigProblem]:
-    gossip = config.cluster.gossip
-    if gossip.probe_timeout >= gossip.probe_interval:
+        return
+    if etcd.initial_cluster and etcd_name(node, etcd.initial_cluster) is None:
         yield ConfigProblem(
-            "cluster.gossip.probe_timeout",
-            f"{gossip.probe_timeout:g} s",
-            f"less than cluster.gossip.probe_interval, {gossip.probe_interval:g} s",
+            f"{section}.initial_cluster",
+            shown_of(etcd.initial_cluster),
+            f"name=http://host:port pairs, of which one is this node, {node}",
         )
-    distribution = config.distribution
-    if distribution.reconnect_min > distribution.reconnect_max:
+    if etcd.tls.on or etcd.username:
         yield ConfigProblem(
-            "distribution.reconnect_min",
-            f"{distribution.reconnect_min:g} s",
-            f"at most distribution.reconnect_max, {distribution.reconnect_max:g} s",
+            f"{section}.embedded",
+            "True beside tls or username",
+            "neither: the embedded etcd speaks plain HTTP and has no users; run etcd by itself for both",
         )

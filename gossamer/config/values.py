@@ -1,4 +1,4 @@
-"""The small values a configuration is made of: node names, hosts, ports, endpoints, autoheal's switch.
+"""What a configuration is made of: sections, and small values such as node names, hosts, ports, endpoints.
 
 Rules: 1. Each type says what it takes in one phrase, which becomes the "expected" of an error.  2. A blank
 host or port means "choose one", as operators of other brokers are used to.
@@ -7,29 +7,42 @@ host or port means "choose one", as operators of other brokers are used to.
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    IPvAnyNetwork,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gossamer.config.units import OptionalDuration, parse_optional_duration
 
 __all__ = [
     "LOOPBACK",
     "Autoheal",
+    "Blank",
     "Endpoint",
     "EndpointText",
     "Endpoints",
+    "Form",
+    "Fraction",
     "Host",
-    "Network",
     "Networks",
     "NodeName",
+    "Numeral",
     "Port",
+    "Positive",
+    "Section",
     "parse_endpoint",
 ]
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 LOOPBACK = "127.0.0.1"
 
@@ -38,8 +51,50 @@ AUTOHEAL_DELAY = 15.0
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}@[A-Za-z0-9\[:][A-Za-z0-9_.:\]-]{0,253}")
 _ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+)):(?P<port>\d{1,5})")
+
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+# ``api:`` with nothing below it is how people leave a section at its defaults.
+Blank = BeforeValidator(lambda value: {} if value is None else value)
+# The environment is text, and a choice of numbers, unlike a number, is taken as it comes.
+Numeral = BeforeValidator(
+    lambda value: int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+)
+
+
+class Section(BaseModel):
+    """Frozen, and refuses keys that it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Text that matches ``pattern`` as a whole; the error says so in words."""
+
+    pattern: str
+    wanted: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": f"^({self.pattern})$"}
+
+    def _check(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text):
+            return text
+        raise PydanticCustomError("wanted", self.wanted)
 
 
 class Endpoint(NamedTuple):
@@ -72,12 +127,6 @@ def _port(value: object) -> int:
     raise PydanticCustomError("wanted", "a port from 1 to 65535, or 0 to have one chosen")
 
 
-def _node_name(value: object) -> str:
-    if isinstance(value, str) and _NODE_NAME.fullmatch(value):
-        return value
-    raise PydanticCustomError("wanted", "a name and a host, such as node1@127.0.0.1")
-
-
 def parse_endpoint(value: object) -> Endpoint:
     """``host:port`` or ``[v6]:port``. Raises PydanticCustomError, a ValueError, on anything else."""
     if isinstance(value, Endpoint):
@@ -92,29 +141,11 @@ def parse_endpoint(value: object) -> Endpoint:
     raise PydanticCustomError("wanted", "an endpoint such as 10.0.0.2:7946")
 
 
-def _endpoints(value: object) -> object:
+def _listed(value: object) -> object:
+    """Several values: a list, or text with commas between them."""
     if value is None:
         return ()
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _parse_network(value: object) -> Network:
-    if isinstance(value, (IPv4Network, IPv6Network)):
-        return value
-    if isinstance(value, str):
-        try:
-            return ip_network(value.strip())
-        except ValueError:
-            pass
-    raise PydanticCustomError("wanted", "an address or network such as 10.0.0.7 or 10.0.0.0/8")
-
-
-def _networks(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
 def _autoheal(value: object) -> float | None:
@@ -135,7 +166,11 @@ Port = Annotated[
 """0: let the system choose a free one."""
 
 NodeName = Annotated[
-    str, BeforeValidator(_node_name), WithJsonSchema({"type": "string", "pattern": f"^{_NODE_NAME.pattern}$"})
+    str,
+    Form(
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}@[A-Za-z0-9\[:][A-Za-z0-9_.:\]-]{0,253}",
+        "a name and a host, such as node1@127.0.0.1",
+    ),
 ]
 """``name@host``."""
 
@@ -147,18 +182,10 @@ EndpointText = Annotated[
 ]
 """``host:port``."""
 
-Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_endpoints)]
+Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_listed)]
 """Endpoints, as a list or as one comma-separated string."""
 
-NetworkText = Annotated[
-    Network,
-    BeforeValidator(_parse_network),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9A-Fa-f.:]+(/\d{1,3})?$"}),
-]
-"""``address/bits``."""
-
-Networks = Annotated[tuple[NetworkText, ...], BeforeValidator(_networks)]
+Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_listed)]
 """Networks, as a list or as one comma-separated string."""
 
 Autoheal = Annotated[
