@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TypeVar
 
 __all__ = [
     "ConfigError",
@@ -33,6 +33,7 @@ __all__ = [
     "UsageError",
     "WrongValueError",
     "how_to_install",
+    "mismatch",
 ]
 
 
@@ -47,16 +48,6 @@ class GossamerError(Exception):
 
 class UsageError(GossamerError):
     """The caller's mistake; trying again without a change fails again."""
-
-    key = ""
-    """What was wrong, where it has a name."""
-
-    @classmethod
-    def about(cls, key: str, got: str, expected: str) -> Self:
-        """Build the error of one value, ``key``, that is not what was expected."""
-        error = cls(f"{key}: got {got}, expected {expected}")
-        error.key = key
-        return error
 
 
 class NotFoundError(UsageError):
@@ -77,6 +68,14 @@ class TransportError(GossamerError):
 
 class UnavailableError(GossamerError):
     """A correct request that cannot be served now."""
+
+
+Wrong = TypeVar("Wrong", bound=UsageError)
+
+
+def mismatch(kind: type[Wrong], key: str, got: str, expected: str) -> Wrong:
+    """Build the error of one value, ``key``, that is not what was expected."""
+    return kind(f"{key}: got {got}, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True)

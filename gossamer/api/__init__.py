@@ -1,19 +1,18 @@
-"""The HTTP API of a node: ``ApiServer`` serves whatever implements ``NodeView``."""
+"""The HTTP API of a node: ``ApiServer`` serves ``make_app`` of what implements ``NodeView``."""
 
 from gossamer.api.app import make_app
 from gossamer.api.http.limits import Limits
 from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tokens
-from gossamer.api.jobs.findings import is_audit
 from gossamer.api.jobs.processes import Programs, runs_spec
 from gossamer.api.jobs.runs import Runs
 from gossamer.api.metrics import Exposition, ProcessNumbers
 from gossamer.api.peers.client_search import ClientSearch, sort_key
 from gossamer.api.peers.paging import Listed, Walked
 from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
-from gossamer.api.resources.alarms import OWN_ALARMS, Alarms
-from gossamer.api.resources.audits import spark_lacks
-from gossamer.api.server import ApiServer, PortTakenError
-from gossamer.api.view import HealingView, Metric, NodeView, RecordingView, TopicRow
+from gossamer.api.resources.audits import is_audit, spark_lacks
+from gossamer.api.resources.healing import OWN_ALARMS, Alarms
+from gossamer.api.server import ApiServer
+from gossamer.api.view import EventLogView, HealingView, Metric, NodeView, RecordingView, TopicRow
 
 __all__ = [
     "OWN_ALARMS",
@@ -25,6 +24,7 @@ __all__ = [
     "Ask",
     "BadTokenError",
     "ClientSearch",
+    "EventLogView",
     "Exposition",
     "HealingView",
     "Limits",
@@ -34,7 +34,6 @@ __all__ = [
     "NodeView",
     "PeerRequests",
     "PeerSilentError",
-    "PortTakenError",
     "Principal",
     "ProcessNumbers",
     "Programs",

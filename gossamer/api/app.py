@@ -18,30 +18,26 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
-from gossamer.api.http.access import Access, AccessMiddleware, RoleTooLowError
+from gossamer.api.http.access import AccessMiddleware
+from gossamer.api.http.answers import problem
 from gossamer.api.http.console_files import console_files
 from gossamer.api.http.contract import allowed_methods, correct
 from gossamer.api.http.guard import GuardMiddleware
 from gossamer.api.http.limits import Limits, LimitsMiddleware
-from gossamer.api.http.problems import problem
-from gossamer.api.http.tokens import Tokens
+from gossamer.api.http.tokens import RoleTooLowError, Tokens
 from gossamer.api.jobs.runs import RunBusyError
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
-from gossamer.api.resources.alarms import alarms_router
 from gossamer.api.resources.audits import audits_router
 from gossamer.api.resources.clients import clients_router
-from gossamer.api.resources.cluster import cluster_router
+from gossamer.api.resources.cluster import cluster_router, proxy_router
 from gossamer.api.resources.drills import drills_router
-from gossamer.api.resources.events import events_router, timeline_router
+from gossamer.api.resources.events import events_router, live_router
 from gossamer.api.resources.faults import faults_router
 from gossamer.api.resources.healing import healing_router
-from gossamer.api.resources.live import live_router
-from gossamer.api.resources.messages import messages_router
+from gossamer.api.resources.messages import messages_router, routes_router
 from gossamer.api.resources.node import node_router
-from gossamer.api.resources.peer_proxy import proxy_router
-from gossamer.api.resources.routes import routes_router
 from gossamer.api.resources.runs import reports_router
 from gossamer.api.resources.tokens import tokens_router
 from gossamer.api.view import NodeView
@@ -93,13 +89,11 @@ def make_app(
         node_router(view),
         proxy_router(view),
         live_router(view, clock=clock),
-        events_router(view.healing),
-        timeline_router(view),
+        events_router(view),
         healing_router(view),
-        alarms_router(view),
         audits_router(view),
         drills_router(view, clock=clock),
-        faults_router(view.name, lambda: view.faults),
+        faults_router(view),
         links,
         tokens_router(tokens, node=view.name),
     ):
@@ -111,7 +105,7 @@ def make_app(
     limits = app.state.limits = limits or Limits(config)
     # The last one added is the first to see a request.
     app.add_middleware(LimitsMiddleware, limits=limits)
-    app.add_middleware(AccessMiddleware, access=Access(tokens, config, clock))
+    app.add_middleware(AccessMiddleware, tokens=tokens, config=config, clock=clock)
     app.add_middleware(GuardMiddleware, hosts=hosts)
     return app
 

@@ -90,7 +90,7 @@ class ProcessNumbers(Collector):
         numbers = (self._proc / "self" / "stat").read_text().rpartition(")")[2].split()
         ticks = os.sysconf("SC_CLK_TCK")
         started = self._boot + float(numbers[19]) / ticks
-        spent = (float(numbers[11]) + float(numbers[12])) / ticks
+        spent = float(numbers[11]) / ticks + float(numbers[12]) / ticks
         resident = float(numbers[21]) * resource.getpagesize()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = float("inf") if soft == resource.RLIM_INFINITY else soft

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import structlog
@@ -20,19 +19,12 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from gossamer.api.app import make_app
 from gossamer.api.http.connection import Connection, Connections
-from gossamer.api.http.limits import Limits
-from gossamer.api.http.tokens import Tokens
-from gossamer.api.peers.requests import PeerRequests
-from gossamer.api.view import NodeView
-from gossamer.clock import Clock
 from gossamer.config import ApiConfig
-from gossamer.errors import UnavailableError
-from gossamer.network import Address, Listener, Network
-from gossamer.supervisor import Continue, GenServer, Reply, StopInit, trap_exit
+from gossamer.network import Listener, Network
+from gossamer.supervisor import GenServer, Reply, StopInit, trap_exit
 
-__all__ = ["ApiServer", "PortTakenError"]
+__all__ = ["ApiServer"]
 
 log = structlog.get_logger(__name__)
 
@@ -44,45 +36,14 @@ IDLE_WAIT = 15
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-class PortTakenError(UnavailableError):
-    """An address of the configuration cannot be bound."""
-
-    def __init__(self, *, key: str, address: Address, reason: str) -> None:
-        self.key = key
-        self.address = address
-        self.reason = reason
-        super().__init__(
-            f"cannot listen at {address[0]}:{address[1]}: {reason}; free the port or set {key} to another"
-        )
-
-
-def _built(build: Callable[[], FastAPI]) -> FastAPI:
-    """Compile a schema for each route, and the document of all: half a second that others need not wait."""
-    app = build()
-    app.openapi()
-    return app
-
-
 class ApiServer(GenServer):
-    """Serves the API of ``view``; a call with ``"address"`` gives where it listens."""
+    """Serves what ``make`` gives; a call with ``"address"`` gives where it listens."""
 
-    async def init(
-        self,
-        view: NodeView,
-        *,
-        config: ApiConfig,
-        network: Network,
-        tokens: Tokens | None = None,
-        clock: Clock | None = None,
-        relay: PeerRequests | None = None,
-        limits: Limits | None = None,
-    ) -> Continue | None:
+    async def init(self, make: Callable[[], FastAPI], *, config: ApiConfig, network: Network) -> None:
         trap_exit(True)
-        limits = limits or Limits(config)
-        build = partial(make_app, view, config=config, tokens=tokens, clock=clock, limits=limits)
-        app = await asyncio.to_thread(_built, build)
-        if relay is not None:
-            relay.use(app)
+        # A schema for each route, and the document of all: half a second that others need not wait.
+        app = await asyncio.to_thread(make)
+        await asyncio.to_thread(app.openapi)
         self._settings = uvicorn.Config(
             app,
             http="h11",
@@ -99,21 +60,21 @@ class ApiServer(GenServer):
         self._settings.load()
         # A line for each request that cannot be read would be the caller's to fill; they are counted.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        self._connections = Connections(limits)
+        self._connections = Connections(app.state.limits)
         self._state = ServerState()
         address = (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank means every address
         try:
             # Fewer at once than there are places: who was let in is heard before others take them.
             self._listener: Listener = await network.listen(self._make_protocol, address, backlog=BACKLOG)
         except OSError as error:
-            taken = PortTakenError(key="api.port", address=address, reason=error.strerror or str(error))
-            raise StopInit(("port_taken", str(taken))) from error
+            where, why = f"{address[0]}:{address[1]}", error.strerror or str(error)
+            text = f"cannot listen at {where}: {why}; free the port or set api.port to another"
+            raise StopInit(("port_taken", text)) from error
         self.process.on_release(lambda _entry: self._cut())
         if config.host not in LOOPBACK:
             log.warning(
                 "api_open_to_network", host=address[0], advice="tokens travel in the clear; put TLS before it"
             )
-        return None
 
     def _make_protocol(self) -> asyncio.BaseProtocol:
         return Connection(self._connections, config=self._settings, server_state=self._state, app_state={})

@@ -52,7 +52,7 @@ from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
-__all__ = ["ChronicleView", "HealingView", "Metric", "NodeView", "RecordingView", "TopicRow"]
+__all__ = ["EventLogView", "HealingView", "Metric", "NodeView", "RecordingView", "TopicRow"]
 
 
 class TopicRow(NamedTuple):
@@ -72,7 +72,7 @@ class Metric(NamedTuple):
     family: Family
 
 
-class ChronicleView(Protocol):
+class EventLogView(Protocol):
     """The node's own history; its events have the fields of an ``EventInfo``, but for ``age``."""
 
     creation: int
@@ -86,14 +86,6 @@ class ChronicleView(Protocol):
 
 class HealingView(Protocol):
     """What may be asked of a node's healing, and ordered."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    @property
-    def chronicle(self) -> ChronicleView:
-        """What happened lately."""
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""
@@ -133,29 +125,16 @@ class RecordingView(Protocol):
 class NodeView(Protocol):
     """What may be asked of a node, and ordered."""
 
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    @property
-    def healing(self) -> HealingView:
-        """Splits seen and healed."""
-
-    @property
-    def recording(self) -> RecordingView:
-        """The flow recorder."""
-
-    @property
-    def drills(self) -> Runs:
-        """Drills that this node had carried out beside itself."""
-
-    @property
-    def audits(self) -> Runs:
-        """Audits that it had run."""
-
-    @property
-    def faults(self) -> FaultTable | None:
-        """The gate to the network, None where the configuration has none."""
+    name: str
+    event_log: EventLogView
+    healing: HealingView
+    recording: RecordingView
+    drills: Runs
+    """Drills that this node had carried out beside itself."""
+    audits: Runs
+    """Audits that it had run."""
+    faults: FaultTable | None
+    """The gate to the network, None where the configuration has none."""
 
     def cluster(self) -> ClusterInfo:
         """The members that are not down, as ``GET /cluster`` shows them."""

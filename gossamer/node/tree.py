@@ -209,16 +209,9 @@ async def _start_gossip(node: NodeParts) -> Pid:
 async def _start_api(node: NodeParts, view: View) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
     node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))
+    make = view.peer_requests.application
     pid = await ApiServer.start_link(
-        view,
-        config=node.config.api,
-        network=node.network,
-        tokens=node.tokens,
-        relay=view.peer_requests,
-        limits=node.limits,
-        clock=node.clock,
-        name="api",
-        label="api",
+        make, config=node.config.api, network=node.network, name="api", label="api"
     )
     address: Address = await node.runtime.call(pid, "address")
     node.api_port = address[1]

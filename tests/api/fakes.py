@@ -47,7 +47,7 @@ from gossamer.api.model.node import (
     TopicMatch,
 )
 from gossamer.config import Endpoint
-from gossamer.errors import UnavailableError, UsageError, WrongValueError
+from gossamer.errors import UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
@@ -121,7 +121,7 @@ class FakeRecording:
         return await self.status()
 
 
-class FakeChronicle:
+class FakeEventLog:
     """One thing happened."""
 
     creation = 7
@@ -142,7 +142,6 @@ class FakeHealing:
         self.of_others = Alarms()
         self.split = False
         self.name = "node1@127.0.0.1"
-        self.chronicle = FakeChronicle()
         self.row = QuarantinedRow(
             id="0123456789ab",
             table="config",
@@ -279,6 +278,7 @@ class FakeView:
         self.traces_over = 0
         self.trace_over = asyncio.Event()
         self.healing = FakeHealing()
+        self.event_log = FakeEventLog()
         self.recording = FakeRecording()
         self.faults: FaultTable | None = None
         self.orders: list[tuple[str, object]] = []
@@ -371,7 +371,6 @@ class FakeView:
                 yield (row.client, row.filter, row.node), partial(_itself, row)
 
     def clients(self, search):
-        search = search.folded()
         for row in self.sessions:
             facts = {"connected": row.connected, "user": row.username, "address": row.address}
             wanted = search.client in (None, row.client) and search.admits(row.client, **facts)
@@ -426,7 +425,7 @@ class FakeView:
 
     async def backup(self, path):
         if path and not path.startswith("/"):
-            raise WrongValueError.about("path", repr(path), "an absolute path on the node's machine")
+            raise mismatch(WrongValueError, "path", repr(path), "an absolute path on the node's machine")
         self.orders.append(("backup", path))
         return BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 from dataclasses import dataclass, field
 
 from api.fakes import FakeView
-from gossamer.api import ApiServer, Limits
+from gossamer.api import ApiServer, Limits, make_app
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime
@@ -101,7 +102,8 @@ async def served(**config):
     runtime = Runtime(node="node1@127.0.0.1", creation=1)
     settings = ApiConfig(port=0, **{"rate": 100_000, **config})
     limits, view = Limits(settings), FakeView()
-    pid = await runtime.start(ApiServer, view, config=settings, network=SystemNetwork(), limits=limits)
+    make = functools.partial(make_app, view, config=settings, limits=limits)
+    pid = await runtime.start(ApiServer, make, config=settings, network=SystemNetwork())
     _, port = await runtime.call(pid, "address")
     try:
         yield (node := Served(runtime, view, limits, port))

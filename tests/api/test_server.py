@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from api.fakes import FakeView
-from gossamer.api import ApiServer
+from gossamer.api import ApiServer, make_app
 from gossamer.api.model.node import ProcessInfo
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
@@ -23,9 +23,8 @@ async def runtime():
 
 
 def start(config):
-    return functools.partial(
-        ApiServer.start_link, FakeView(), config=config, network=SystemNetwork(), name="api"
-    )
+    make = functools.partial(make_app, FakeView())
+    return functools.partial(ApiServer.start_link, make, config=config, network=SystemNetwork(), name="api")
 
 
 async def get(url):
@@ -34,7 +33,8 @@ async def get(url):
 
 
 async def test_it_serves_and_stops(runtime):
-    pid = await runtime.start(ApiServer, FakeView(), config=ApiConfig(port=0), network=SystemNetwork())
+    make = functools.partial(make_app, FakeView())
+    pid = await runtime.start(ApiServer, make, config=ApiConfig(port=0), network=SystemNetwork())
     host, port = await runtime.call(pid, "address")
     assert (await get(f"http://{host}:{port}/cluster")).json()["local"] == "id1"
     ended = runtime.join(pid)
@@ -48,7 +48,8 @@ async def test_a_taken_port_names_the_key_to_change(runtime):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartFailed, match=f"127.0.0.1:{port}.*api.port"):
-            await runtime.start(ApiServer, FakeView(), config=ApiConfig(port=port), network=SystemNetwork())
+            make = functools.partial(make_app, FakeView())
+            await runtime.start(ApiServer, make, config=ApiConfig(port=port), network=SystemNetwork())
 
 
 async def test_a_tree_with_many_of_a_kind_is_folded(runtime):
@@ -90,7 +91,8 @@ async def test_killed_it_comes_back_on_the_same_port(runtime):
 async def test_a_reader_who_goes_away_ends_the_trace(runtime, busy):
     view = FakeView()
     view.hangs, view.busy = True, busy
-    pid = await runtime.start(ApiServer, view, config=ApiConfig(port=0), network=SystemNetwork())
+    make = functools.partial(make_app, view)
+    pid = await runtime.start(ApiServer, make, config=ApiConfig(port=0), network=SystemNetwork())
     host, port = await runtime.call(pid, "address")
     url = f"http://{host}:{port}/api/v1/trace?pid=gossip&limit=100000"
     async with httpx.AsyncClient() as client, client.stream("GET", url) as answer:

@@ -1,6 +1,7 @@
 """The command line, run in this process against an API that is really there."""
 
 import asyncio
+import functools
 import json
 import threading
 from dataclasses import dataclass, field
@@ -78,10 +79,9 @@ def served(runs_directory):
         tokens.attach(FakeTable())
         pid = await runtime.start(
             ApiServer,
-            served.view,
+            functools.partial(make_app, served.view, tokens=tokens),
             config=ApiConfig(port=0),
             network=SystemNetwork(),
-            tokens=tokens,
             name="api",
         )
         host, port = await runtime.call(pid, "address")

@@ -82,7 +82,7 @@ def test_every_route_says_which_role_it_takes(node):
 
 def test_every_metric_has_a_meaning(node):
     assert len(node.metrics) > 30
-    assert [metric.name for metric in node.metrics if not metric.help.endswith(".")] == []
+    assert [metric.name for metric in node.metrics if not metric.family.documentation.endswith(".")] == []
 
 
 def test_docstrings_become_markdown():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import threading
 import time
@@ -66,7 +67,7 @@ class BusyView(FakeView):
             )
             for at in range(30)
         ]
-        self.healing.chronicle.after = lambda serial: [one for one in events if one.serial > serial]
+        self.event_log.after = lambda serial: [one for one in events if one.serial > serial]
 
     def nodes(self):
         return [
@@ -178,9 +179,9 @@ class FakeCluster:
         first.peers = {name: relay for name, relay in first.peers.items() if not first.is_apart(name)}
         tokens = Tokens(now=SystemClock().wall)
         tokens.attach(FakeTable())
-        pid = await runtime.start(
-            ApiServer, first, config=ApiConfig(port=0, rate=100_000), network=SystemNetwork(), tokens=tokens
-        )
+        config = ApiConfig(port=0, rate=100_000)
+        make = functools.partial(make_app, first, config=config, tokens=tokens)
+        pid = await runtime.start(ApiServer, make, config=config, network=SystemNetwork())
         host, port = await runtime.call(pid, "address")
         self.url = f"http://{host}:{port}"
         self._started.set()

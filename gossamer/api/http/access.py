@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 import structlog
@@ -20,15 +21,14 @@ from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gossamer.api.http.answers import refuse
 from gossamer.api.http.limits import PROBES, Refusal
-from gossamer.api.http.problems import refuse
-from gossamer.api.http.tokens import BadTokenError, Principal, Role, Tokens
+from gossamer.api.http.tokens import BadTokenError, Principal, Role, RoleTooLowError, Tokens
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig
-from gossamer.errors import UsageError
 from gossamer.mqtt import Bucket
 
-__all__ = ["Access", "AccessMiddleware", "RoleTooLowError", "is_public", "needs", "principal_of", "role_of"]
+__all__ = ["SAFE_METHODS", "AccessMiddleware", "is_public", "needs", "principal_of", "role_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +37,7 @@ PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "
 PUBLIC_BELOW = "/console/"
 Kind = Literal["asked", "probe", "stream", "wrong"]
 """What is counted on its own: who opens streams without end may still ask, and a probe is always answered."""
+_MORE_HEADERS = {401: [(b"www-authenticate", b"Bearer")], 429: [(b"retry-after", b"1")]}
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 CALLERS = 4096
 """Callers whose rates are remembered; the one that was silent longest is forgotten."""
@@ -50,16 +51,14 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Needs:
     """Lets a request through whose principal has the role."""
 
-    def __init__(self, role: Role) -> None:
-        self.role = role
+    role: Role
 
     def __call__(self, request: Request) -> None:
-        principal = principal_of(request)
-        if not principal.role.includes(self.role):
-            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=self.role)
+        principal_of(request).demand(self.role)
 
 
 def needs(role: Role) -> Dependency:
@@ -77,26 +76,62 @@ def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str
     return next(role for role in roles if all(role.includes(other) for other in roles)).value
 
 
-class RoleTooLowError(UsageError):
-    """Somebody may not do this."""
+class AccessMiddleware:
+    """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
 
-    def __init__(self, *, name: str, role: Role, wanted: Role) -> None:
-        self.name = name
-        self.role = role
-        self.wanted = wanted
-        super().__init__(f"this takes the role {wanted}; {name} is {role}")
+    A request that has a principal already was let in by another node of the cluster.
+    """
 
-
-class Access:
-    """Decides who somebody is, and whether it is too much; no I/O."""
-
-    def __init__(self, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, *, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
+        self._app = app
         self._tokens = tokens
         self._config = config
-        self.clock = clock
+        self._clock = clock
         self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
 
-    def who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal: Principal | None = scope.get("gossamer.principal")
+        refusal: Refusal | None = None
+        if principal is None:
+            principal, refusal = self._let_in(scope)
+        refusal = refusal or _refusal(scope, principal)
+        if refusal is not None:
+            status = refusal[0]
+            if status != 429:
+                self._note(scope, principal, status, 0.0)
+            await refuse(send, *refusal, headers=_MORE_HEADERS.get(status, ()))
+            return
+        if principal is not None:
+            scope["gossamer.principal"] = principal
+        status, begin = 0, self._clock.monotonic()
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if scope["method"] not in SAFE_METHODS or status in (401, 403):
+                self._note(scope, principal, status, self._clock.monotonic() - begin)
+
+    def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
+        address, loopback = caller_of(scope)
+        if self._too_often(_kind(scope), address):
+            return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
+        authorization = next(
+            (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
+        )
+        try:
+            return self._who(authorization, address, loopback=loopback), None
+        except BadTokenError as error:
+            if self._too_often("wrong", address):
+                return None, (429, "Too Many Requests", "too many wrong tokens; wait")
+            return None, (401, "Unauthorized", str(error))
+
+    def _who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
         """Who asks, None for nobody.
 
         Raises:
@@ -113,7 +148,7 @@ class Access:
             return None
         return Principal(name="loopback" if loopback else "anonymous", role=Role(role), address=address)
 
-    def too_often(self, kind: Kind, caller: str) -> bool:
+    def _too_often(self, kind: Kind, caller: str) -> bool:
         """Count one more of ``caller``; whether that is beyond its rate."""
         key = (kind, caller)
         bucket = self._rates.get(key)
@@ -123,64 +158,7 @@ class Access:
                 self._rates.popitem(last=False)
         else:
             self._rates.move_to_end(key)
-        return not bucket.admit(self.clock.monotonic())
-
-
-class AccessMiddleware:
-    """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
-
-    A request that has a principal already was let in by another node of the cluster.
-    """
-
-    def __init__(self, app: ASGIApp, *, access: Access) -> None:
-        self._app = app
-        self._access = access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        principal: Principal | None = scope.get("gossamer.principal")
-        refusal: Refusal | None = None
-        if principal is None:
-            principal, refusal = self._let_in(scope)
-        if refusal is None:
-            refusal = _refusal(scope, principal)
-        if refusal is not None:
-            if refusal[0] != 429:
-                self._note(scope, principal, refusal[0], 0.0)
-            extra = {401: (b"www-authenticate", b"Bearer"), 429: (b"retry-after", b"1")}.get(refusal[0])
-            await refuse(send, *refusal, headers=() if extra is None else (extra,))
-            return
-        if principal is not None:
-            scope["gossamer.principal"] = principal
-        status, begin = 0, self._access.clock.monotonic()
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            if scope["method"] not in SAFE_METHODS or status in (401, 403):
-                self._note(scope, principal, status, self._access.clock.monotonic() - begin)
-
-    def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
-        address, loopback = caller_of(scope)
-        if self._access.too_often(_kind(scope), address):
-            return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
-        authorization = next(
-            (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
-        )
-        try:
-            return self._access.who(authorization, address, loopback=loopback), None
-        except BadTokenError as error:
-            if self._access.too_often("wrong", address):
-                return None, (429, "Too Many Requests", "too many wrong tokens; wait")
-            return None, (401, "Unauthorized", str(error))
+        return not bucket.admit(self._clock.monotonic())
 
     def _note(self, scope: Scope, principal: Principal | None, status: int, seconds: float) -> None:
         log.info(
@@ -196,16 +174,15 @@ class AccessMiddleware:
 
 
 def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
-    safe = scope["method"] in SAFE_METHODS
     if is_public(scope["method"], scope["path"]):
         return None
     if principal is None:
         text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
         return 401, "Unauthorized", text
-    wanted = Role.VIEWER if safe else Role.OPERATOR
-    if not principal.role.includes(wanted):
-        too_low = RoleTooLowError(name=principal.name, role=principal.role, wanted=wanted)
-        return 403, "Forbidden", str(too_low)
+    try:
+        principal.demand(Role.VIEWER if scope["method"] in SAFE_METHODS else Role.OPERATOR)
+    except RoleTooLowError as error:
+        return 403, "Forbidden", str(error)
     return None
 
 

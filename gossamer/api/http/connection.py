@@ -30,8 +30,8 @@ from typing import Any, Literal
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gossamer.api.http.answers import PROBLEM, problem
 from gossamer.api.http.limits import MAX_BODY, RETRY, Limits
-from gossamer.api.http.problems import PROBLEM, problem
 
 __all__ = ["Connection", "Connections"]
 

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from gossamer.api.http.access import role_of
-from gossamer.api.http.problems import PROBLEM
+from gossamer.api.http.answers import PROBLEM
 
 __all__ = ["allowed_methods", "correct"]
 

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gossamer.api.http.access import is_public
+from gossamer.api.http.answers import refuse
 from gossamer.api.http.limits import MAX_BODY, Refusal, too_large
-from gossamer.api.http.problems import refuse
 
 __all__ = ["GuardMiddleware"]
 
@@ -35,9 +35,6 @@ class GuardMiddleware:
         self._hosts = hosts | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         refusal = _absolute(scope, headers) or self._refusal(scope, headers)
         if refusal is not None:

@@ -4,24 +4,39 @@ Streams (events, traces, long lists) last, so that they are few, and fewer for o
 and many. Neither takes the other's places, and probes and scrapers need none: whatever a crowd does, a node
 tells whether it lives.
 
-Rules: 1. Whoever got a place gives it back once.  2. Beyond a limit nothing waits in a queue: the answer is
-503, or 429 where it is the caller's own share that is used up, with the time to come back.  3. A body is read
-whole before the request takes a place, so that one that drips keeps nobody else out.
+Rules: 1. Whoever got a place gives it back once, however it ends; what another node asks for on somebody's
+behalf was counted there.  2. Beyond a limit nothing waits in a queue: the answer is 503, or 429 where it is
+the caller's own share that is used up, with the time to come back.  3. A body is read whole before the
+request takes a place, so that one that drips keeps nobody else out.  4. An answer that lasts takes one of the
+places for streams, and gives its turn as a request back.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gossamer.api.http.problems import refuse
+from gossamer.api.http.answers import refuse
 from gossamer.api.http.tokens import Principal
 from gossamer.config import ApiConfig
 
-__all__ = ["MAX_BODY", "PROBES", "Limits", "LimitsMiddleware", "Refusal", "Turn", "overloaded"]
+__all__ = [
+    "MAX_BODY",
+    "NDJSON",
+    "PROBES",
+    "Limits",
+    "LimitsMiddleware",
+    "Refusal",
+    "StreamAnswer",
+    "too_large",
+]
 
+NDJSON = "application/x-ndjson"
 MAX_BODY = 64 * 1024
 REQUESTS = 128
 """Requests that may be under way at once; probes and streams do not count."""
@@ -45,6 +60,10 @@ class Limits:
         self.connections = 0
         self.refused: Counter[str] = Counter()
         """What was refused or cut, by why."""
+
+    def end_request(self) -> None:
+        """One is over, or goes on as a stream."""
+        self.requests -= 1
 
     def open_stream(self, caller: str) -> Refusal | None:
         """Count a stream of ``caller`` in, unless something speaks against it."""
@@ -70,23 +89,6 @@ class Limits:
             del self.streams[caller]
 
 
-class Turn:
-    """The place of one request."""
-
-    __slots__ = ("_limits", "_over")
-
-    def __init__(self, limits: Limits) -> None:
-        limits.requests += 1
-        self._limits = limits
-        self._over = False
-
-    def end(self) -> None:
-        """Give it back; once more does nothing."""
-        if not self._over:
-            self._over = True
-            self._limits.requests -= 1
-
-
 class LimitsMiddleware:
     """ASGI middleware: reads the body, and lets so many requests in at once."""
 
@@ -95,9 +97,6 @@ class LimitsMiddleware:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         limits = self._limits
         body = await _whole(receive)
         if body is None:
@@ -111,13 +110,59 @@ class LimitsMiddleware:
             return
         if limits.requests >= REQUESTS:
             limits.refused["requests"] += 1
-            await overloaded(send, (503, "Service Unavailable", f"{REQUESTS} requests are under way; wait"))
+            await _overloaded(send, (503, "Service Unavailable", f"{REQUESTS} requests are under way; wait"))
             return
-        turn = scope["gossamer.turn"] = Turn(limits)
-        try:
+        limits.requests += 1
+        with contextlib.ExitStack() as turn:
+            turn.callback(limits.end_request)
+            # An answer that lasts gives it back sooner.
+            scope["gossamer.turn"] = turn
             await self._app(scope, _with(body, receive), send)
+
+
+class StreamAnswer(StreamingResponse):
+    """Streaming response that holds one of the places for streams, or is a problem where none is free.
+
+    ``source`` is a generator that ``body`` reads, if any, to be closed with it.
+    """
+
+    def __init__(
+        self,
+        body: AsyncGenerator[bytes, None],
+        *,
+        source: AsyncGenerator[object, None] | None = None,
+        media_type: str = NDJSON,
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(body, status_code, media_type=media_type, headers=headers)
+        self._body = body
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._counted(scope, receive, send)
         finally:
-            turn.end()
+            await self._body.aclose()
+            if self._source is not None:
+                await self._source.aclose()
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("gossamer.relayed"):
+            await super().__call__(scope, receive, send)
+            return
+        limits: Limits = scope["app"].state.limits
+        caller = _caller_of(scope)
+        refusal = limits.open_stream(caller)
+        if refusal is not None:
+            await _overloaded(send, refusal)
+            return
+        turn: contextlib.ExitStack = scope.get("gossamer.turn", contextlib.ExitStack())
+        turn.close()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            limits.close_stream(caller)
 
 
 def too_large() -> Refusal:
@@ -125,12 +170,12 @@ def too_large() -> Refusal:
     return 413, "Content Too Large", f"expected a body of at most {MAX_BODY} bytes"
 
 
-async def overloaded(send: Send, refusal: Refusal) -> None:
+async def _overloaded(send: Send, refusal: Refusal) -> None:
     """Refuse, and say when to come back; the connection is of no use meanwhile."""
     await refuse(send, *refusal, headers=[(b"retry-after", str(RETRY).encode()), (b"connection", b"close")])
 
 
-def caller_of_streams(scope: Scope) -> str:
+def _caller_of(scope: Scope) -> str:
     """Whose share a stream is of: a token's, this machine's, or that of an address without either."""
     principal: Principal | None = scope.get("gossamer.principal")
     if principal is None:

@@ -18,21 +18,13 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any, Protocol
 
 import msgspec
 
 from gossamer.errors import UnavailableError, UsageError
+from gossamer.mnesia_like import SharedTable
 
-__all__ = [
-    "TOKENS",
-    "BadTokenError",
-    "Principal",
-    "Role",
-    "Token",
-    "TokenTable",
-    "Tokens",
-]
+__all__ = ["TOKENS", "BadTokenError", "Principal", "Role", "RoleTooLowError", "Token", "Tokens"]
 
 TOKENS = "api_tokens"
 """The table's name."""
@@ -65,6 +57,15 @@ class Principal(msgspec.Struct, frozen=True):
     role: Role
     address: str = ""
 
+    def demand(self, role: Role) -> None:
+        """Raise RoleTooLowError unless they may do what ``role`` may."""
+        if not self.role.includes(role):
+            raise RoleTooLowError(f"this takes the role {role}; {self.name} is {self.role}")
+
+
+class RoleTooLowError(UsageError):
+    """Somebody may not do this."""
+
 
 class BadTokenError(UsageError):
     """A token lets nobody in; ``reason`` tells why without telling what would."""
@@ -90,22 +91,6 @@ class Token(msgspec.Struct, frozen=True):
         return 0 < self.expires_at <= now
 
 
-class TokenTable(Protocol):
-    """What is used of a shared table."""
-
-    def read(self, key: Any, default: Any = None) -> Any:
-        """The value of a row."""
-
-    def rows(self) -> Any:
-        """All rows."""
-
-    def write(self, key: Any, value: Any) -> int:
-        """Set a row."""
-
-    def delete(self, key: Any) -> int:
-        """Remove a row."""
-
-
 class Tokens:
     """The tokens of the cluster, over the table that :meth:`attach` gives; before that there are none."""
 
@@ -117,9 +102,9 @@ class Tokens:
     ) -> None:
         self._now = now
         self._random = random_bytes
-        self._table: TokenTable | None = None
+        self._table: SharedTable | None = None
 
-    def attach(self, table: TokenTable) -> None:
+    def attach(self, table: SharedTable) -> None:
         """Keep the tokens in ``table`` from now on."""
         self._table = table
 
@@ -189,7 +174,7 @@ class Tokens:
         except msgspec.ValidationError:
             return None
 
-    def _writable(self) -> TokenTable:
+    def _writable(self) -> SharedTable:
         if self._table is None:
             raise UnavailableError("tokens: this node has no table for them yet; wait until it is ready")
         return self._table

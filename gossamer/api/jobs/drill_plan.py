@@ -1,4 +1,4 @@
-"""Drills as they are ordered over HTTP: which there are, what each takes, and the plan that it makes; pure.
+"""Drills over HTTP: which there are, what each takes, the plan of an order, and what came of it; pure.
 
 Rules: 1. What an order leaves out is the default of its kind; what its kind does not take is a mistake.
 2. The bounds are those of a machine that has other work: the command (``gossamer drill``) takes more.
@@ -9,21 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-import msgspec
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from gossamer.api.model.base import Value
-from gossamer.errors import WrongValueError
-from gossamer.faults import parse_shape
+from gossamer.errors import WrongValueError, mismatch
+from gossamer.faults import Shape, parse_shape
 
-__all__ = [
-    "KINDS",
-    "DrillKind",
-    "DrillKindInfo",
-    "DrillRequest",
-    "ParameterInfo",
-    "plan_of",
-]
+__all__ = ["COMMON", "KINDS", "DrillRequest", "DrillResult", "check_here", "plan_of", "shape_of"]
 
 DrillKind = Literal[
     "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
@@ -47,7 +39,7 @@ class DrillRequest(Value):
     """Messages a second, in all, of an own cluster."""
     warm_up: Annotated[float, Field(ge=0, le=60)] = 3.0
     after: Annotated[float, Field(ge=0, le=60)] = 3.0
-    seed: Annotated[int, Field(ge=0, lt=2**31, strict=True)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)] = 0
     autoheal: Annotated[float, Field(ge=1, le=600)] | None = None
     """After how long the nodes of an own cluster heal; null: as they come."""
     split: Annotated[str, Field(max_length=60)] | None = None
@@ -61,12 +53,16 @@ class DrillRequest(Value):
     jump: Annotated[float, Field(ge=-1e8, le=1e8)] | None = None
 
 
+Word = Literal["number", "whole", "text"]
+_WORDS: Mapping[str, Word] = {"number": "number", "integer": "whole", "string": "text"}
+
+
 class ParameterInfo(Value):
     """One key of an order, for those who fill it in."""
 
     name: str
     says: str
-    kind: Literal["number", "whole", "text"]
+    kind: Word
     default: float | int | str | None = None
     """null: chosen by what else is ordered."""
     unit: str = ""
@@ -84,47 +80,119 @@ class DrillKindInfo(Value):
     on: tuple[On, ...] = ("own-cluster",)
 
 
-_SPLIT = ParameterInfo(
-    name="split", says="Sides 2/1, 1/1/1; one way 1>2; one link 1-2; empty: two halves", kind="text"
-)
-_NODE = ParameterInfo(
-    name="node", says="Its number; empty: the last one", kind="whole", least=1, most=MOST_NODES
-)
+class _Written(Value):
+    """What a drill wrote; keys of later versions are left out."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
-def _seconds(name: str, says: str, default: float | None, least: float, most: float) -> ParameterInfo:
+class DrillVerdict(_Written):
+    """A promise, and whether it was kept; null: this drill does not put it to the test."""
+
+    promise: str
+    kept: bool | None
+    expected: str = ""
+    got: str = ""
+
+
+class DrillPhase(_Written):
+    """A stretch of a drill, in its own seconds."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class DrillSide(_Written):
+    """Nodes that no fault of the drill parts from each other."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class DrillMark(_Written):
+    """Something that happened at a node, or that the drill did."""
+
+    at: float
+    node: str
+    kind: str
+    peer: str = ""
+    detail: str = ""
+
+
+class DrillProgress(_Written):
+    """How far a drill is."""
+
+    step: str
+    """starting, connecting, warm-up, split, heal, after, draining, closing, done."""
+    at: float
+    """Seconds since its load began."""
+    phases: tuple[DrillPhase, ...] = ()
+    sides: tuple[DrillSide, ...] = ()
+    marks: tuple[DrillMark, ...] = ()
+    """The latest."""
+    sees: Mapping[str, Mapping[str, Literal["up", "suspect", "down"]]] = {}
+    sent: int = 0
+    delivered: int = 0
+    owed: int = 0
+    """Acknowledged and not delivered yet."""
+    dropped: int = 0
+    """Clients whose connection ended, and not by the drill."""
+
+
+class DrillResult(_Written):
+    """What came of a drill."""
+
+    words: str = ""
+    """The verdict as a sentence."""
+    happened: str = ""
+    verdicts: tuple[DrillVerdict, ...] = ()
+    figures: tuple[tuple[str, str, str], ...] = ()
+    """Name, value, remark."""
+
+
+_SCHEMAS: Mapping[str, Mapping[str, Any]] = DrillRequest.model_json_schema()["properties"]
+
+
+def _parameter(name: str, says: str, default: float | None = None, unit: str = "") -> ParameterInfo:
+    """``name`` with the bounds that an order has; ``default`` is that of a kind."""
+    schema = _SCHEMAS[name]
+    taken = schema.get("anyOf", [schema])[0]
     return ParameterInfo(
-        name=name, says=says, kind="number", default=default, unit="s", least=least, most=most
+        name=name,
+        says=says,
+        kind=_WORDS[taken["type"]],
+        default=schema["default"] if default is None else default,
+        unit=unit,
+        least=taken.get("minimum"),
+        most=taken.get("maximum"),
     )
 
 
+_SPLIT = _parameter("split", "Sides 2/1, 1/1/1; one way 1>2; one link 1-2; empty: two halves")
+_NODE = _parameter("node", "Its number; empty: the last one")
 COMMON = (
-    ParameterInfo(name="nodes", says="How many", kind="whole", default=3, least=2, most=MOST_NODES),
-    _seconds("seconds", "The fault holds for", 10.0, 1, 600),
-    ParameterInfo(
-        name="load", says="Messages in all", kind="number", default=100.0, unit="/s", least=0, most=2000
-    ),
-    _seconds("warm_up", "Load before the fault", 3.0, 0, 60),
-    _seconds("after", "Load after the heal", 3.0, 0, 60),
-    _seconds("autoheal", "Nodes heal after; empty: as they come", None, 1, 600),
-    ParameterInfo(
-        name="seed", says="Decides the order of messages", kind="whole", default=0, least=0, most=2**31 - 1
-    ),
+    _parameter("nodes", "How many"),
+    _parameter("seconds", "The fault holds for", unit="s"),
+    _parameter("load", "Messages in all", unit="/s"),
+    _parameter("warm_up", "Load before the fault", unit="s"),
+    _parameter("after", "Load after the heal", unit="s"),
+    _parameter("autoheal", "Nodes heal after; empty: as they come", unit="s"),
+    _parameter("seed", "Decides the order of messages"),
 )
-
 _OWN: Mapping[DrillKind, tuple[str, tuple[ParameterInfo, ...]]] = {
     "partition": ("Cut the network into sides, one way, or at one link, and let it heal.", (_SPLIT,)),
     "flapping": (
         "Cut and mend the network again and again.",
-        (_SPLIT, _seconds("period", "Each cut lasts, and each pause", 4.0, 1, 60)),
+        (_SPLIT, _parameter("period", "Each cut lasts, and each pause", 4.0, "s")),
     ),
     "slow": (
         "Make the network between sides slow and lossy.",
         (
             _SPLIT,
-            _seconds("delay", "Everything is later by", 0.2, 0, 10),
-            _seconds("jitter", "And by at most so much more", 0.05, 0, 10),
-            ParameterInfo(name="loss", says="Share lost", kind="number", default=0.05, least=0, most=1),
+            _parameter("delay", "Everything is later by", 0.2, "s"),
+            _parameter("jitter", "And by at most so much more", 0.05, "s"),
+            _parameter("loss", "Share lost", 0.05),
         ),
     ),
     "kill": ("Kill a node (SIGKILL), and start it again.", (_NODE,)),
@@ -132,7 +200,7 @@ _OWN: Mapping[DrillKind, tuple[str, tuple[ParameterInfo, ...]]] = {
     "rolling": ("Restart all nodes in order, one after the other.", ()),
     "clock": (
         "Let a node's wall clock jump, and jump back.",
-        (_NODE, _seconds("jump", "By how much", 3600.0, -1e8, 1e8)),
+        (_NODE, _parameter("jump", "By how much", 3600.0, "s")),
     ),
     "coordinator": ("Cut the network, and kill the node that heals it while it does.", (_SPLIT,)),
     "disk": ("Let a node's files grow no more, as on a full disc.", (_NODE,)),
@@ -157,41 +225,36 @@ def plan_of(order: DrillRequest) -> dict[str, Any]:
 
     Raises:
         WrongValueError: it gives what its kind does not take, or a node that there is not.
-        ShapeError: the split is none, or none for so many nodes.
+        ShapeError: the split is none of so many nodes.
     """
-    taken = {parameter.name: parameter.default for parameter in _OWN[order.kind][1]}
-    given = order.model_dump(include=_EVERY_OWN, exclude_none=True)
-    for name, got in given.items():
-        if name not in taken:
-            expected = f"nothing for the drill {order.kind}, which takes {', '.join(taken) or 'no such key'}"
-            raise WrongValueError.about(name, repr(got), expected)
-    values = {**taken, **given}
-    nodes = order.nodes
+    settings: dict[str, Any] = {parameter.name: parameter.default for parameter in _OWN[order.kind][1]}
+    for name, got in order.model_dump(include=_EVERY_OWN, exclude_none=True).items():
+        if name not in settings:
+            taken = ", ".join(settings) or "no such key"
+            raise mismatch(
+                WrongValueError, name, repr(got), f"nothing for the drill {order.kind}, which takes {taken}"
+            )
+        settings[name] = got
+    names = [f"node{number}" for number in range(1, order.nodes + 1)]
     shape = ""
-    if "split" in taken:
-        shape = parse_shape(order.split or f"{nodes - nodes // 2}/{nodes // 2}", nodes).text
-    elif "node" in taken:
-        number = order.node or nodes
-        if number > nodes:
-            raise WrongValueError.about("node", str(number), f"a node from 1 to {nodes}")
+    if "split" in settings:
+        shape = shape_of(order, order.nodes).text
+    elif "node" in settings:
+        number = order.node or order.nodes
+        if number > order.nodes:
+            raise mismatch(WrongValueError, "node", str(number), f"a node from 1 to {order.nodes}")
         shape = str(number)
-    settings: dict[str, Any] = {
-        name: value for name, value in values.items() if name not in ("split", "node")
-    }
+    for name in ("split", "node"):
+        settings.pop(name, None)
     if order.autoheal is not None:
         settings["GOSSAMER_CLUSTER__AUTOHEAL"] = f"{order.autoheal:g}s"
-    return {
-        "kind": order.kind,
-        "shape": shape,
-        "nodes": [f"node{number}" for number in range(1, nodes + 1)],
-        "backend": "gate",
-        "seconds": order.seconds,
-        "load": order.load,
-        "seed": order.seed,
-        "warm_up": order.warm_up,
-        "after": order.after,
-        "settings": settings,
-    }
+    same = order.model_dump(include={"kind", "seconds", "load", "seed", "warm_up", "after"})
+    return {**same, "shape": shape, "nodes": names, "backend": "gate", "settings": settings}
+
+
+def shape_of(order: DrillRequest, nodes: int) -> Shape:
+    """The split of ``nodes``, two halves unless another is ordered. Raises ShapeError if it is none."""
+    return parse_shape(order.split or f"{nodes - nodes // 2}/{nodes // 2}", nodes)
 
 
 def check_here(order: DrillRequest) -> None:
@@ -201,12 +264,9 @@ def check_here(order: DrillRequest) -> None:
         WrongValueError: it is of a kind, or has keys, for clusters of their own only.
     """
     if order.kind not in HERE:
-        raise WrongValueError.about("kind", repr(order.kind), f"{', '.join(sorted(HERE))} on this-cluster")
+        raise mismatch(
+            WrongValueError, "kind", repr(order.kind), f"{', '.join(sorted(HERE))} on this-cluster"
+        )
     for name in sorted(order.model_fields_set - {"kind", "on", "seconds", "split"}):
         expected = "no such key on this-cluster, which has its own nodes, load and settings"
-        raise WrongValueError.about(name, repr(getattr(order, name)), expected)
-
-
-def plan_json(order: DrillRequest) -> bytes:
-    """See :func:`plan_of`."""
-    return msgspec.json.encode(plan_of(order))
+        raise mismatch(WrongValueError, name, repr(getattr(order, name)), expected)

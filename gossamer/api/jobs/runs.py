@@ -29,7 +29,7 @@ from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.jobs.processes import BROKEN, Program, Programs, Stop
 from gossamer.api.model.base import Value
-from gossamer.errors import NotFoundError, UnavailableError, UsageError
+from gossamer.errors import NotFoundError, UnavailableError, UsageError, mismatch
 from gossamer.supervisor import Reason
 
 __all__ = ["ID", "Run", "RunBusyError", "Runs"]
@@ -158,7 +158,7 @@ class Runs:
         """
         found = await asyncio.to_thread(self._find, id)
         if found is None:
-            raise NotFoundError.about(self.what, id, "the id of one that is listed")
+            raise mismatch(NotFoundError, self.what, id, "the id of one that is listed")
         return found
 
     async def remove(self, id: str) -> Run:  # noqa: A002
@@ -203,7 +203,7 @@ class Runs:
     def directory(self, id: str) -> Path:  # noqa: A002
         """Where a run is."""
         if self._root is None or re.fullmatch(ID, id) is None:
-            raise NotFoundError.about(self.what, id, "the id of one that is listed")
+            raise mismatch(NotFoundError, self.what, id, "the id of one that is listed")
         return self._root / id
 
     # -- in threads

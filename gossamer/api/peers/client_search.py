@@ -33,7 +33,7 @@ _HIGHEST = chr(0x10FFFF)
 
 @dataclass(frozen=True, slots=True)
 class ClientSearch:
-    """The clients that are wanted; empty texts let all in."""
+    """The clients that are wanted; parts are case-folded, and let all in where they are empty."""
 
     client: str | None = None
     """Exactly this identifier."""
@@ -48,20 +48,8 @@ class ClientSearch:
     """None: by identifier and node, as it stands."""
     descending: bool = False
 
-    def folded(self) -> ClientSearch:
-        """The same with texts as :meth:`admits` compares them."""
-        return ClientSearch(
-            client=self.client,
-            connected=self.connected,
-            part=self.part.casefold(),
-            user=self.user.casefold(),
-            address=self.address.casefold(),
-            sort=self.sort,
-            descending=self.descending,
-        )
-
     def admits(self, client: str, *, connected: bool, user: str, address: str) -> bool:
-        """Whether a client is wanted, by a search that is :meth:`folded`."""
+        """Whether a client is wanted."""
         return (
             self.connected in (None, connected)
             and self.part in client.casefold()

@@ -1,8 +1,13 @@
-"""Pages of long lists that stay right while the list changes.
+"""Long lists in the order of their keys, in pages or whole, in bounded memory, without holding the loop.
 
-A page is the ``limit`` smallest items above a key, found in one walk that holds ``limit`` items, lets others
-have the loop in between, and makes what is shown only of those that are.  Rejected: offsets, which skip and
-repeat when items come and go between two requests.
+The items are walked once, and the smallest above a key are kept, in runs that are sorted; what an item shows
+is made of those that are wanted. A page stays right while the list changes, since it begins above a key. For
+a whole list one walk is enough when ``window`` holds it; what does not fit is let go, and the next walk
+begins where this one had to stop.
+
+Rules: 1. What is held is twice ``window`` items at most.  2. A turn of the loop sees ``STRIDE`` items at
+most.  Rejected: offsets, which skip and repeat when items come and go between two requests; a whole list page
+after page, each of them a walk over everything, which for 33,000 sessions took seconds.
 """
 
 from __future__ import annotations
@@ -12,14 +17,14 @@ import base64
 import binascii
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from gossamer.errors import WrongValueError
+from gossamer.errors import WrongValueError, mismatch
 
-__all__ = ["STRIDE", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of"]
+__all__ = ["STRIDE", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of", "walk_in_order"]
 
 T = TypeVar("T")
 
@@ -33,6 +38,8 @@ Walked = Listed[T] | None
 STRIDE = 2000
 """Items that are walked in one turn of the loop: about a millisecond."""
 _KEY: Callable[[Listed[object]], Key] = itemgetter(0)
+WINDOW = 50_000
+"""Items that one walk gives for certain: 10 MB or so."""
 
 
 async def page_of(
@@ -43,15 +50,53 @@ async def page_of(
     Raises:
         WrongValueError: ``after`` was not made here.
     """
-    floor = decode_cursor(after)
-    walk = iter(items)
-    found: list[Listed[T]] = []
-    while chunk := list(islice(walk, STRIDE)):
-        above: Iterator[Listed[T]] = (item for item in chunk if item is not None and item[0] > floor)
-        found = heapq.nsmallest(limit + 1, (item for part in (found, above) for item in part), key=_KEY)
-        await asyncio.sleep(0)
+    smallest, _ = await _smallest(items, decode_cursor(after), limit + 1)
+    found = list(islice(smallest, limit + 1))
     shown = tuple(show() for _, show in found[:limit])
     return shown, cursor_of(found[limit - 1][0]) if len(found) > limit else None
+
+
+async def walk_in_order(
+    items: Callable[[], Iterable[Walked[T]]],
+    *,
+    above: Key = (),
+    slice_of: int = 250,
+    window: int = WINDOW,
+) -> AsyncGenerator[list[Listed[T]], None]:
+    """The items with keys above ``above``, in slices; ``items`` begins a walk anew each time."""
+    floor, whole = above, False
+    while not whole:
+        found, whole = await _smallest(items(), floor, window)
+        while part := list(islice(found, slice_of)):
+            floor = part[-1][0]
+            yield part
+
+
+async def _smallest(items: Iterable[Walked[T]], floor: Key, window: int) -> tuple[Iterator[Listed[T]], bool]:
+    """The ``window`` smallest items above ``floor``, or more, in order; and whether there are no others."""
+    runs: list[list[Listed[T]]] = []
+    count = 0
+    ceiling: Key | None = None
+    walk = iter(items)
+    while chunk := list(islice(walk, STRIDE)):
+        run = [
+            item
+            for item in chunk
+            if item is not None and item[0] > floor and (ceiling is None or item[0] <= ceiling)
+        ]
+        run.sort(key=_KEY)
+        runs.append(run)
+        count += len(run)
+        await asyncio.sleep(0)
+        if count > 2 * window:
+            merged = heapq.merge(*runs, key=_KEY)
+            runs, count = [], 0
+            while count < window:
+                runs.append(list(islice(merged, min(STRIDE, window - count))))
+                count += len(runs[-1])
+                await asyncio.sleep(0)
+            ceiling = runs[-1][-1][0]
+    return heapq.merge(*runs, key=_KEY), ceiling is None
 
 
 def cursor_of(key: Key) -> str:
@@ -77,4 +122,4 @@ def decode_cursor(cursor: str | None) -> Key:
 
 
 def _bad_cursor(cursor: str) -> WrongValueError:
-    return WrongValueError.about("after", repr(cursor[:60]), "the value of next of an earlier page")
+    return mismatch(WrongValueError, "after", repr(cursor[:60]), "the value of next of an earlier page")

@@ -17,9 +17,11 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
+from functools import cache
 from urllib.parse import quote, unquote
 
 import msgspec
+from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Scope
 
 from gossamer.api.http.tokens import Principal, Role
@@ -27,16 +29,7 @@ from gossamer.distribution import register_message
 from gossamer.errors import UnavailableError
 from gossamer.supervisor import Runtime
 
-__all__ = [
-    "REQUEST",
-    "Answer",
-    "AnswerTooLongError",
-    "Ask",
-    "More",
-    "PeerRequests",
-    "PeerSilentError",
-    "ask_of",
-]
+__all__ = ["REQUEST", "Answer", "Ask", "More", "PeerRequests", "PeerSilentError", "ask_of"]
 
 REQUEST = "api.request"
 """The function that every node offers to the others."""
@@ -92,20 +85,8 @@ class PeerSilentError(UnavailableError):
         super().__init__(f"{node} did not answer: {reason}; see `gossamer nodes`")
 
 
-class AnswerTooLongError(UnavailableError):
-    """An answer that does not travel from node to node."""
-
-    def __init__(self, *, target: str, reason: str) -> None:
-        self.target = target
-        super().__init__(f"{target}: the answer cannot be passed on: {reason}; ask the node itself, in pages")
-
-
 class ReaderGoneError(UnavailableError):
     """Nobody fetches the pieces of an answer any more."""
-
-    def __init__(self, *, target: str) -> None:
-        self.target = target
-        super().__init__(f"{target}: nobody reads the answer any more")
 
 
 def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
@@ -114,48 +95,44 @@ def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") ->
 
 
 class PeerRequests:
-    """Runs requests of other nodes. ``make`` gives the application where nobody says :meth:`use`."""
+    """Runs requests of other nodes through the application that ``make`` gives."""
 
-    def __init__(self, make: Callable[[], ASGIApp], runtime: Runtime) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], FastAPI], runtime: Runtime) -> None:
+        self.application = cache(make)
+        """Return the application, which is made when it is first asked for."""
         self._runtime = runtime
-        self._app: ASGIApp | None = None
         self._running: dict[str, _Run] = {}
-
-    def use(self, app: ASGIApp) -> None:
-        """Run requests through ``app`` from now on."""
-        self._app = app
 
     async def answer(self, ask: Ask | More) -> Answer:
         """Run ``ask`` as whom it names, or go on with what runs."""
         if isinstance(ask, More):
             return await self._more(ask)
-        if self._app is None:
-            self._app = self._make()
-        run = _Run(self._app, _scope(ask), ask.body)
-        pid = self._runtime.spawn(run.serve, label="api_request")
+        cursor = secrets.token_hex(12)
+        run = self._running[cursor] = _Run(self.application(), _scope(ask), ask.body)
+
+        async def serve() -> None:
+            try:
+                await run.serve()
+            finally:
+                self._running.pop(cursor, None)
+
+        pid = self._runtime.spawn(serve, label="api_request")
         try:
             answer = await run.first
         except asyncio.CancelledError:
+            self._running.pop(cursor, None)
             self._runtime.exit(pid, "shutdown")
             raise
-        if run.over.is_set() and run.waiting.empty():
-            return answer
-        cursor = secrets.token_hex(12)
-        self._running[cursor] = run
-        run.on_end = lambda: self._running.pop(cursor, None)
-        return msgspec.structs.replace(answer, cursor=cursor)
+        return answer if run.fetched() else msgspec.structs.replace(answer, cursor=cursor)
 
     async def _more(self, more: More) -> Answer:
         run = self._running.get(more.cursor)
-        if run is None:
-            return Answer(200, STREAMED, b"")
-        if more.over:
-            run.give_up()
+        if run is None or more.over:
+            if run is not None:
+                run.give_up()
             return Answer(200, STREAMED, b"")
         parts = await run.pieces()
-        cursor = "" if run.over.is_set() and run.waiting.empty() else more.cursor
-        return Answer(200, STREAMED, b"".join(parts), cursor)
+        return Answer(200, STREAMED, b"".join(parts), "" if run.fetched() else more.cursor)
 
 
 class _Run:
@@ -170,26 +147,16 @@ class _Run:
         self._whole: list[bytes] = []
         self._size = 0
         self.first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
-        self.over = asyncio.Event()
-        self.gone = asyncio.Event()
-        self._fetched = asyncio.Event()
-        self._asked = False
-        self.on_end: Callable[[], object] = int
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
+        self._over = False
+        self._gone = asyncio.Event()
+
+    def fetched(self) -> bool:
+        """All is said, and who asked has it."""
+        return self._over and self._waiting.empty()
 
     async def serve(self) -> None:
         """Run the application; whatever happens, who asked hears of it."""
-        try:
-            await self._run()
-            if not self.waiting.empty():
-                # All is said; who asked may still come for it.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(READER_TIMEOUT):
-                        await self._fetched.wait()
-        finally:
-            self.on_end()
-
-    async def _run(self) -> None:
         try:
             await self._app(self._scope, self._receive, self._send)
         except ReaderGoneError:
@@ -199,75 +166,77 @@ class _Run:
                 raise
             self.first.set_exception(error)
         finally:
-            self.over.set()
-            if self._asked:
-                self.waiting.put_nowait(b"")
+            self._over = True
             if not self.first.done():
                 self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
+            elif self._waiting.empty():
+                # Who waits for the next piece hears that there is none.
+                self._waiting.put_nowait(b"")
+        if not self._waiting.empty():
+            # Who asked may still come for the rest.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READER_TIMEOUT):
+                    await self._gone.wait()
 
     def give_up(self) -> None:
         """Nobody wants any more of it."""
-        self.gone.set()
-        self._fetched.set()
+        self._gone.set()
         # What waits for room in the queue finds it, and what comes after finds nobody.
-        while not self.waiting.empty():
-            self.waiting.get_nowait()
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
 
     async def pieces(self) -> list[bytes]:
         """What has come since, one piece at least unless nothing comes."""
-        if self.waiting.empty() and not self.over.is_set():
-            self._asked = True
-            try:
-                async with asyncio.timeout(POLL_TIMEOUT):
-                    parts = [await self.waiting.get()]
-            except TimeoutError:
-                return []
-            finally:
-                self._asked = False
-        else:
-            parts = []
-        size = sum(map(len, parts))
-        while not self.waiting.empty() and size < MOST:
-            parts.append(self.waiting.get_nowait())
+        if self.fetched():
+            return []
+        try:
+            async with asyncio.timeout(POLL_TIMEOUT):
+                parts = [await self._waiting.get()]
+        except TimeoutError:
+            return []
+        size = len(parts[0])
+        while not self._waiting.empty() and size < MOST:
+            parts.append(self._waiting.get_nowait())
             size += len(parts[-1])
-        if self.over.is_set() and self.waiting.empty():
-            self._fetched.set()
+        if self.fetched():
+            self._gone.set()
         return parts
 
     async def _receive(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self.gone.wait()
+        await self._gone.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
+        path = self._scope["path"]
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers: dict[bytes, bytes] = dict(message["headers"])
             self._content_type = headers.get(b"content-type", b"").decode("latin-1")
             if self._content_type.startswith("text/event-stream"):
-                raise AnswerTooLongError(target=self._scope["path"], reason="it has no end")
+                raise _too_long(path, "it has no end")
             return
         part: bytes = message.get("body", b"")
         if self.first.done():
-            await self._hand_on(part)
+            if part:
+                try:
+                    async with asyncio.timeout(READER_TIMEOUT):
+                        await self._waiting.put(part)
+                except TimeoutError:
+                    raise ReaderGoneError(f"{path}: nobody reads the answer any more") from None
         elif message.get("more_body") and self._content_type.startswith(STREAMED):
             self.first.set_result(Answer(self._status, self._content_type, part))
         else:
             self._size += len(part)
             if self._size > MAX_ANSWER:
-                raise AnswerTooLongError(target=self._scope["path"], reason=f"it is over {MAX_ANSWER} bytes")
+                raise _too_long(path, f"it is over {MAX_ANSWER} bytes")
             self._whole.append(part)
 
-    async def _hand_on(self, part: bytes) -> None:
-        if not part:
-            return
-        try:
-            async with asyncio.timeout(READER_TIMEOUT):
-                await self.waiting.put(part)
-        except TimeoutError:
-            raise ReaderGoneError(target=self._scope["path"]) from None
+
+def _too_long(path: str, why: str) -> UnavailableError:
+    return UnavailableError(f"{path}: the answer cannot be passed on: {why}; ask the node itself, in pages")
 
 
 def _scope(ask: Ask) -> Scope:

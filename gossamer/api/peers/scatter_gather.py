@@ -1,8 +1,15 @@
 """Scatter-gather: other nodes are asked on behalf of a caller, and one answer is made of theirs.
 
+A list is merged from a page of each node, or is one stream of JSON lines: each node is asked once and sends
+its lines in the order of their keys, piece by piece; they are merged as they come. A line stays the bytes
+that its node wrote: only its key is read here. The stream ends with one line ``{"missing": {node: reason}}``,
+which is empty when every node answered to the end.
+
 Rules: 1. A node that is down, or slow, leaves an answer that says so, within a bounded time; it is not asked
-again in the same list.  2. However long the list, what is held is a page of each node.  3. Whatever a node
-answers counts as data: what cannot be read is a node that did not answer.
+again in the same list, and what it said before stays.  2. What is held is a page or a piece of each node,
+however long the list and however slow its reader: a node that is not asked for its next piece stops after a
+few.  3. Whatever a node answers counts as data: what cannot be read is a node that did not answer.
+4. However a stream ends, every node hears of it; a turn of the loop takes ``SLICE`` lines at most.
 """
 
 from __future__ import annotations
@@ -10,22 +17,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from gossamer.api.http.tokens import Principal
-from gossamer.api.model.cluster import NodeInfo
-from gossamer.api.peers.merge import Lines, lines_of, merged
-from gossamer.api.peers.paging import Key, cursor_of
-from gossamer.api.peers.requests import Answer, Ask, More, PeerSilentError, ask_of
-from gossamer.errors import GossamerError, UsageError
+from gossamer.api.model.base import Value
+from gossamer.api.peers.paging import Key, Walked, cursor_of, walk_in_order
+from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
+from gossamer.api.view import NodeView
+from gossamer.errors import GossamerError, UsageError, mismatch
 
-__all__ = ["MergedPage", "Neighbours", "Peers", "Row"]
+__all__ = ["Peers", "Row", "own_lines"]
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -35,20 +43,12 @@ TIMEOUT = 2.0
 """Seconds that a node has for each page."""
 STREAM_TIMEOUT = 30.0
 """Seconds that it has for the next piece of a long answer."""
+SLICE = 500
+_LAST = b'{"missing"'
 
-
-class Neighbours(Protocol):
-    """The part of a node's view that peers are found and asked by."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    def nodes(self) -> Sequence[NodeInfo]:
-        """Every node with the state of the link to it."""
-
-    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
-        """The answer of another node's API. Raises PeerSilentError if there is none."""
+Lines = list[tuple[Key, bytes]]
+"""Some lines of one node, with their keys, in order."""
+_KEY: Callable[[tuple[Key, bytes]], Key] = itemgetter(0)
 
 
 class _Page(msgspec.Struct):
@@ -67,7 +67,7 @@ class MergedPage(msgspec.Struct):
 class Peers:
     """The nodes of the cluster, asked on behalf of ``principal``."""
 
-    def __init__(self, view: Neighbours, principal: Principal) -> None:
+    def __init__(self, view: NodeView, principal: Principal) -> None:
         self._view = view
         self._principal = principal
 
@@ -82,7 +82,7 @@ class Peers:
         """
         known = [row.name for row in self._view.nodes()]
         if node not in known:
-            raise UsageError.about("node", repr(node[:100]), f"one of {', '.join(known)}")
+            raise mismatch(UsageError, "node", repr(node[:100]), f"one of {', '.join(known)}")
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), timeout)
 
     async def get(self, node: str, target: str, read: Callable[[bytes], T], *, timeout: float = TIMEOUT) -> T:
@@ -165,7 +165,7 @@ class Peers:
         parts = {
             name: own if name == self._view.name else self._lines(name, target, fields) for name in asked
         }
-        return merged(parts, missing)
+        return _merged(parts, missing)
 
     async def rest(
         self, node: str, cursor: str, *, timeout: float = STREAM_TIMEOUT
@@ -205,19 +205,83 @@ class Peers:
         return answer
 
     async def _lines(self, node: str, target: str, fields: Sequence[str]) -> AsyncGenerator[Lines, None]:
-        async with (
-            contextlib.aclosing(self._pieces(node, target)) as pieces,
-            contextlib.aclosing(lines_of(node, pieces, fields)) as lines,
-        ):
-            async for part in lines:
-                yield part
-
-    async def _pieces(self, node: str, target: str) -> AsyncGenerator[bytes, None]:
+        """Another node's part. Raises PeerSilentError if it makes no sense, or breaks off."""
+        head = msgspec.json.Decoder(msgspec.defstruct("Head", [(name, str) for name in fields]))
         answer = await self._answered(node, target)
-        async with contextlib.aclosing(self.rest(node, answer.cursor, timeout=TIMEOUT)) as rest:
-            yield answer.body
-            async for piece in rest:
-                yield piece
+        piece, rest = answer.body, b""
+        async with contextlib.aclosing(self.rest(node, answer.cursor, timeout=TIMEOUT)) as pieces:
+            while True:
+                *lines, rest = (rest + piece).split(b"\n")
+                for at in range(0, len(lines), SLICE):
+                    slice_ = [line for line in lines[at : at + SLICE] if line]
+                    whole = bool(slice_) and slice_[-1].startswith(_LAST)
+                    try:
+                        part = [
+                            (msgspec.structs.astuple(head.decode(line)), line)
+                            for line in slice_[: len(slice_) - whole]
+                        ]
+                    except msgspec.DecodeError as error:
+                        reason = f"its answer makes no sense: {error}"
+                        raise PeerSilentError(node=node, reason=reason) from None
+                    if part:
+                        yield part
+                    if whole:
+                        return
+                    await asyncio.sleep(0)
+                try:
+                    piece = await anext(pieces)
+                except StopAsyncIteration:
+                    raise PeerSilentError(node=node, reason="its answer broke off") from None
+
+
+async def own_lines(
+    items: Callable[[], Iterable[Walked[Value]]], *, above: Key
+) -> AsyncGenerator[Lines, None]:
+    """This node's part, made slice by slice."""
+    async for part in walk_in_order(items, above=above):
+        yield [(key, _json(show())) for key, show in part]
+        await asyncio.sleep(0)
+
+
+async def _merged(
+    parts: dict[str, AsyncGenerator[Lines, None]], missing: dict[str, str]
+) -> AsyncGenerator[bytes, None]:
+    """The lines of all nodes, and the last one; who falls silent is added to ``missing``."""
+    held: dict[str, Lines] = {node: [] for node in parts}
+
+    async def fill(node: str) -> None:
+        try:
+            held[node] = await anext(parts[node])
+        except StopAsyncIteration:
+            del held[node]
+        except GossamerError as error:
+            missing[node] = str(error)
+            del held[node]
+
+    try:
+        while True:
+            await asyncio.gather(*(fill(node) for node, lines in list(held.items()) if not lines))
+            if not held:
+                break
+            # Up to the smallest of the last keys nothing smaller can come.
+            bound = min(lines[-1][0] for lines in held.values())
+            batch: Lines = []
+            for node, lines in held.items():
+                end = bisect_right(lines, bound, key=_KEY)
+                batch += lines[:end]
+                held[node] = lines[end:]
+            batch.sort(key=_KEY)
+            yield b"\n".join([line for _, line in batch]) + b"\n"
+        yield msgspec.json.encode({"missing": missing}) + b"\n"
+    finally:
+        for part in parts.values():
+            await part.aclose()
+
+
+def _json(row: Value) -> bytes:
+    written: Any = row.__pydantic_serializer__
+    text: bytes = written.to_json(row)
+    return text
 
 
 def _query(params: Mapping[str, str], **more: str | int | None) -> str:

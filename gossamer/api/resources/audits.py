@@ -3,20 +3,30 @@
 A run is a program beside the node (``gossamer audit run``), with a bounded heap and half of the processors.
 Directories that others put beside it, of a stream or of ``spark-submit``, are listed too.
 
-Rule: jobs live in ``gossamer.spark``, which this house does not import; their names stand here, and a test
-holds the two lists together.
+::
+
+    ID/out                    what `gossamer audit run … --json` printed: the numbers of all its jobs
+    ID/JOB/summary.json       the same for each job; all that there is of a run made elsewhere
+    ID/batches/7.json         of `gossamer audit stream`: one for each batch, whose numbers add up
+    ID/err                    how far a run is: "completeness: started", "completeness: done in 3.1 s"
+
+Rules: 1. What is not as expected counts as not there; it may be of another version, or half copied.  2. Jobs
+live in ``gossamer.spark``, which this house does not import; their names stand here, and a test holds the two
+lists together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -24,19 +34,24 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from gossamer.api.http.access import needs, principal_of
 from gossamer.api.http.tokens import Role
-from gossamer.api.jobs.findings import findings_in, steps_in
 from gossamer.api.jobs.processes import Program
 from gossamer.api.jobs.runs import Run
 from gossamer.api.model.base import Value
 from gossamer.api.model.node import RecordingInfo, RecordingSettings
 from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
-from gossamer.errors import UnavailableError, WrongValueError, how_to_install
+from gossamer.errors import UnavailableError, WrongValueError, how_to_install, mismatch
 
-__all__ = ["AuditInfo", "AuditRequest", "AuditsInfo", "Job", "Promise", "audits_router", "spark_lacks"]
+__all__ = ["Job", "Promise", "audits_router", "is_audit", "spark_lacks"]
 
 HEAP = "1g"
 """Of Spark, beside a node that has other work; more of it: ``gossamer audit run --memory``."""
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a file that is read."""
+BATCHES = 500
+"""Batches of a stream that are added up, the latest."""
+_STEP = re.compile(r"^([a-z]+): (started|done in ([\d.]+) s)$", re.MULTILINE)
 
 Job = Literal[
     "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies"
@@ -68,7 +83,7 @@ class AuditRequest(Value):
 class JobFindings(Value):
     """What one job found."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="ignore")
 
     numbers: Mapping[str, int | float] = {}
     says: tuple[str, ...] = ()
@@ -165,7 +180,7 @@ def spark_lacks() -> UnavailableError | None:
     home = os.environ.get("JAVA_HOME")
     if importlib.util.find_spec("pyspark") is None:
         lacks, remedy = "duckdb", how_to_install("audit")
-    elif not (FilePath(home, "bin", "java").exists() if home else shutil.which("java")):
+    elif not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
         lacks, remedy = "Java 17 or newer", "install it (Debian: apt install openjdk-17-jre-headless)"
     else:
         return None
@@ -185,10 +200,10 @@ def check_span(order: AuditRequest) -> None:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
-            raise WrongValueError.about(key, repr(text), f"a time that exists: {error}") from None
+            raise mismatch(WrongValueError, key, repr(text), f"a time that exists: {error}") from None
         moments.append(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if len(moments) == 2 and moments[0] >= moments[1]:
-        raise WrongValueError.about("to", repr(order.end), f"a time after {order.begin}")
+        raise mismatch(WrongValueError, "to", repr(order.end), f"a time after {order.begin}")
 
 
 def _program(order: AuditRequest, where: str) -> Program:
@@ -203,12 +218,94 @@ def _program(order: AuditRequest, where: str) -> Program:
     return Program(arguments=tuple(arguments))
 
 
-def _info(run: Run, directory: FilePath, node: str) -> AuditInfo:
-    found = findings_in(directory)
+def is_audit(directory: Path) -> float:
+    """When the audit in ``directory`` ended, by its files; 0 if there is none."""
+    found = [
+        directory / "report.html",
+        *sorted(directory.glob("*/summary.json"))[:1],
+        *_batches(directory)[-1:],
+    ]
+    return max((_changed(file) for file in found), default=0.0)
+
+
+def _findings_in(directory: Path) -> Mapping[str, Any]:
+    """``from``, ``to``, ``files``, ``nodes``, ``share``, ``holes``, ``problems``, ``jobs``, ``broken``."""
+    told = _read(directory / "out")
+    if "jobs" in told:
+        return told
+    merged: dict[str, Any] = {}
+    for file in sorted(directory.glob("*/summary.json")):
+        one = _read(file)
+        jobs = {**merged.get("jobs", {}), **_mapping(one.get("jobs"))}
+        merged = {**one, **merged, "jobs": jobs}
+    return merged or _of_stream(directory)
+
+
+def _steps_in(directory: Path) -> list[tuple[str, float | None]]:
+    """The jobs that were begun, with the seconds that each took; None: it goes on."""
+    try:
+        text = (directory / "err").read_text(errors="replace")[-65536:]
+    except OSError:
+        return []
+    found: dict[str, float | None] = {}
+    for name, _, seconds in _STEP.findall(text):
+        found[name] = float(seconds) if seconds else None
+    return list(found.items())
+
+
+def _of_stream(directory: Path) -> dict[str, Any]:
+    batches = [_read(file) for file in _batches(directory)[-BATCHES:]]
+    if not batches:
+        return {}
+    sums: Counter[str] = Counter()
+    for batch in batches:
+        sums.update({name: n for name, n in _mapping(batch.get("numbers")).items() if isinstance(n, int)})
+    holes = sum(len(batch.get("holes", ())) for batch in batches)
+    says = [f"A stream: {len(batches)} batches of it."]
+    if holes:
+        says.append(f"{holes} times a recorder was not looking.")
+    return {
+        "from": batches[0].get("from", ""),
+        "to": batches[-1].get("to", ""),
+        "jobs": {"stream": {"numbers": dict(sums), "says": says}},
+    }
+
+
+def _batches(directory: Path) -> list[Path]:
+    found = [file for file in directory.glob("batches/*.json") if file.stem.isdecimal()]
+    return sorted(found, key=_number)
+
+
+def _number(file: Path) -> int:
+    return int(file.stem)
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        if file.stat().st_size > LARGEST:
+            return {}
+        return _mapping(json.loads(file.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _info(run: Run, directory: Path, node: str) -> AuditInfo:
+    found = _findings_in(directory)
     own: dict[str, Any] = {
         **dict(run),
         "node": node,
-        "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in steps_in(directory)),
+        "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in _steps_in(directory)),
         "report": (directory / "report.html").is_file(),
     }
     taken = ("from", "to", "nodes", "files", "share", "broken", "jobs")

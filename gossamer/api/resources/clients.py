@@ -10,15 +10,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from gossamer.api.http.problems import problem
+from gossamer.api.http.answers import problem
 from gossamer.api.model.base import Page, Problem
 from gossamer.api.model.cluster import Done
 from gossamer.api.model.node import ClientInfo, SubscriptionInfo
 from gossamer.api.peers.client_search import ClientSearch, ClientSort
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
-from gossamer.api.resources.routes import Filter
+from gossamer.api.resources.messages import Filter
 from gossamer.api.view import NodeView
-from gossamer.errors import WrongValueError
+from gossamer.errors import WrongValueError, mismatch
 
 __all__ = ["clients_router"]
 
@@ -47,12 +47,7 @@ Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first,
 def clients_router(view: NodeView) -> APIRouter:
     """``/clients`` and ``/subscriptions``."""
     router = APIRouter(tags=["clients"])
-    _add_subscriptions(router, view)
-    _add_clients(router, view)
-    return router
 
-
-def _add_subscriptions(router: APIRouter, view: NodeView) -> None:
     @router.get("/subscriptions", response_model=Page[SubscriptionInfo], responses=STREAMED)
     async def subscriptions(
         listing: ListingQuery,
@@ -69,8 +64,6 @@ def _add_subscriptions(router: APIRouter, view: NodeView) -> None:
             scope=scope,
         )
 
-
-def _add_clients(router: APIRouter, view: NodeView) -> None:
     @router.get("/clients", response_model=Page[ClientInfo], responses=STREAMED)
     async def clients(
         listing: ListingQuery,
@@ -87,15 +80,15 @@ def _add_clients(router: APIRouter, view: NodeView) -> None:
         if sort is None and order == "desc":
             sort = "client"
         if sort is not None and listing.format == "ndjson":
-            raise WrongValueError.about(
-                "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
+            raise mismatch(
+                WrongValueError, "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
             )
         wanted = ClientSearch(
             client=client,
             connected=connected,
-            part=search,
-            user=user,
-            address=address,
+            part=search.casefold(),
+            user=user.casefold(),
+            address=address.casefold(),
             sort=sort,
             descending=order == "desc",
         )
@@ -112,3 +105,5 @@ def _add_clients(router: APIRouter, view: NodeView) -> None:
                 404, "Not Found", f"client: got {client[:200]!r}, expected one of gossamer clients"
             )
         return Done(done=f"{client} kicked", members=())
+
+    return router

@@ -9,25 +9,26 @@ served with a policy that lets them do nothing (``sandbox``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict, ValidationError
 
-from gossamer.api.http.access import RoleTooLowError, principal_of
+from gossamer.api.http.access import principal_of
 from gossamer.api.http.tokens import Role
 from gossamer.api.jobs.cluster_drill import ClusterDrill
 from gossamer.api.jobs.drill_plan import (
     COMMON,
     KINDS,
     DrillKindInfo,
+    DrillProgress,
     DrillRequest,
+    DrillResult,
     ParameterInfo,
     check_here,
-    plan_json,
+    plan_of,
 )
 from gossamer.api.jobs.processes import Program
 from gossamer.api.jobs.runs import Run, RunBusyError
@@ -37,93 +38,16 @@ from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 
-__all__ = [
-    "DrillInfo",
-    "DrillProgress",
-    "DrillVerdict",
-    "DrillsInfo",
-    "drills_router",
-]
+__all__ = ["DrillInfo", "DrillsInfo", "drills_router"]
+
+Written = TypeVar("Written", bound=Value)
 
 
-class _Told(Value):
-    """What a program wrote; keys of later versions are left out."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
-
-
-class DrillVerdict(_Told):
-    """A promise, and whether it was kept; null: this drill does not put it to the test."""
-
-    promise: str
-    kept: bool | None
-    expected: str = ""
-    got: str = ""
-
-
-class DrillPhase(_Told):
-    """A stretch of a drill, in its own seconds."""
-
-    name: str
-    begin: float
-    end: float
-
-
-class DrillSide(_Told):
-    """Nodes that no fault of the drill parts from each other."""
-
-    name: str
-    nodes: tuple[str, ...]
-
-
-class DrillMark(_Told):
-    """Something that happened at a node, or that the drill did."""
-
-    at: float
-    node: str
-    kind: str
-    peer: str = ""
-    detail: str = ""
-
-
-class DrillProgress(_Told):
-    """How far a drill is."""
-
-    step: str
-    """starting, connecting, warm-up, split, heal, after, draining, closing, done."""
-    at: float
-    """Seconds since its load began."""
-    phases: tuple[DrillPhase, ...] = ()
-    sides: tuple[DrillSide, ...] = ()
-    marks: tuple[DrillMark, ...] = ()
-    """The latest."""
-    sees: Mapping[str, Mapping[str, Literal["up", "suspect", "down"]]] = {}
-    sent: int = 0
-    delivered: int = 0
-    owed: int = 0
-    """Acknowledged and not delivered yet."""
-    dropped: int = 0
-    """Clients whose connection ended, and not by the drill."""
-
-
-class _Result(_Told):
-    """What came of a drill."""
-
-    words: str = ""
-    happened: str = ""
-    verdicts: tuple[DrillVerdict, ...] = ()
-    figures: tuple[tuple[str, str, str], ...] = ()
-
-
-class DrillInfo(RunInfo):
+class DrillInfo(DrillResult, RunInfo):
     """One run of a drill."""
 
-    words: str = ""
-    """The verdict as a sentence."""
-    happened: str = ""
-    verdicts: tuple[DrillVerdict, ...] = ()
-    figures: tuple[tuple[str, str, str], ...] = ()
-    """Name, value, remark."""
+    model_config = ConfigDict(extra="forbid")
+
     progress: DrillProgress | None = None
     """While it runs, and where it broke off."""
 
@@ -164,16 +88,16 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
     async def start(order: DrillRequest, request: Request) -> DrillInfo:
         """Start a drill, on a cluster of its own on this node's machine, or of this one; one at a time."""
         principal = principal_of(request)
-        if order.on == "this-cluster" and not principal.role.includes(Role.ADMIN):
-            raise RoleTooLowError(name=principal.name, role=principal.role, wanted=Role.ADMIN)
+        if order.on == "this-cluster":
+            principal.demand(Role.ADMIN)
         told = order.model_dump(mode="json", exclude_none=True)
         if order.on == "own-cluster":
-            plan = plan_json(order)
+            plan = msgspec.json.encode(plan_of(order))
             program = Program(arguments=("-m", "gossamer.drill", "{dir}"), files={"plan.json": plan})
             return await info(await view.drills.start(told, by=principal.name, program=program))
         check_here(order)
         names = sorted(node.name for node in view.nodes() if node.status != "left")
-        drill = ClusterDrill.of(
+        drill = ClusterDrill(
             order, names, peers=Peers(view, principal), now=clock.monotonic, apart=lambda: _apart(view)
         )
         async with telling:
@@ -192,10 +116,10 @@ def drills_router(view: NodeView, *, clock: Clock) -> APIRouter:
 
 
 async def _info(view: NodeView, run: Run, *, whole: bool = False) -> DrillInfo:
-    result = _told(_Result, await view.drills.read(run.id, "result.json")) or _Result()
+    result = _read(DrillResult, await view.drills.read(run.id, "result.json")) or DrillResult()
     progress = None
     if whole and not result.verdicts:
-        progress = _told(DrillProgress, await view.drills.read(run.id, "progress.json"))
+        progress = _read(DrillProgress, await view.drills.read(run.id, "progress.json"))
     # A drill of this cluster has verdicts and no page: nobody counted messages.
     paged = bool(result.words) and run.order.get("on") != "this-cluster"
     return DrillInfo(
@@ -216,11 +140,11 @@ def _apart(view: NodeView) -> str:
     )
 
 
-def _told(kind: type[Any], content: bytes | None) -> Any:
+def _read(kind: type[Written], content: bytes | None) -> Written | None:
     """What a program wrote, None if it makes no sense: it may be of another version."""
     if content is None:
         return None
     try:
-        return kind.model_validate(msgspec.json.decode(content))
-    except (msgspec.DecodeError, ValidationError):
+        return kind.model_validate_json(content)
+    except ValidationError:
         return None

@@ -1,27 +1,50 @@
-"""Events of late: at one node for scripts that want to know when, and of all nodes in one list for people.
+"""What happens at the nodes: events of late, the cluster now, and its last hour.
 
-``/events`` has ages by a clock that does not jump; ``/timeline`` goes by the wall clocks of the nodes, since
-it is theirs together, the latest first.
+``/events`` is of one node, for scripts that want to know when: ages are by a clock that does not jump.
+``/timeline`` is of all, for people, the latest first by the wall clocks of the nodes; ``position`` is a text
+that sorts as the list does, so that pages are merged as those of any long list.
 
-Rule: ``position`` is a text that sorts as the list does, so that pages are merged as those of any long list.
+A pulse is small and made of counters, so that who reads two of them has a rate. ``/live`` is server-sent
+events: ``cluster``, with the pulse of every node that answers and the names of those that do not.
+
+Rules: 1. However many read, the nodes are asked once a second, and only while somebody reads.  2. So many
+streams at once and no more; the rest are told to come back.  3. A reader that is slow misses pulses; nothing
+is kept for it.  4. Of the last hour each node keeps a bounded ring in memory. Points stand at whole steps of
+the wall clock, so that those of several nodes can be added up; a time at which nothing was measured has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+import msgspec
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from gossamer.api.http.access import principal_of
+from gossamer.api.http.limits import StreamAnswer
+from gossamer.api.http.tokens import Principal, Role
 from gossamer.api.model.base import Page, Value
+from gossamer.api.model.cluster import NodeHistory, Pulse
 from gossamer.api.peers.client_search import sort_key
 from gossamer.api.peers.paging import Walked
-from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
-from gossamer.api.view import HealingView, NodeView
+from gossamer.api.peers.scatter_gather import Peers
+from gossamer.api.resources.listing import STREAMED, ListingQuery, OnNode, Scope
+from gossamer.api.view import NodeView
+from gossamer.clock import Clock
 
-__all__ = ["EventInfo", "EventsInfo", "TimelineEvent", "events_router", "timeline_router"]
+__all__ = ["events_router", "live_router"]
+
+LONGEST = 3600
+"""Seconds that a node remembers."""
+EVENTS = "text/event-stream"
+PERIOD = 1.0
+"""Seconds between two pulses."""
+TIMEOUT = 0.8
+"""Seconds that a node has for its pulse."""
 
 
 class EventInfo(Value):
@@ -65,8 +88,16 @@ class TimelineEvent(Value):
     text: str
 
 
-def events_router(view: HealingView) -> APIRouter:
-    """``/events``."""
+class History(Value):
+    """What nodes remember."""
+
+    nodes: tuple[NodeHistory, ...]
+    missing: Mapping[str, str] = {}
+    """Nodes that were asked and did not answer, and why."""
+
+
+def events_router(view: NodeView) -> APIRouter:
+    """``/events`` and ``/timeline``."""
     router = APIRouter(tags=["node"])
 
     @router.get("/events")
@@ -75,29 +106,13 @@ def events_router(view: HealingView) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
     ) -> EventsInfo:
         """What happened at this node lately."""
-        chronicle = view.chronicle
-        items = tuple(
-            EventInfo(
-                serial=one.serial,
-                at=one.at,
-                age=round(chronicle.age(one), 6),
-                kind=one.kind,
-                peer=one.peer,
-                text=one.text,
-            )
-            for one in chronicle.after(after)[:limit]
-        )
-        return EventsInfo(node=view.name, creation=chronicle.creation, items=items)
-
-    return router
-
-
-def timeline_router(view: NodeView) -> APIRouter:
-    """``/timeline``."""
-    router = APIRouter(tags=["node"])
+        log = view.event_log
+        found = log.after(after)[:limit]
+        items = (EventInfo(**_fields(one), age=round(log.age(one), 6)) for one in found)
+        return EventsInfo(node=view.name, creation=log.creation, items=tuple(items))
 
     def own(kinds: frozenset[str], peer: str | None, search: str) -> Iterator[Walked[TimelineEvent]]:
-        for one in view.healing.chronicle.after(0):
+        for one in view.event_log.after(0):
             found = (
                 (not kinds or one.kind in kinds)
                 and peer in (None, one.peer)
@@ -107,7 +122,7 @@ def timeline_router(view: NodeView) -> APIRouter:
                 yield None
                 continue
             position = f"{sort_key(one.at, descending=True)}{sort_key(one.serial, descending=True)}"
-            show = partial(_shown, one, position=position, node=view.name)
+            show = partial(TimelineEvent, position=position, node=view.name, **_fields(one))
             yield (position, view.name), show
 
     @router.get("/timeline", response_model=Page[TimelineEvent], responses=STREAMED)
@@ -134,6 +149,89 @@ def timeline_router(view: NodeView) -> APIRouter:
     return router
 
 
-def _shown(one: Any, **place: str) -> TimelineEvent:
-    fields = ("serial", "at", "kind", "peer", "text")
-    return TimelineEvent.model_validate({**place, **{name: getattr(one, name) for name in fields}})
+def _fields(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("serial", "at", "kind", "peer", "text")}
+
+
+class _Sampler:
+    """The last sample of all nodes, made anew for who comes when it is old."""
+
+    def __init__(self, view: NodeView, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._made = -1e9
+        self._sample = b""
+
+    async def sample(self) -> bytes:
+        """One event, ready to send."""
+        async with self._lock:
+            now = self._clock.monotonic()
+            if now - self._made >= PERIOD * 0.9:
+                self._sample = await self._make()
+                self._made = now
+            return self._sample
+
+    async def _make(self) -> bytes:
+        view = self._view
+
+        async def own() -> dict[str, Any]:
+            return view.pulse().model_dump(mode="json")
+
+        # The sample is the same for all who may read at all.
+        nodes, missing = await Peers(view, Principal(name="live", role=Role.VIEWER)).gather(
+            "/api/v1/pulse", msgspec.json.Decoder(dict[str, Any]).decode, own=own, timeout=TIMEOUT
+        )
+        body = msgspec.json.encode({"asked": view.name, "nodes": nodes, "missing": missing})
+        return b"event: cluster\ndata: " + body + b"\n\n"
+
+
+def live_router(view: NodeView, *, clock: Clock) -> APIRouter:
+    """``/pulse``, ``/live`` and ``/history``."""
+    router = APIRouter(tags=["cluster"])
+    sampler = _Sampler(view, clock)
+
+    @router.get("/pulse")
+    async def pulse() -> Pulse:
+        """This node at this moment."""
+        return view.pulse()
+
+    @router.get(
+        "/live",
+        response_class=StreamAnswer,
+        responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
+    )
+    async def live() -> StreamAnswer:
+        """The pulse of every node, once a second, as server-sent events."""
+        return StreamAnswer(_events(sampler), media_type=EVENTS, headers={"cache-control": "no-store"})
+
+    @router.get("/history")
+    async def history(
+        request: Request,
+        seconds: Annotated[int, Query(ge=1, le=LONGEST, description="How far back.")] = LONGEST,
+        step: Annotated[int, Query(ge=5, le=600, description="Seconds that a point stands for.")] = 30,
+        node: OnNode = None,
+        scope: Scope = "cluster",
+    ) -> History:
+        """The last hour of all nodes: messages, clients, processor, memory."""
+
+        async def own() -> NodeHistory:
+            return view.history(seconds=seconds, step=step)
+
+        found, missing = await Peers(view, principal_of(request)).gather(
+            f"{request.url.path}?scope=node&seconds={seconds}&step={step}",
+            lambda body: History.model_validate_json(body).nodes[0],
+            own=own,
+            node=view.name if scope == "node" else node,
+        )
+        return History(nodes=tuple(found), missing=missing)
+
+    return router
+
+
+async def _events(sampler: _Sampler) -> AsyncGenerator[bytes, None]:
+    # Browsers that lose the stream come back after so many milliseconds.
+    yield b"retry: 2000\n\n"
+    while True:
+        yield await sampler.sample()
+        await asyncio.sleep(PERIOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -12,31 +11,13 @@ from pydantic import Field
 from gossamer.api.http.access import needs
 from gossamer.api.http.tokens import Role
 from gossamer.api.model.base import Value
+from gossamer.api.view import NodeView
 from gossamer.errors import UsageError
 from gossamer.faults import Fault, FaultTable, FaultyClock
 
-__all__ = [
-    "ClockInfo",
-    "ClockRequest",
-    "FaultInfo",
-    "FaultRequest",
-    "FaultsDisabledError",
-    "FaultsInfo",
-    "faults_router",
-]
+__all__ = ["faults_router"]
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
-
-
-class FaultsDisabledError(UsageError):
-    """This node takes no faults."""
-
-    def __init__(self, *, node: str) -> None:
-        self.node = node
-        super().__init__(
-            f"node {node} takes no faults: drill.faults is false; "
-            "set it to true in its configuration and start it again, on nodes that may be broken on purpose"
-        )
 
 
 class FaultInfo(Value):
@@ -85,20 +66,25 @@ class FaultsInfo(Value):
     streams_stalled: int
 
 
-def faults_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRouter:
+def faults_router(view: NodeView) -> APIRouter:
     """Routes below ``/drill``."""
     router = APIRouter(prefix="/drill", tags=["drill"], dependencies=[needs(Role.ADMIN)])
 
     def table() -> FaultTable:
-        found = table_of()
+        if view.faults is None:
+            raise _disabled(view.name)
+        return view.faults
+
+    def wrong_clock() -> FaultyClock:
+        found = table().clock
         if found is None:
-            raise FaultsDisabledError(node=node)
+            raise _disabled(view.name)
         return found
 
     def info() -> FaultsInfo:
         found = table()
-        faults = tuple(FaultInfo(**asdict(fault)) for fault in found.faults)
-        return FaultsInfo(node=node, faults=faults, **asdict(found.counts))
+        faults = tuple(map(FaultInfo.model_validate, found.faults))
+        return FaultsInfo(node=view.name, faults=faults, **asdict(found.counts))
 
     @router.get("/faults")
     async def faults() -> FaultsInfo:
@@ -108,21 +94,15 @@ def faults_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRo
     @router.put("/faults")
     async def replace(order: FaultRequest) -> FaultsInfo:
         """Let just these hold; an empty list heals."""
-        faults = (Fault(**fault.model_dump()) for fault in order.faults)
+        faults = (Fault(**dict(fault)) for fault in order.faults)
         table().set(faults, seconds=order.seconds, begin_in=order.begin_in)
         return info()
-
-    def wrong_clock() -> FaultyClock:
-        found = table().clock
-        if found is None:
-            raise FaultsDisabledError(node=node)
-        return found
 
     @router.get("/clock")
     async def clock() -> ClockInfo:
         """By how much the wall clock of this node is wrong on purpose."""
         found = wrong_clock()
-        return ClockInfo(node=node, offset=found.offset, wall=found.wall())
+        return ClockInfo(node=view.name, offset=found.offset, wall=found.wall())
 
     @router.put("/clock")
     async def set_clock(order: ClockRequest) -> ClockInfo:
@@ -131,3 +111,10 @@ def faults_router(node: str, table_of: Callable[[], FaultTable | None]) -> APIRo
         return await clock()
 
     return router
+
+
+def _disabled(node: str) -> UsageError:
+    return UsageError(
+        f"node {node} takes no faults: drill.faults is false; "
+        "set it to true in its configuration and start it again, on nodes that may be broken on purpose"
+    )

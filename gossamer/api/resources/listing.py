@@ -18,11 +18,10 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
 from gossamer.api.http.access import principal_of
-from gossamer.api.http.streaming import NDJSON, StreamAnswer
+from gossamer.api.http.limits import NDJSON, StreamAnswer
 from gossamer.api.model.base import Page
-from gossamer.api.peers.merge import own_lines
 from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
-from gossamer.api.peers.scatter_gather import Peers, Row
+from gossamer.api.peers.scatter_gather import Peers, Row, own_lines
 from gossamer.api.view import NodeView
 
 __all__ = ["STREAMED", "After", "Limit", "Listing", "ListingQuery", "OnNode", "Scope", "local_page"]

@@ -1,4 +1,4 @@
-"""Messages over HTTP: publish one, see which are retained, remove one.
+"""Where messages go: the route table, which every node knows whole, publishing, and what is retained.
 
 Payloads go in and never come out: who wants to read messages subscribes, as whom the ACL knows.
 """
@@ -7,28 +7,78 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from gossamer.api.model.base import Flag, Page, Value
-from gossamer.api.model.node import RetainedInfo
-from gossamer.api.resources.listing import After, Limit, local_page
+from gossamer.api.model.node import (
+    RetainedInfo,
+    RouteFindings,
+    RouteInfo,
+    RouteVerification,
+    TopicInfo,
+    TopicMatch,
+)
+from gossamer.api.resources.listing import After, Limit, OnNode, local_page
 from gossamer.api.view import NodeView
 from gossamer.errors import WrongValueError
 
-__all__ = ["PublishRequest", "Published", "messages_router"]
+__all__ = ["Filter", "messages_router", "routes_router"]
 
 MAX_PAYLOAD = 48 * 1024
 
-Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
+Filter = Annotated[
+    str | None, Query(alias="filter", max_length=65_535, description="Only those with exactly this filter.")
+]
+Topic = Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")]
+
+
+def routes_router(view: NodeView) -> APIRouter:
+    """``/routes`` and ``/topics``."""
+    router = APIRouter(tags=["routes"])
+
+    @router.get("/routes")
+    async def routes(
+        limit: Limit = 1000, after: After = None, node: OnNode = None, wanted: Filter = None
+    ) -> Page[RouteInfo]:
+        """The route table, one item a filter and node."""
+        found = (
+            ((topic.filter, name), partial(RouteInfo, filter=topic.filter, node=name))
+            for topic in view.topics(filter=wanted)
+            for name in topic.nodes
+            if node is None or name == node
+        )
+        return await local_page(found, limit, after)
+
+    @router.get("/topics")
+    async def topics(limit: Limit = 1000, after: After = None) -> Page[TopicInfo]:
+        """The route table, one item a filter."""
+        found = (
+            ((topic.filter,), partial(TopicInfo, filter=topic.filter, nodes=topic.nodes))
+            for topic in view.topics()
+        )
+        return await local_page(found, limit, after)
+
+    @router.get("/topics/match")
+    async def match(topic: Topic) -> TopicMatch:
+        """Where a message to a topic would go from here, and why."""
+        return view.match(topic)
+
+    @router.post("/routes/verify")
+    async def verify(order: RouteVerification) -> RouteFindings:
+        """Compare this node's routes with its tables and its peers, now, and repair them."""
+        return await view.verify_routes(repair=order.repair)
+
+    return router
 
 
 class PublishRequest(Value):
     """A message to publish."""
 
-    topic: Topic
+    topic: Annotated[str, Field(min_length=1, max_length=65_535)]
     payload: Annotated[str, Field(max_length=MAX_PAYLOAD)] = ""
     encoding: Literal["text", "base64"] = "text"
     """How ``payload`` is written here; clients get the bytes."""
@@ -74,9 +124,7 @@ def messages_router(view: NodeView) -> APIRouter:
         return await local_page(view.retained(wanted), limit, after)
 
     @router.delete("/retained")
-    async def forget(
-        topic: Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")],
-    ) -> Published:
+    async def forget(topic: Topic) -> Published:
         """Remove the retained message of a topic, as an empty one that is published does."""
         receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
         return Published(topic=topic, receivers=receivers, safe=safe)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
 from gossamer.api.http.access import needs
-from gossamer.api.http.streaming import NDJSON, StreamAnswer
+from gossamer.api.http.limits import NDJSON, StreamAnswer
 from gossamer.api.http.tokens import Role
 from gossamer.api.model.base import Problem, Value
 from gossamer.api.model.node import BackupInfo, BackupRequest, ProcessInfo, TableDigest, TableInfo, TraceEvent
@@ -113,10 +114,7 @@ def _add_log(router: APIRouter, view: NodeView) -> None:
     @router.get("/log", dependencies=[needs(Role.OPERATOR)])
     async def log() -> LogInfo:
         """Where the log of this node goes; not what is in it."""
-        found = log_destination()
-        return LogInfo(
-            node=view.name, process=os.getpid(), kind=found.kind, path=found.path, identity=found.identity
-        )
+        return LogInfo(node=view.name, process=os.getpid(), **asdict(log_destination()))
 
     @router.get("/log-level")
     async def log_level() -> LogLevel:
@@ -171,5 +169,4 @@ async def _text(
 def _json(line: TraceLine | None) -> bytes:
     if line is None:
         return b"\n"
-    event = TraceEvent.model_validate(line, from_attributes=True)
-    return event.model_dump_json().encode() + b"\n"
+    return TraceEvent.model_validate(line).model_dump_json().encode() + b"\n"

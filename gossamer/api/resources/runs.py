@@ -22,7 +22,7 @@ from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
 from gossamer.api.http.access import principal_of
-from gossamer.api.http.sandbox import page_response
+from gossamer.api.http.answers import page_response
 from gossamer.api.http.tokens import Principal
 from gossamer.api.jobs.runs import ID, Run, Runs
 from gossamer.api.model.base import Value

@@ -55,7 +55,6 @@ class ClientsView:
 
     def clients(self, search: ClientSearch) -> Iterator[Walked[ClientInfo]]:
         """Every session here that is wanted."""
-        search = search.folded()
         node, by, descending = self.name, search.sort, search.descending
         value = _SORTED.get(by or "", lambda _session: node)
         sessions = self._node.broker.sessions

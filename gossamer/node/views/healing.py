@@ -47,8 +47,6 @@ class Healing:
         self._readiness = readiness
         self._of_others = Alarms()
         self.name = node.name
-        self.chronicle = node.event_log
-        """What happened lately."""
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""

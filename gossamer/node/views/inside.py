@@ -23,7 +23,7 @@ from gossamer.api.model.node import (
     TableInfo,
 )
 from gossamer.config import to_plain
-from gossamer.errors import UnavailableError, UsageError, WrongValueError
+from gossamer.errors import UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.mnesia_like import DiscError, OwnedTable
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import TraceLine, follow, locate
@@ -108,8 +108,8 @@ class InsideView:
         else:
             to = Path(path)
             if not to.is_absolute() or not path.isprintable():
-                raise WrongValueError.about(
-                    "path", repr(path[:200]), "an absolute path on the node's machine"
+                raise mismatch(
+                    WrongValueError, "path", repr(path[:200]), "an absolute path on the node's machine"
                 )
         begun = time.monotonic()
         try:

@@ -18,7 +18,7 @@ from gossamer.api.model.cluster import (
 )
 from gossamer.config import Endpoint
 from gossamer.discovery import ClusterCommands
-from gossamer.errors import GossamerError, UsageError, WrongValueError
+from gossamer.errors import GossamerError, UsageError, WrongValueError, mismatch
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mqtt import drain
 from gossamer.node.parts import NodeParts
@@ -176,8 +176,8 @@ class MembersView:
             if m.status is Status.ONLINE and not m.left and "mqtt" in m.metadata.ports
         ]
         if not others:
-            raise UsageError.about(
-                self.name, "nobody to send clients to", "another node that is up with mqtt"
+            raise mismatch(
+                UsageError, self.name, "nobody to send clients to", "another node that is up with mqtt"
             )
         done = await self._node.runtime.run(
             drain,
@@ -203,7 +203,7 @@ class MembersView:
             install = order.action == "install"
             if install and len(text) < SHORTEST_KEY:
                 wanted = f"{SHORTEST_KEY} or more; make one with `openssl rand -hex 32`"
-                raise WrongValueError.about("key", f"{len(text)} characters", wanted)
+                raise mismatch(WrongValueError, "key", f"{len(text)} characters", wanted)
             request = Keys(order.action, cluster_key(text) if install else text)
         answer = await self._ask_gossip(request)
         if isinstance(answer, GossamerError):

@@ -6,7 +6,19 @@ from collections.abc import Iterable
 from functools import partial
 
 from gossamer import __version__
-from gossamer.api import REQUEST, Answer, Ask, Metric, More, PeerRequests, PeerSilentError, make_app
+from gossamer.api import (
+    REQUEST,
+    Answer,
+    Ask,
+    EventLogView,
+    HealingView,
+    Metric,
+    More,
+    PeerRequests,
+    PeerSilentError,
+    RecordingView,
+    make_app,
+)
 from gossamer.api.model.cluster import NodeHistory, Pulse, Readiness, Seen
 from gossamer.distribution import rpc
 from gossamer.node.history import resident_memory
@@ -29,8 +41,9 @@ class View(MembersView, ClientsView, InsideView):
         super().__init__(node)
         self._census = Census()
         self._readiness = ReadinessCheck(node)
-        self.healing = Healing(node, self._readiness)
-        self.recording = Recording(node)
+        self.event_log: EventLogView = node.event_log
+        self.healing: HealingView = Healing(node, self._readiness)
+        self.recording: RecordingView = Recording(node)
         self.drills = node.drills
         self.audits = node.audits
         self.faults = node.faults

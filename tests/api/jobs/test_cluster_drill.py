@@ -8,6 +8,7 @@ from api.fakes import FakeView
 from api.linked import NAMES, client_of
 from gossamer.api.jobs import cluster_drill
 from gossamer.api.jobs.cluster_drill import orders_of, verdicts_of
+from gossamer.api.jobs.drill_plan import DrillMark
 from gossamer.faults import Fault, FaultTable, parse_shape
 
 DRILLS = "/api/v1/drills"
@@ -124,9 +125,9 @@ async def test_what_a_running_cluster_cannot_do_is_refused(views, more):
 
 def test_a_split_that_some_side_saw_late_or_never_breaks_the_promise():
     def judge(*downs):
-        marks = [{"at": at, "node": node, "peer": peer, "kind": "down"} for at, node, peer in downs]
+        marks = [DrillMark(at=at, node=node, peer=peer, kind="down") for at, node, peer in downs]
         verdicts = verdicts_of(marks, [["a", "b"], ["c"]], whole=20.0, cut=2.0, mended=12.0, shape="2/1")
-        return [one["kept"] for one in verdicts]
+        return [one.kept for one in verdicts]
 
     assert judge((5, "a", "c"), (6, "c", "a")) == [True, True]
     assert judge((5, "a", "c"), (8, "c", "b")) == [False, True]

@@ -92,7 +92,7 @@ async def test_a_rare_find_among_many_gives_others_the_loop():
             turns += 1
             await asyncio.sleep(0)
 
-    wanted = ClientSearch(part="99999").folded()
+    wanted = ClientSearch(part="99999")
     walk = (
         ((name,), lambda name=name: name)
         if wanted.admits(name, connected=True, user="", address="")
@@ -118,9 +118,9 @@ class TestTimeline:
     async def test_it_has_the_events_of_all_nodes_the_latest_first_in_pages(self, cluster):
         views = cluster([])
         for number, view in enumerate(views):
-            [one] = view.healing.chronicle.after(0)
+            [one] = view.event_log.after(0)
             one.at += number
-            view.healing.chronicle.after = lambda serial, one=one: [one]
+            view.event_log.after = lambda serial, one=one: [one]
         async with client_of(views[0]) as client:
             rows, missing, number = await pages(client, "/api/v1/timeline", limit=1)
             assert [row["at"] for row in rows] == [992.0, 991.0, 990.0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.api.peers.ordered_scan import walk_in_order
+from gossamer.api.peers.paging import walk_in_order
 
 
 async def walked(names, **options):

@@ -6,7 +6,7 @@ import pytest
 from api.fakes import FakeView
 from gossamer.api import Alarms, make_app
 from gossamer.api.model.cluster import AlarmRequest
-from gossamer.api.resources.alarms import MOST
+from gossamer.api.resources.healing import MOST
 from gossamer.errors import UnavailableError
 
 

@@ -22,22 +22,22 @@ class Clocks:
         return self.wall_now
 
 
-def client_of(chronicle):
+def client_of(log):
     app = FastAPI()
-    app.include_router(events_router(SimpleNamespace(name="node1@127.0.0.1", chronicle=chronicle)))
+    app.include_router(events_router(SimpleNamespace(name="node1@127.0.0.1", event_log=log)))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
 
 
 async def test_events_come_in_order_with_their_age_from_a_serial_on():
     clocks = Clocks()
-    chronicle = EventLog(clocks, creation=7)
-    chronicle.note("suspected", "node2@127.0.0.1")
+    log = EventLog(clocks, creation=7)
+    log.note("suspected", "node2@127.0.0.1")
     clocks.monotonic_now += 4.0
     # The wall clock is set back meanwhile, which does not make events younger.
     clocks.wall_now -= 3600.0
-    chronicle.note("down", "node2@127.0.0.1", "unreachable")
+    log.note("down", "node2@127.0.0.1", "unreachable")
     clocks.monotonic_now += 1.5
-    async with client_of(chronicle) as client:
+    async with client_of(log) as client:
         told = (await client.get("/events")).json()
         assert (told["node"], told["creation"]) == ("node1@127.0.0.1", 7)
         assert [(e["serial"], e["kind"], e["age"], e["text"]) for e in told["items"]] == [
@@ -52,7 +52,7 @@ async def test_events_come_in_order_with_their_age_from_a_serial_on():
 
 
 def test_the_oldest_go_and_serials_show_it():
-    chronicle = EventLog(Clocks(), creation=1, kept=3)
+    log = EventLog(Clocks(), creation=1, kept=3)
     for number in range(5):
-        chronicle.note("up", f"node{number}")
-    assert [happening.serial for happening in chronicle.after(0)] == [3, 4, 5]
+        log.note("up", f"node{number}")
+    assert [happening.serial for happening in log.after(0)] == [3, 4, 5]

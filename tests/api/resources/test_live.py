@@ -1,6 +1,7 @@
 """The pulse of the cluster as server-sent events."""
 
 import asyncio
+import functools
 import json
 
 import httpx
@@ -128,7 +129,8 @@ async def test_streams_take_no_places_of_requests_and_probes_need_none(monkeypat
 async def test_a_thousand_readers_do_not_keep_others_from_asking():
     runtime = Runtime(node="node1@127.0.0.1", creation=1)
     config = ApiConfig(port=0, streams=4, rate=100_000)
-    pid = await runtime.start(ApiServer, FakeView(), config=config, network=SystemNetwork())
+    make = functools.partial(make_app, FakeView(), config=config)
+    pid = await runtime.start(ApiServer, make, config=config, network=SystemNetwork())
     host, port = await runtime.call(pid, "address")
     request = b"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     served = refused = 0
