@@ -7,25 +7,23 @@
               └─▶ watch (the nodes' own histories) ─▶ marks
 
 ``await conduct(plan)`` carries a drill out and judges it; ``html(record)`` makes a page of it;
-``run_suite(suite_plans(…), …)`` does so with all drills there are. What brings
-the broker along is imported when it is first used, so that the command starts fast.
+``run_suite(suite_plans(…), …)`` does so with all drills there are. What a drill leaves is said in
+:mod:`gossamer.drill.record`. What brings the broker along is imported when it is first used, so that the
+command starts fast.
 """
 
 from typing import TYPE_CHECKING
 
-from gossamer.drill.record import DrillRecord, Plan, read_record, record_json, unnamed
+from gossamer.drill.record import unnamed
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.drill.report.page import html, suite_html
-    from gossamer.drill.report.promises import judge
     from gossamer.drill.report.words import Summary, name_of, verdict_in_words
     from gossamer.drill.run.runner import Progress, StepName, backend_of, conduct
     from gossamer.drill.run.suite import SuiteResult, choose_plans, run_suite, suite_json, suite_plans
 
 __all__ = [
-    "DrillRecord",
-    "Plan",
     "Progress",
     "StepName",
     "SuiteResult",
@@ -34,10 +32,7 @@ __all__ = [
     "choose_plans",
     "conduct",
     "html",
-    "judge",
     "name_of",
-    "read_record",
-    "record_json",
     "run_suite",
     "suite_html",
     "suite_json",

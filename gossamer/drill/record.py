@@ -9,13 +9,10 @@ meaning.  3. Nodes have their full names, sides are named by the numbers of thei
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
-
-from gossamer.errors import UsageError
 
 __all__ = [
     "VERSION",
@@ -32,14 +29,12 @@ __all__ = [
     "PhaseName",
     "Plan",
     "Quarantined",
-    "RecordError",
     "Sample",
     "Setting",
     "Side",
     "Speed",
     "Tally",
     "Verdict",
-    "read_record",
     "record_json",
     "unnamed",
 ]
@@ -90,18 +85,6 @@ MarkKind = Literal[
 ]
 
 Setting = str | float | bool
-
-
-class RecordError(UsageError):
-    """A file that is no record of a drill."""
-
-    def __init__(self, *, file: str, reason: str) -> None:
-        self.file = file
-        self.reason = reason
-        super().__init__(
-            f"{file}: got {reason}, expected a record that `gossamer drill … --json FILE` wrote "
-            f"(version {VERSION} or older)"
-        )
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -195,10 +178,7 @@ class Sample(Struct, frozen=True):
     """Begin of the second."""
     side: str
     sent: int = 0
-    acknowledged: int = 0
     delivered: int = 0
-    foreign: int = 0
-    """Of those delivered, from publishers of other sides."""
     latency_p50: float = 0.0
     """Seconds from sending to delivery, over what was delivered in this second; 0 without any."""
     latency_p99: float = 0.0
@@ -307,26 +287,6 @@ class DrillRecord(Struct, frozen=True, kw_only=True):
     """Cores, load average before and after, versions."""
 
 
-_decoder = msgspec.json.Decoder(DrillRecord)
-
-
 def record_json(record: DrillRecord) -> bytes:
     """The record as JSON, indented, with a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-
-
-def read_record(file: Path) -> DrillRecord:
-    """A record that was written by :func:`record_json`.
-
-    Raises:
-        RecordError: it is none, cannot be read, or is of a later version.
-    """
-    try:
-        record = _decoder.decode(file.read_bytes())
-    except OSError as error:
-        raise RecordError(file=str(file), reason=error.strerror or str(error)) from error
-    except msgspec.DecodeError as error:
-        raise RecordError(file=str(file), reason=str(error)) from error
-    if record.version > VERSION:
-        raise RecordError(file=str(file), reason=f"version {record.version}")
-    return record

@@ -104,9 +104,7 @@ def samples() -> tuple[Sample, ...]:
                     float(second),
                     side.name,
                     sent=int(rate),
-                    acknowledged=int(rate),
                     delivered=int(heard),
-                    foreign=0 if parted else int(heard * (1 - share)),
                     latency_p50=late,
                     latency_p99=late * 3,
                 )

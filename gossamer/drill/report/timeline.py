@@ -232,12 +232,11 @@ def _rate(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
         return round(top + PANEL * (1 - value / levels[-1]), 1)
 
     curves: list[tuple[str, Points]] = []
-    for number, samples in enumerate(sides.values()):
-        colour = f"s{number % LINES}"
+    for colour, samples in zip(_colours(sides), sides.values(), strict=True):
         curves.append((f"curve sent {colour}", [(x(one.at + 0.5), y(one.sent)) for one in samples]))
         curves.append((f"curve {colour}", [(x(one.at + 0.5), y(one.delivered)) for one in samples]))
-    title = "Messages a second: delivered (line), sent (dots)"
-    return title, top, _panel(sides, top, [(y(value), f"{value:,g}") for value in levels], curves)
+    panel = Panel(LEFT, RIGHT, [(y(value), f"{value:,g}") for value in levels], curves, _keys(sides, top))
+    return "Messages a second: delivered (line), sent (dots)", top, panel
 
 
 def _latency(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
@@ -250,28 +249,29 @@ def _latency(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
         return round(top + PANEL * (1 - min(share, 1.0)), 1)
 
     curves: list[tuple[str, Points]] = []
-    for number, samples in enumerate(sides.values()):
+    for colour, samples in zip(_colours(sides), sides.values(), strict=True):
         # A stretch in which nothing was delivered is a gap.
         for delivered, run in groupby(samples, key=lambda one: bool(one.delivered)):
             if delivered:
                 both = [(x(one.at + 0.5), one) for one in run]
-                colour = f"s{number % LINES}"
                 curves.append((f"curve sent {colour}", [(at, y(one.latency_p50)) for at, one in both]))
                 curves.append((f"curve {colour}", [(at, y(one.latency_p99)) for at, one in both]))
-    levels = [(y(10.0**power), _seconds(10.0**power)) for power in range(low, high + 1)]
-    title = "Seconds to delivery: 99th percentile (line), median (dots)"
-    return title, top, _panel(sides, top, levels, curves)
+    levels = [(y(value), f"{value * 1000:g} ms" if value < 1 else f"{value:g} s")
+              for value in (10.0**power for power in range(low, high + 1))]  # fmt: skip
+    panel = Panel(LEFT, RIGHT, levels, curves, _keys(sides, top))
+    return "Seconds to delivery: 99th percentile (line), median (dots)", top, panel
 
 
-def _panel(
-    sides: Iterable[str], top: float, levels: list[tuple[float, str]], curves: list[tuple[str, Points]]
-) -> Panel:
-    # Names stand beside the panel and not at the end of each line, where equal sides would cover each other.
-    keys = [
-        (RIGHT + 6.0, top + 12 + 15 * number, f"s{number % LINES}", f"{name[:5]}…" if len(name) > 6 else name)
-        for number, name in enumerate(sides)
+def _colours(sides: _Sides) -> list[str]:
+    return [f"s{number % LINES}" for number in range(len(sides))]
+
+
+def _keys(sides: _Sides, top: float) -> list[tuple[float, float, str, str]]:
+    """Names beside a panel and not at the end of each line, where equal sides would cover each other."""
+    return [
+        (RIGHT + 6.0, top + 12 + 15 * number, colour, f"{name[:5]}…" if len(name) > 6 else name)
+        for number, (name, colour) in enumerate(zip(sides, _colours(sides), strict=True))
     ]
-    return Panel(LEFT, RIGHT, levels, curves, keys)
 
 
 def _thinned(samples: Sequence[Sample], points: int) -> list[Sample]:
@@ -290,7 +290,3 @@ def _mean(samples: Sequence[Sample]) -> Sample:
         latency_p50=sum(sample.latency_p50 for sample in samples) / count,
         latency_p99=max(sample.latency_p99 for sample in samples),
     )
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"

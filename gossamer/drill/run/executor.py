@@ -95,7 +95,7 @@ class Executor:
                 await self._backend.apply(step.faults, seconds=step.seconds)
                 self._note("fault applied" if step.faults else "fault lifted", detail=step.text)
             case "await cluster":
-                await self._until(self._unready, "all nodes ready", every=0.1)
+                await self._backend.ready(seconds=_TIMEOUT)
             case "kill" | "stop" as how:
                 await self._end(name, kill=how == "kill")
             case "start":
@@ -159,12 +159,6 @@ class Executor:
                     await asyncio.sleep(every)
         except TimeoutError:
             raise NotWholeError(wanted=wanted, seconds=_TIMEOUT, missing=missing) from None
-
-    async def _unready(self) -> str:
-        answers = zip(self._names, await self._watch.get_all("/ready"), strict=True)
-        whole = len(self._names)
-        lacking = [name for name, ready in answers if ready is None or len(ready["members"]) != whole]
-        return f"not so: {', '.join(sorted(lacking))}" if lacking else ""
 
     async def _no_plan(self) -> str:
         for status in await self._watch.get_all("/api/v1/autoheal"):

@@ -149,26 +149,21 @@ class Ledger:
 
     def samples(self, end: float, *, side_of: Callable[[str], str]) -> tuple[Sample, ...]:
         """Second by second, each side; what was delivered counts for the subscriber's side."""
-        counts: Counter[tuple[str, str, int]] = Counter()
+        counts: Counter[tuple[str, int]] = Counter()
         latencies: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
         for stream in self.streams:
             source, target = side_of(stream.source), side_of(stream.target)
-            for sent, acknowledged, delivered, copies in stream.rows():
-                counts["sent", source, int(sent)] += 1
-                if not math.isnan(acknowledged):
-                    counts["acknowledged", source, int(acknowledged)] += 1
+            for sent, _, delivered, copies in stream.rows():
+                counts[source, int(sent)] += 1
                 if copies:
                     latencies[target, int(delivered)].append(delivered - sent)
-                    counts["foreign", target, int(delivered)] += source != target
         nodes = (node for stream in self.streams for node in (stream.source, stream.target))
         return tuple(
             Sample(
                 float(second),
                 side,
-                sent=counts["sent", side, second],
-                acknowledged=counts["acknowledged", side, second],
+                sent=counts[side, second],
                 delivered=len(late := sorted(latencies[side, second])),
-                foreign=counts["foreign", side, second],
                 latency_p50=_quantile(late, 0.5),
                 latency_p99=_quantile(late, 0.99),
             )

@@ -19,7 +19,7 @@ import asyncio
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -45,7 +45,8 @@ from gossamer.supervisor import Pid, Reason, Runtime
 
 __all__ = ["Ability", "BackEnd", "BackEndError", "EndedAtStartError", "LinkFault", "abilities_for"]
 
-Ability = Literal["cut", "one-way cut", "delay", "jitter", "loss", "clock"]
+Ability = Literal["delay", "jitter", "loss", "clock"]
+"""What a back end may lack; every one cuts, both ways or one."""
 _LOG_LINES = 12
 _REQUEST_TIMEOUT = 5.0
 
@@ -82,18 +83,10 @@ class LinkFault:
     loss: float = 0.0
 
 
-def abilities_for(faults: Iterable[LinkFault]) -> list[Ability]:
+def abilities_for(faults: Sequence[LinkFault]) -> list[Ability]:
     """The abilities that it takes to let these faults hold, in a fixed order."""
-    held = list(faults)
-    cuts = {(fault.source, fault.target) for fault in held if fault.cut}
-    wanted: list[tuple[Ability, bool]] = [
-        ("cut", bool(cuts)),
-        ("one-way cut", any((b, a) not in cuts for a, b in cuts)),
-        ("delay", any(fault.delay for fault in held)),
-        ("jitter", any(fault.jitter for fault in held)),
-        ("loss", any(fault.loss for fault in held)),
-    ]
-    return [ability for ability, is_wanted in wanted if is_wanted]
+    wanted: tuple[Ability, ...] = ("delay", "jitter", "loss")
+    return [ability for ability in wanted if any(getattr(fault, ability) for fault in faults)]
 
 
 class BackEnd(ABC):
@@ -115,6 +108,7 @@ class BackEnd(ABC):
         """All nodes, killed ones too, in order of their numbers."""
         self.pids: dict[str, int] = {}
         """Of the latest process of each node."""
+        self._plan: ClusterPlan
         self._ended = ended
         self._environ: dict[str, str] = {}
         self._runtime = Runtime(node="drill@localhost")
@@ -144,7 +138,8 @@ class BackEnd(ABC):
         first_end = self._first_end = asyncio.get_running_loop().create_future()
         for node in plan.nodes:
             await self.restart(node.name)
-        ready = asyncio.create_task(wait_until_ready(plan, seconds=patience, progress=lambda _: None))
+        self._plan = plan
+        ready = asyncio.create_task(self.ready(seconds=patience))
         either: set[asyncio.Future[Any]] = {ready, first_end}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -155,6 +150,14 @@ class BackEnd(ABC):
             self._first_end = None
             ready.cancel()
             await asyncio.wait({ready})
+
+    async def ready(self, *, seconds: float) -> None:
+        """Wait until every node is ready and sees every other.
+
+        Raises:
+            NotReadyError: with what each node lacks.
+        """
+        await wait_until_ready(self._plan, seconds=seconds, progress=lambda _: None)
 
     def _place(self, nodes: int, directory: Path) -> ClusterPlan:
         """Make what the nodes run in, and plan them: here, on loopback and free ports."""

@@ -36,7 +36,7 @@ class GateBackEnd(BackEnd):
     """Faults are told to the nodes, which let them end by themselves after their time."""
 
     name: BackEndName = "gate"
-    abilities: frozenset[Ability] = frozenset({"cut", "one-way cut", "delay", "jitter", "loss", "clock"})
+    abilities: frozenset[Ability] = frozenset({"delay", "jitter", "loss", "clock"})
     settings: ClassVar[Mapping[str, str]] = {"GOSSAMER_DRILL__FAULTS": "true"}
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:

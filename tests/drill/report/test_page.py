@@ -116,9 +116,7 @@ def test_a_report_stays_small_however_long_the_drill():
     many = tuple(
         Mark(second / 10, NODES[second % 5], "suspected", NODES[(second + 1) % 5]) for second in range(20_000)
     )
-    samples = tuple(
-        Sample(float(s), side, 9, 9, 9, 0, 0.1, 0.2) for s in range(2000) for side in ("1,2,3", "4,5")
-    )
+    samples = tuple(Sample(float(s), side, 9, 9, 0.1, 0.2) for s in range(2000) for side in ("1,2,3", "4,5"))
     phases = (Phase("split", 0.0, 2000.0),)
     text = read(html(judged(marks=many, samples=samples, phases=phases, seconds=2000.0))).text
     assert "All marks (20,000)" in text

@@ -25,7 +25,8 @@ from gossamer.drill.stage.backend import Ability, BackEndError
 from gossamer.drill.stage.gate import GateBackEnd
 
 ALL = GateBackEnd.abilities
-CUTS: frozenset[Ability] = frozenset({"cut", "one-way cut"})
+CUTS: frozenset[Ability] = frozenset()
+"""What every back end can do takes none."""
 
 
 async def well(plan: Plan) -> DrillRecord:
@@ -57,8 +58,8 @@ def test_only_some_of_them():
 @pytest.mark.parametrize(
     ("plan", "wanted"),
     [
-        (Plan(kind="partition", shape="3/2", nodes=NODES), ["cut"]),
-        (Plan(kind="partition", shape="1>2", nodes=NODES), ["cut", "one-way cut"]),
+        (Plan(kind="partition", shape="3/2", nodes=NODES), []),
+        (Plan(kind="partition", shape="1>2", nodes=NODES), []),
         (Plan(kind="slow", shape="3/2", nodes=NODES, settings={"delay": 0.1}), ["delay"]),
         (Plan(kind="clock", shape="1", nodes=NODES), ["clock"]),
         (Plan(kind="kill", shape="1", nodes=NODES), []),

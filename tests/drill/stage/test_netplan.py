@@ -77,5 +77,5 @@ def test_loss_without_netem_is_told_to_the_receiver():
     ],
 )
 def test_what_a_kernel_cannot_do_is_found(fault: LinkFault, missing: str | None):
-    able = {"cut", "one-way cut", "loss"}
+    able = {"loss"}
     assert next((ability for ability in abilities_for([fault]) if ability not in able), None) == missing
