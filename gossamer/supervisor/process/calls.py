@@ -12,17 +12,19 @@ Rejected: one ``call_later`` a call, which costs more than the rest of the call 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gossamer.supervisor.errors import CallFailed, CallTimeout
-from gossamer.supervisor.process.entry import Sent
+from gossamer.supervisor.process.entry import Entry, Sent, Tracer
 from gossamer.supervisor.process.signals import ReplySignal
 from gossamer.supervisor.values import TIMEOUT, Pid, Reason, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from gossamer.supervisor.process.entry import Entry, Tracer
 
 __all__ = ["Caller", "Lane", "RemoteCaller", "waiting_chain"]
 
@@ -74,28 +76,25 @@ class Caller:
         return getattr(self._target, "pid", self._target)
 
 
-class _Followed:
+class _Followed(Struct, eq=False):
     """The future of a call to a traced process; the caller awaits it as if it were the future itself."""
 
-    __slots__ = ("_caller", "_future", "_tracer")
-
-    def __init__(self, future: asyncio.Future[object], caller: Pid | None, tracer: Tracer) -> None:
-        self._future = future
-        self._caller = caller
-        self._tracer = tracer
+    future: asyncio.Future[object]
+    caller: Pid | None
+    tracer: Tracer
 
     def done(self) -> bool:
-        return self._future.done()
+        return self.future.done()
 
     def set_result(self, value: object) -> None:
-        self._tracer("reply", Sent(self._caller or "", value))
-        self._future.set_result(value)
+        self.tracer("reply", Sent(self.caller or "", value))
+        self.future.set_result(value)
 
     def set_exception(self, error: BaseException) -> None:
-        self._future.set_exception(error)
+        self.future.set_exception(error)
 
     def __await__(self) -> Generator[object, None, object]:
-        return self._future.__await__()
+        return self.future.__await__()
 
 
 class RemoteCaller(Caller):
@@ -133,7 +132,7 @@ class RemoteCaller(Caller):
 
 
 class Lane:
-    """Calls that share one time limit, oldest first."""
+    """Calls that share one time limit, oldest first; infinity is no limit."""
 
     __slots__ = ("_loop", "_pending", "_timeout", "_timer")
 
@@ -145,6 +144,8 @@ class Lane:
 
     def add(self, caller: Caller) -> None:
         """Expire ``caller`` in ``timeout`` seconds unless it is removed before."""
+        if self._timeout == inf:
+            return
         self._pending[caller] = deadline = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._fire)
@@ -172,14 +173,14 @@ class Lane:
 
 def waiting_chain(target: object) -> str:
     """Whom the silent process itself waits for, and whether that leads back to it."""
-    chain: list[object] = []
-    process: Entry | None = target if hasattr(target, "waiting_on") else None  # type: ignore[assignment]
+    chain: list[Entry] = []
+    process = target if isinstance(target, Entry) else None
     while process is not None and process not in chain:
         chain.append(process)
-        process = getattr(process, "waiting_on", None)
+        process = process.waiting_on
     if len(chain) < 2:
         return ""
-    shown = " -> ".join(f"{link.label} {link.pid}" for link in chain)  # type: ignore[attr-defined]
+    shown = " -> ".join(f"{link.label} {link.pid}" for link in chain)
     if process is not None:
         return f"; deadlock: {shown} -> {process.label} {process.pid}; break the circle with a cast"
     return f"; it waits itself: {shown}"

@@ -70,6 +70,13 @@ class Entry:
     kind = "process"
     """What ``gossamer ps`` shows as type."""
 
+    # What only a process with a mailbox has.
+    behaviour: object | None = None
+    dropped = 0
+    overflow = 0
+    reductions = 0
+    waiting_on: Entry | None = None
+
     runtime: Runtime
     pid: Pid
     parent: Pid | None

@@ -57,9 +57,9 @@ def report_crash(entry: Entry, reason: Reason, error: BaseException | None = Non
         parent=None if entry.parent is None else str(entry.parent),
         reason=describe(reason),
         mailbox=entry.mailbox_length(),
-        reductions=getattr(entry, "reductions", 0),
+        reductions=entry.reductions,
         handling=_handling(error),
-        state=_state_of(getattr(entry, "behaviour", None)),
+        state=_state_of(entry.behaviour),
         # A reason may bring the traceback of another process, or of another node.
         traceback=brought if error is None else _crash_text(error),
     )

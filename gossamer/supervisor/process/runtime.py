@@ -14,6 +14,7 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
+from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
 import structlog
@@ -70,7 +71,7 @@ class Runtime(ProcessTable):
         self.traced = 0
         self.restarts: Counter[str] = Counter()
         """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
-        self._lanes: dict[float, Lane] = {}
+        self._lanes: dict[float | None, Lane] = {}
 
     @staticmethod
     def current() -> Runtime:
@@ -257,20 +258,18 @@ class Runtime(ProcessTable):
                 raise CallingSelf(me.pid, me.label)
             me.waiting_on = target
         if not target.deliver(caller):
-            raise MailboxFull(target.pid, target.label, getattr(target, "overflow", 0))
+            raise MailboxFull(target.pid, target.label, target.overflow)
         calls = target.calls
         if calls is None:
             calls = target.calls = {}
         calls[caller] = None
-        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
-        if lane is not None:
-            lane.add(caller)
+        lane = self._lanes.get(timeout) or self._lane(timeout)
+        lane.add(caller)
         try:
             return await caller._future
         finally:
             calls.pop(caller, None)
-            if lane is not None:
-                lane.remove(caller)
+            lane.remove(caller)
             if me is not None and type(me) is Process:
                 me.waiting_on = None
 
@@ -304,20 +303,18 @@ class Runtime(ProcessTable):
         pid = None if me is None else me.pid
         caller = Caller(pid, request, destination, self.loop.create_future())
         self.remote_calls[ref] = caller
-        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        lane = self._lanes.get(timeout) or self._lane(timeout)
         try:
             if not self.route(CallSignal(node, to, ref, pid, request)):
                 raise CallFailed(destination, NOCONNECTION)
-            if lane is not None:
-                lane.add(caller)
+            lane.add(caller)
             return await caller._future
         finally:
             del self.remote_calls[ref]
-            if lane is not None:
-                lane.remove(caller)
+            lane.remove(caller)
 
-    def _lane(self, timeout: float) -> Lane:
-        lane = Lane(self.loop, timeout)
+    def _lane(self, timeout: float | None) -> Lane:
+        lane = Lane(self.loop, inf if timeout is None else timeout)
         if len(self._lanes) < LANES:
             self._lanes[timeout] = lane
         return lane

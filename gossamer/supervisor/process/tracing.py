@@ -53,26 +53,23 @@ TRACES = 16
 """Readers of one runtime at a time: each of them makes the node slower."""
 
 
-class _Taps:
+class _Taps(Struct, eq=False):
     """The taps of one process."""
 
-    __slots__ = ("_entry", "taps")
-
-    def __init__(self, entry: Entry) -> None:
-        self._entry = entry
-        self.taps: list[Tracer] = []
+    entry: Entry
+    taps: list[Tracer] = []
 
     def __call__(self, event: str, about: object) -> None:
         for tap in tuple(self.taps):
             try:
                 tap(event, about)
             except Exception:
-                log.exception("tap_failed", pid=str(self._entry.pid), label=self._entry.label)
-                detach(self._entry, tap)
+                log.exception("tap_failed", pid=str(self.entry.pid), label=self.entry.label)
+                detach(self.entry, tap)
         if event == "receive" and isinstance(about, Caller):
             about.follow(self)
         elif event == "end":
-            clear(self._entry)
+            clear(self.entry)
 
 
 def attach(entry: Entry, tap: Tracer) -> None:

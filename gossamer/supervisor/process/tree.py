@@ -103,7 +103,7 @@ async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None)
             home[entry.pid] = above
             others.number += 1
             others.mailbox += entry.mailbox_length()
-            others.reductions += getattr(entry, "reductions", 0)
+            others.reductions += entry.reductions
             others.restarts += _restarts(runtime, parent, entry)
             others.memory += memory_of(entry)
     # What is shown is bounded, and drawn in one turn.
@@ -124,14 +124,14 @@ def _node(runtime: Runtime, above: Pid | None, entry: Entry, below: _Below) -> P
         pid=entry.pid,
         name=entry.name,
         label=entry.label,
-        type=getattr(getattr(entry, "behaviour", None), "kind", entry.kind),
+        type=getattr(entry.behaviour, "kind", entry.kind),
         status=entry.state(),
         restarts=_restarts(runtime, above, entry),
         mailbox=entry.mailbox_length(),
-        reductions=getattr(entry, "reductions", 0),
+        reductions=entry.reductions,
         memory=memory_of(entry),
         links=0 if entry.links is None else len(entry.links),
-        dropped=getattr(entry, "dropped", 0),
+        dropped=entry.dropped,
         note=entry.note(),
         children=_nodes(runtime, entry.pid, below),
         folded=[others for _, others in below.get(entry.pid, {}).values() if others.number],
@@ -140,7 +140,7 @@ def _node(runtime: Runtime, above: Pid | None, entry: Entry, below: _Below) -> P
 
 def _restarts(runtime: Runtime, above: Pid | None, entry: Entry) -> int:
     parent = None if above is None else runtime.table.get(above)
-    restarts_of = getattr(getattr(parent, "behaviour", None), "restarts_of", None)
+    restarts_of = None if parent is None else getattr(parent.behaviour, "restarts_of", None)
     return 0 if restarts_of is None else int(restarts_of(entry.pid))
 
 
@@ -156,9 +156,8 @@ def memory_of(entry: Entry) -> int:
         sample = [sys.getsizeof(message) for message in islice(mailbox, SAMPLE)]
         if sample:
             size += sum(sample) * len(mailbox) // len(sample)
-    behaviour = getattr(entry, "behaviour", None)
-    if behaviour is not None:
-        size += sum(map(sys.getsizeof, vars(behaviour).values()))
+    if entry.behaviour is not None:
+        size += sum(map(sys.getsizeof, vars(entry.behaviour).values()))
     return size
 
 

@@ -11,15 +11,13 @@ Three kinds of timeout, in seconds: the *event* timeout comes when no other even
 cancels it; the *state* timeout belongs to the state, and a change of state cancels it; *named* timeouts
 run until they are set again or cancelled (None). A timeout that was cancelled never comes, even if its
 timer had fired.
-
-``Agenda`` decides the order and keeps no time; the shell below it sets timers and takes messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -90,49 +88,12 @@ class Next(_Outcome, frozen=True):
     state: Hashable
 
 
-class Agenda:
-    """Which event comes next."""
-
-    __slots__ = ("_aside", "_front")
-
-    def __init__(self) -> None:
-        self._front: deque[Any] = deque()
-        self._aside: list[Any] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._front)
-
-    def pop(self) -> Any:
-        """The first event that need not be waited for."""
-        return self._front.popleft()
-
-    def push_front(self, event: Any) -> None:
-        """This one before all others."""
-        self._front.appendleft(event)
-
-    def extend(self, events: Iterable[Any]) -> None:
-        """These after what is known, before what is in the mailbox."""
-        self._front.extend(events)
-
-    def conclude(self, event: Any, outcome: Keep | Next, *, changed: bool) -> None:
-        """Take in what a callback said about ``event``."""
-        if outcome.postpone:
-            self._aside.append(event)
-        if changed:
-            self._front.extendleft(reversed(self._aside))
-            self._aside.clear()
-        self._front.extendleft(reversed(outcome.events))
-
-
-class _Fired:
+class _Fired(Struct, eq=False):
     """A timer's message to its own machine; stale unless it is still the one that was set last."""
 
-    __slots__ = ("event", "key", "timer")
-
-    def __init__(self, key: str, event: Any) -> None:
-        self.key = key
-        self.event = event
-        self.timer: asyncio.TimerHandle | None = None
+    key: str
+    event: Any
+    timer: asyncio.TimerHandle | None = None
 
 
 _EVENT, _STATE, _NAMED = "event", "state", "named:"
@@ -157,7 +118,8 @@ class StateMachine(GenServer):
     # The shell: a server whose every message is an event.
 
     async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Continue:
-        self._agenda = Agenda()
+        self._agenda: deque[Any] = deque()
+        self._postponed: list[Any] = []
         self._timers: dict[str, _Fired] = {}
         self._otp_process.on_release(self._cancel_all)
         first = await self.init(*args, **options)
@@ -168,9 +130,9 @@ class StateMachine(GenServer):
     async def handle_continue(self, token: Next) -> NoReply:
         self.state = token.state
         self._set_timers(token)
-        self._agenda.conclude(None, token, changed=False)
+        self._agenda.extend(token.events)
         if self.state_enter:
-            self._agenda.push_front(Enter(None))
+            self._agenda.appendleft(Enter(None))
         return await self._otp_events()
 
     async def handle_call(self, request: Any, caller: Caller) -> NoReply:
@@ -196,7 +158,7 @@ class StateMachine(GenServer):
             if burst > BURST:
                 burst = 0
                 await asyncio.sleep(0)
-            await self._otp_step(agenda.pop())
+            await self._otp_step(agenda.popleft())
         return NoReply()
 
     async def _otp_step(self, event: Any) -> None:
@@ -222,9 +184,14 @@ class StateMachine(GenServer):
         if changed:
             self._cancel(_STATE)
         self._set_timers(outcome)
-        self._agenda.conclude(event, outcome, changed=changed)
+        if outcome.postpone:
+            self._postponed.append(event)
+        if changed:
+            self._agenda.extendleft(reversed(self._postponed))
+            self._postponed.clear()
+        self._agenda.extendleft(reversed(outcome.events))
         if changed and self.state_enter:
-            self._agenda.push_front(Enter(previous))
+            self._agenda.appendleft(Enter(previous))
 
     def _set_timers(self, outcome: Keep | Next) -> None:
         if outcome.event_timeout is not None:

@@ -55,20 +55,19 @@ class Failed(Struct, frozen=True):
     reason: Reason
 
 
-class Child:
-    """A specification and what became of it."""
+class Child(Struct, eq=False):
+    """A specification and what became of it.
 
-    __slots__ = ("attempt", "delays", "leader", "pid", "restarts", "spec")
+    ``leader``: while it waits by back-off, the child whose wait it is, itself or the one it was stopped with.
+    ``attempt`` numbers its waits; an order that comes from an earlier one is stale.
+    """
 
-    def __init__(self, spec: ChildSpec) -> None:
-        self.spec = spec
-        self.pid: Pid | Literal["restarting"] | None = None
-        self.restarts = 0
-        self.delays: Delays | None = None
-        self.leader: Child | None = None
-        """While it waits by back-off: the child whose wait it is, itself or the one it was stopped with."""
-        self.attempt = 0
-        """Numbers its waits; an order that comes from an earlier one is stale."""
+    spec: ChildSpec
+    pid: Pid | Literal["restarting"] | None = None
+    restarts: int = 0
+    delays: Delays | None = None
+    leader: Child | None = None
+    attempt: int = 0
 
 
 class TryAgain(Struct, frozen=True):

@@ -34,7 +34,6 @@ from gossamer.supervisor import (
     suspend,
     trap_exit,
 )
-from gossamer.supervisor.server.statem import Agenda
 from tests.supervisor.harness import crashed, settle, virtual
 
 
@@ -301,15 +300,3 @@ async def test_the_parents_exit_and_the_state_for_inspection(rt):
     exit(pid, "shutdown")
     assert await receive() == Exit(pid, "shutdown")
     assert ends == ["shutdown"]
-
-
-def test_the_agenda_alone():
-    agenda = Agenda()
-    assert not agenda
-    agenda.extend(["x"])
-    agenda.conclude("first", Keep(postpone=True), changed=False)
-    agenda.conclude("second", Keep(postpone=True, events=("a", "b")), changed=False)
-    assert [agenda.pop() for _ in range(3)] == ["a", "b", "x"]
-    agenda.conclude("go", Next(2, events=("c",)), changed=True)
-    assert [agenda.pop() for _ in range(3)] == ["c", "first", "second"]
-    assert not agenda
