@@ -165,6 +165,11 @@ class Distribution:
         peer = self.peers.get(name)
         return None if peer is None else peer.creation
 
+    def session_of(self, name: str) -> int:
+        """The number under which this node knows its session with a peer; 0 when it is none."""
+        peer = self.peers.get(name)
+        return 0 if peer is None else peer.session
+
     def session_at(self, name: str) -> int:
         """The number under which a peer that is up knows its session with this node: that of the frames it
         takes in (:attr:`Frame.session`); 0 when it is none."""
@@ -206,7 +211,7 @@ class Distribution:
         number = 0
         if reliable:
             if not stream.fits(size):
-                self._overflow(to, purpose)
+                self.give_up(peer, f"{purpose} stream overflowed")
             number = stream.push(frame, self.now())
         elif stream.fits(size, reliable=False):
             stream.push_unreliable(frame, self.now())
@@ -250,6 +255,17 @@ class Distribution:
     def done(self, frame: Frame) -> None:
         """``frame`` has taken effect; its sender will be told, cumulatively."""
         self.inbox.done(frame)
+
+    def give_up(self, name: str, reason: str) -> None:
+        """End the session with a peer with this turn, and begin another: something of it was lost.
+
+        What is tied across is told as of any session that ends.
+        """
+        peer = self.peers.get(name)
+        if peer is not None and not peer.given_up:
+            peer.given_up = True
+            log.error("session_given_up", peer=name, reason=reason)
+            self.runtime.loop.call_soon(self.renew, peer, peer.creation, reason)
 
     def counts(self) -> dict[str, Counts]:
         """What the links with each peer carried and went through."""
@@ -408,10 +424,3 @@ class Distribution:
         if peer.up:
             for inbound in list(peer.inbound.values()):
                 inbound.release()
-
-    def _overflow(self, peer: Peer, purpose: Purpose) -> None:
-        """End a session that cannot keep its promise, but not within the send."""
-        if not peer.full:
-            peer.full = True
-            log.error("stream_overflow", peer=peer.name, purpose=purpose, unacked=peer.sends[purpose].unacked)
-            self.runtime.loop.call_soon(self.renew, peer, peer.creation, f"{purpose} stream overflowed")

@@ -94,6 +94,7 @@ class Catalogue:
 class _PeerUp:
     name: str
     creation: int
+    session: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class _PeerDown:
 class _Frame:
     peer: str
     payload: bytes
+    done: Callable[[], None]
 
 
 class _Tick:
@@ -227,19 +229,21 @@ class Wiring(Protocol):
 class _Inbox:
     """The link's sink: everything becomes a message, so that only the process touches the core."""
 
-    def __init__(self, runtime: Runtime, pid: Pid) -> None:
+    def __init__(self, runtime: Runtime, pid: Pid, link: ReplicationLink) -> None:
         self._runtime = runtime
         self._pid = pid
+        self._link = link
 
-    def peer_up(self, name: str, creation: int) -> None:
-        self._runtime.send(self._pid, _PeerUp(name, creation))
+    def peer_up(self, name: str, creation: int, session: int) -> None:
+        self._runtime.send(self._pid, _PeerUp(name, creation, session))
 
     def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
         self._runtime.send(self._pid, _PeerDown(name, left, renewing))
 
-    def frame(self, peer: str, payload: bytes) -> None:
-        # A frame that finds the mailbox full is lost, and asked for again.
-        self._runtime.send(self._pid, _Frame(peer, payload))
+    def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
+        if not self._runtime.send(self._pid, _Frame(peer, payload, done)) and self._runtime.alive(self._pid):
+            # Its mailbox is full. A process that has ended has a successor, to whom it is given again.
+            self._link.renew(peer)
 
 
 class Replicator(GenServer):
@@ -251,7 +255,7 @@ class Replicator(GenServer):
         self._working = False
         wiring.replicator_bell.attach()
         if wiring.link is not None:
-            wiring.link.attach(_Inbox(Runtime.current(), self_pid()))
+            wiring.link.attach(_Inbox(Runtime.current(), self_pid(), wiring.link))
             self._reconcile(wiring.link)
         self._perform(self._core.flush(self._now()))
         send_after(wiring.tick, self_pid(), _TICK)
@@ -259,18 +263,25 @@ class Replicator(GenServer):
     async def handle_info(self, message: Any) -> None:
         core, now = self._core, self._now()
         match message:
-            case _Frame(peer, payload):
+            case _Frame(peer, payload, done):
                 try:
                     self._perform(core.receive(peer, payload, now))
                 except BadFrameError as error:
                     log.warning("bad_frame", peer=peer, problem=error.problem)
+                except Exception:
+                    # Half of it may have taken effect, and it must not come again for ever.
+                    if self._wiring.link is not None:
+                        self._wiring.link.renew(peer)
+                    raise
+                finally:
+                    done()
             case Flush():
                 self._wiring.replicator_bell.answer()
                 self._wiring.testify()
                 self._perform(core.flush(now))
-            case _PeerUp(name, creation):
+            case _PeerUp(name, creation, session):
                 self._wiring.returns(name, creation)
-                self._perform(core.peer_up(name, creation, now))
+                self._perform(core.peer_up(name, creation, session, now))
             case _PeerDown(name, left, renewing):
                 self._wiring.leaves(name, left=left)
                 self._perform(core.peer_down(name, now, left=left, renewing=renewing))
@@ -280,17 +291,14 @@ class Replicator(GenServer):
             case _Tick():
                 send_after(self._wiring.tick, self_pid(), _TICK)
                 if self._wiring.link is not None:
-                    self._reconcile(self._wiring.link, again=False)
+                    self._reconcile(self._wiring.link)
                 self._perform(core.tick(now))
                 self._wiring.housekeeping()
             case _:
                 await super().handle_info(message)
 
-    def _reconcile(self, link: ReplicationLink, *, again: bool = True) -> None:
-        """Peers came and went while no process listened, or its mailbox was full.
-
-        ``again``: frames were lost too, so those that stayed up are followed again.
-        """
+    def _reconcile(self, link: ReplicationLink) -> None:
+        """Peers came and went while no process listened, or its mailbox was full."""
         now = self._now()
         there = dict(link.peers())
         known = self._core.peers()
@@ -299,11 +307,9 @@ class Replicator(GenServer):
             if name not in there:
                 self._wiring.leaves(name, left=False)
                 self._perform(self._core.peer_down(name, now, renewing=name in renewing))
-        for name, creation in there.items():
-            if not again and known.get(name) == creation:
-                continue
+        for name, (creation, session) in there.items():
             self._wiring.returns(name, creation)
-            self._perform(self._core.peer_up(name, creation, now))
+            self._perform(self._core.peer_up(name, creation, session, now))
 
     def _perform(self, actions: list[Action]) -> None:
         self._wiring.perform(actions)

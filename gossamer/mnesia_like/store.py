@@ -317,7 +317,7 @@ class Store(SchemaOrders, TableOwner):
         for action in actions:
             if isinstance(action, Send):
                 if link is not None:
-                    link.send(action.peer, action.frame)
+                    link.send(action.peer, action.session, action.frame)
             elif isinstance(action, Wake):
                 self._transactor.wake(action.number)
             elif isinstance(action, Report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from gossamer.distribution import Distribution, Event, Frame, NodeUp, PeerGoneError
 from gossamer.mnesia_like import ReplicationSink
@@ -16,25 +17,30 @@ class TableLinks:
     def __init__(self, distribution: Distribution) -> None:
         self._distribution = distribution
         self._sink: ReplicationSink | None = None
-        self._up: dict[str, int] = {}
+        self._up: dict[str, tuple[int, int]] = {}
         self._renewing: set[str] = set()
         distribution.subscribe(self._event)
-        distribution.on_frame("replication", self._frame)
 
-    def peers(self) -> Mapping[str, int]:
-        """Peers that are up, with their creations."""
+    def peers(self) -> Mapping[str, tuple[int, int]]:
+        """Peers that are up, with their creations and sessions."""
         return self._up
 
     def renewing(self) -> set[str]:
         """Peers that are members, whose link begins anew."""
         return self._renewing
 
-    def send(self, peer: str, frame: bytes) -> None:
-        """Queue a frame for a peer; one that is gone gets nothing."""
+    def send(self, peer: str, session: int, frame: bytes) -> None:
+        """Queue a frame for a peer; one that is gone gets nothing, and nothing of a session before."""
+        if self._distribution.session_of(peer) != session:
+            return
         try:
             self._distribution.send(peer, "replication", frame)
         except PeerGoneError:
             return
+
+    def renew(self, peer: str) -> None:
+        """End the session with a peer, and begin another."""
+        self._distribution.give_up(peer, "tables lost a frame of it")
 
     def left(self, peer: str) -> None:
         """A peer that was down already has left for good: its rows may go."""
@@ -42,16 +48,18 @@ class TableLinks:
             self._sink.peer_down(peer, left=True)
 
     def attach(self, sink: ReplicationSink) -> None:
-        """From now on tell ``sink``."""
+        """From now on tell ``sink``; until there is one, frames wait at their senders."""
         self._sink = sink
+        self._distribution.on_frame("replication", self._frame)
 
     def _event(self, event: Event) -> None:
         sink = self._sink
         if isinstance(event, NodeUp):
-            self._up[event.name] = event.creation
+            session = self._distribution.session_of(event.name)
+            self._up[event.name] = event.creation, session
             self._renewing.discard(event.name)
             if sink is not None:
-                sink.peer_up(event.name, event.creation)
+                sink.peer_up(event.name, event.creation, session)
         else:
             self._up.pop(event.name, None)
             if event.renewing:
@@ -63,5 +71,4 @@ class TableLinks:
 
     def _frame(self, frame: Frame) -> None:
         if self._sink is not None:
-            self._sink.frame(frame.peer, frame.payload)
-        self._distribution.done(frame)
+            self._sink.frame(frame.peer, frame.payload, partial(self._distribution.done, frame))

@@ -1,10 +1,11 @@
-"""A seeded network of replication state machines: it drops, doubles, reorders, cuts, crashes."""
+"""A seeded network of replication state machines: it delays, cuts, crashes, and ends sessions."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import random
+from functools import partial
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
@@ -34,20 +35,21 @@ class Machine:
         return {o: dict(r.rows) for o, r in self.state.replicas.items() if r.rows}
 
 
-class Lossy:
-    """Machines joined by links that are as bad as ``loss`` says until :meth:`mend`."""
+class Net:
+    """Machines joined by links whose sessions end, with what is on its way, as often as ``renewals`` says
+    until :meth:`mend`. Each side hears of an end, and of the next session, in its own time."""
 
     def __init__(
         self,
         seed: int,
         names: list[str],
         *,
-        loss: float = 0.2,
+        renewals: float = 0.0,
         definition: TableDef = DEFINITION,
         **options: Any,
     ) -> None:
         self.random = random.Random(seed)
-        self.loss = loss
+        self.renewals = renewals
         self.now = 0.0
         self.definition = definition
         self.options = options
@@ -56,27 +58,34 @@ class Lossy:
         self.cut: set[frozenset[str]] = set()
         self.frames = 0
         self._order = itertools.count()
-        self._wire: list[tuple[float, int, str, str, int, bytes]] = []
+        self._numbers = itertools.count(1)
+        self._wire: list[tuple[float, int, Any]] = []
+        # The session of each pair, and who knows of it already.
+        self._sessions: dict[frozenset[str], int] = {}
+        self._aware: dict[tuple[str, str], int] = {}
+        # What waits at its sender until the session is up at the other side as well.
+        self._held: dict[tuple[str, str], list[bytes]] = {}
         for name in names:
             self.boot(name)
 
     def boot(self, name: str) -> None:
         machine = Machine(name, next(self.creation), self.now, self.definition, **self.options)
         self.machines[name] = machine
-        for other in self.machines.values():
-            if other is not machine and frozenset((name, other.name)) not in self.cut:
-                self._up(other, machine)
-                self._up(machine, other)
+        for other in list(self.machines):
+            if other != name and frozenset((name, other)) not in self.cut:
+                self._begin(name, other, spread=0.0)
 
     def crash(self, name: str) -> None:
-        del self.machines[name]
-        for other in self.machines.values():
-            self.run(other, other.core.peer_down(name, self.now))
+        self._gone(name, left=False)
 
     def leave(self, name: str) -> None:
+        self._gone(name, left=True)
+
+    def _gone(self, name: str, *, left: bool) -> None:
         del self.machines[name]
         for other in self.machines.values():
-            self.run(other, other.core.peer_down(name, self.now, left=True))
+            self._end(name, other.name)
+            self.run(other, other.core.peer_down(name, self.now, left=left))
 
     def partition(self, one: str, two: str) -> None:
         pair = frozenset((one, two))
@@ -84,9 +93,9 @@ class Lossy:
             return
         self.cut.add(pair)
         if one in self.machines and two in self.machines:
+            self._end(one, two)
             for a, b in ((one, two), (two, one)):
-                machine = self.machines[a]
-                self.run(machine, machine.core.peer_down(b, self.now))
+                self._down(a, b)
 
     def heal(self, one: str, two: str) -> None:
         pair = frozenset((one, two))
@@ -94,8 +103,34 @@ class Lossy:
             return
         self.cut.discard(pair)
         if one in self.machines and two in self.machines:
-            self._up(self.machines[one], self.machines[two])
-            self._up(self.machines[two], self.machines[one])
+            self._begin(one, two, spread=0.0)
+
+    def renew(self, one: str, two: str) -> None:
+        """The session ends and another begins; ``two`` hears of it later."""
+        pair = frozenset((one, two))
+        if one != two and pair not in self.cut and one in self.machines and two in self.machines:
+            self._end(one, two)
+            self._down(one, two)
+            late = self.random.random()
+            self._later(late, self._down, two, one)
+            self._begin(one, two, spread=1.0, after=late)
+
+    def _end(self, one: str, two: str) -> None:
+        self._sessions.pop(frozenset((one, two)), None)
+        for pair in ((one, two), (two, one)):
+            self._aware.pop(pair, None)
+            self._held.pop(pair, None)
+
+    def _begin(self, one: str, two: str, *, spread: float, after: float = 0.0) -> None:
+        session = self._sessions[frozenset((one, two))] = next(self._numbers)
+        for a, b in ((one, two), (two, one)):
+            if spread:
+                self._later(after + spread * self.random.random(), self._up, a, b, session)
+            else:
+                self._up(a, b, session)
+
+    def _later(self, seconds: float, function: Any, *args: Any) -> None:
+        heapq.heappush(self._wire, (self.now + seconds, next(self._order), partial(function, *args)))
 
     def write(self, name: str, key: Any, value: Any) -> None:
         self.machines[name].state.log.write(key, value)
@@ -107,16 +142,8 @@ class Lossy:
         machine = self.machines[name]
         self.run(machine, machine.core.flush(self.now))
 
-    def blink(self, one: str, two: str) -> None:
-        """Only ``one`` sees the other go down and come back."""
-        pair = frozenset((one, two))
-        if one != two and pair not in self.cut and one in self.machines and two in self.machines:
-            machine = self.machines[one]
-            self.run(machine, machine.core.peer_down(two, self.now))
-            self._up(machine, self.machines[two])
-
     def mend(self) -> None:
-        self.loss = 0.0
+        self.renewals = 0.0
         for pair in sorted(self.cut, key=sorted):
             self.heal(*sorted(pair))
 
@@ -129,8 +156,8 @@ class Lossy:
             if min(due, tick) > end:
                 break
             if due <= tick:
-                self.now, _, source, target, creation, frame = heapq.heappop(self._wire)
-                self._deliver(source, target, creation, frame)
+                self.now, _, happens = heapq.heappop(self._wire)
+                happens()
             else:
                 self.now = tick
                 tick += 0.5
@@ -154,7 +181,7 @@ class Lossy:
     def run(self, machine: Machine, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Send):
-                self._send(machine, action.peer, action.frame)
+                self._send(machine, action.peer, action.session, action.frame)
             elif isinstance(action, Change):
                 machine.note(action)
 
@@ -171,29 +198,34 @@ class Lossy:
             assert machine.core.not_loaded("routes") == []
             assert machine.core.visible("routes") == machine.state.log.last
 
-    def _up(self, machine: Machine, peer: Machine) -> None:
-        self.run(machine, machine.core.peer_up(peer.name, peer.core.creation, self.now))
+    def _up(self, name: str, peer: str, session: int) -> None:
+        if self._sessions.get(frozenset((name, peer))) == session:
+            self._aware[name, peer] = session
+            machine = self.machines[name]
+            self.run(
+                machine, machine.core.peer_up(peer, self.machines[peer].core.creation, session, self.now)
+            )
+            for frame in self._held.pop((peer, name), ()):
+                self._deliver(peer, name, session, frame)
 
-    def _send(self, machine: Machine, peer: str, frame: bytes) -> None:
+    def _down(self, name: str, peer: str) -> None:
+        if name in self.machines and (name, peer) not in self._aware:
+            machine = self.machines[name]
+            self.run(machine, machine.core.peer_down(peer, self.now))
+
+    def _send(self, machine: Machine, peer: str, session: int, frame: bytes) -> None:
         assert len(frame) <= 256 * 1024
         self.frames += 1
-        copies = 1
-        if self.random.random() < self.loss:
-            copies = self.random.choice((0, 0, 2))
-        for _ in range(copies):
-            delay = 0.01 + (self.random.random() * 3.0 * self.loss if self.loss else 0.0)
-            entry = (
-                self.now + delay,
-                next(self._order),
-                machine.name,
-                peer,
-                machine.core.creation,
-                frame,
-            )
-            heapq.heappush(self._wire, entry)
+        if self._aware.get((machine.name, peer)) == session:
+            self._later(0.01, self._deliver, machine.name, peer, session, frame)
+            if self.random.random() < self.renewals:
+                self._later(0.02 * self.random.random(), self.renew, machine.name, peer)
 
-    def _deliver(self, source: str, target: str, creation: int, frame: bytes) -> None:
-        machine = self.machines.get(target)
-        if machine is None or frozenset((source, target)) in self.cut:
+    def _deliver(self, source: str, target: str, session: int, frame: bytes) -> None:
+        if self._sessions.get(frozenset((source, target))) != session:
             return
+        if self._aware.get((target, source)) != session:
+            self._held.setdefault((source, target), []).append(frame)
+            return
+        machine = self.machines[target]
         self.run(machine, machine.core.receive(source, frame, self.now))

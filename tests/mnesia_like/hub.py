@@ -20,10 +20,11 @@ class HubLink:
         self.creation = 0
         self.sink: ReplicationSink | None = None
         self.sent = 0
+        self.undone: dict[int, tuple[str, bytes]] = {}
 
-    def peers(self) -> dict[str, int]:
+    def peers(self) -> dict[str, tuple[int, int]]:
         return {
-            n: link.creation
+            n: (link.creation, self.hub.session(self.name, n))
             for n, link in self.hub.links.items()
             if n != self.name and frozenset((n, self.name)) not in self.hub.cut
         }
@@ -31,12 +32,24 @@ class HubLink:
     def renewing(self) -> set[str]:
         return set()
 
-    def send(self, peer: str, frame: bytes) -> None:
+    def send(self, peer: str, session: int, frame: bytes) -> None:
         self.sent += 1
-        asyncio.get_running_loop().call_soon(self.hub.deliver, self.name, peer, frame)
+        asyncio.get_running_loop().call_soon(self.hub.deliver, self.name, peer, session, frame)
+
+    def renew(self, peer: str) -> None:
+        self.hub.partition(self.name, peer)
+        self.hub.heal(self.name, peer)
 
     def attach(self, sink: ReplicationSink) -> None:
         self.sink = sink
+        undone, self.undone = self.undone, {}
+        for number, (peer, frame) in undone.items():
+            self.take(number, peer, frame)
+
+    def take(self, number: int, peer: str, frame: bytes) -> None:
+        self.undone[number] = peer, frame
+        if self.sink is not None:
+            self.sink.frame(peer, frame, lambda: self.undone.pop(number, None) and None)
 
 
 class Hub:
@@ -46,6 +59,9 @@ class Hub:
         self.links: dict[str, HubLink] = {}
         self.cut: set[frozenset[str]] = set()
         self._creation = 0
+        self._sessions: dict[frozenset[str], int] = {}
+        self._frames = 0
+        self._holding: list[tuple[str, str, int, bytes]] | None = None
 
     def join(self, name: str) -> HubLink:
         self._creation += 1
@@ -53,18 +69,21 @@ class Hub:
         link.creation = self._creation
         for other in self.links.values():
             if other.sink is not None:
-                other.sink.peer_up(name, link.creation)
+                other.sink.peer_up(name, link.creation, self.session(name, other.name))
         self.links[name] = link
         return link
 
     def part(self, name: str, *, left: bool) -> None:
         del self.links[name]
+        for other in self.links:
+            self.end(name, other)
         for other in self.links.values():
             if other.sink is not None:
                 other.sink.peer_down(name, left=left)
 
     def partition(self, one: str, two: str) -> None:
         self.cut.add(frozenset((one, two)))
+        self.end(one, two)
         for a, b in ((one, two), (two, one)):
             sink = self.links[a].sink
             assert sink is not None
@@ -75,12 +94,36 @@ class Hub:
         for a, b in ((one, two), (two, one)):
             sink = self.links[a].sink
             assert sink is not None
-            sink.peer_up(b, self.links[b].creation)
+            sink.peer_up(b, self.links[b].creation, self.session(a, b))
 
-    def deliver(self, source: str, target: str, frame: bytes) -> None:
+    def session(self, one: str, two: str) -> int:
+        return self._sessions.setdefault(frozenset((one, two)), 1)
+
+    def end(self, one: str, two: str) -> None:
+        self._sessions[frozenset((one, two))] = self.session(one, two) + 1
+        for a, b in ((one, two), (two, one)):
+            if a in self.links:
+                link = self.links[a]
+                link.undone = {n: (peer, frame) for n, (peer, frame) in link.undone.items() if peer != b}
+
+    def hold(self) -> None:
+        """Nobody takes anything until ``release``."""
+        self._holding = []
+
+    def release(self) -> None:
+        held, self._holding = self._holding or [], None
+        for frame in held:
+            self.deliver(*frame)
+
+    def deliver(self, source: str, target: str, session: int, frame: bytes) -> None:
+        if self._holding is not None:
+            self._holding.append((source, target, session, frame))
+            return
         link = self.links.get(target)
-        if link is not None and link.sink is not None and frozenset((source, target)) not in self.cut:
-            link.sink.frame(source, frame)
+        pair = frozenset((source, target))
+        if link is not None and pair not in self.cut and session == self.session(source, target):
+            self._frames += 1
+            link.take(self._frames, source, frame)
 
 
 class Host:

@@ -32,7 +32,6 @@ from gossamer.mnesia_like.exchange.transaction_wire import (
     Granted,
     Know,
     Lock,
-    Pipe,
     Prepare,
     Query,
     Stage,
@@ -45,7 +44,6 @@ from gossamer.mnesia_like.exchange.wire import (
     Digest,
     Follow,
     Head,
-    Lapsed,
     Mark,
     Members,
     Refused,
@@ -165,7 +163,7 @@ def test_no_bytes_make_the_decoder_raise_anything_else(payload: bytes) -> None:
 def core() -> Replication:
     replication = Replication(node="a", creation=7)
     replication.create(TableDef(name="t", replication="owned"), 0.0)
-    replication.peer_up("b", 3, 0.0)
+    replication.peer_up("b", 3, 3, 0.0)
     return replication
 
 
@@ -290,13 +288,12 @@ messages = st.one_of(
     st.builds(Head, names, numbers),
     st.builds(Delta, names, numbers, rows, st.dictionaries(st.integers(0, 2), st.none(), max_size=2)),
     st.builds(Chunk, names, numbers, numbers, numbers, rows),
-    st.builds(Ack, names, numbers, numbers, numbers, flags),
-    st.builds(Lapsed, names),
+    st.builds(Ack, names, numbers, numbers, numbers),
     st.builds(Mark, names, numbers),
     st.builds(Digest, names, numbers, numbers, numbers),
     st.builds(Seen, names, numbers, numbers),
     st.builds(Members, names, st.lists(numbers | names | st.lists(names, max_size=2), max_size=6)),
-    st.builds(Pipe, numbers, numbers, numbers, numbers, st.none() | bodies),
+    bodies,
 )
 
 
@@ -310,7 +307,7 @@ async def test_no_messages_of_a_peer_harm_a_store(script: list[list[Any]]) -> No
     owned.write("mine", 1)
     shared.write("mine", 1)
     shared.add_index(0)
-    store.perform(store.replication.peer_up("b", 3, 0.0))
+    store.perform(store.replication.peer_up("b", 3, 3, 0.0))
     now = 0.0
     for batch in script:
         now += 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from .fakes import Lossy
+from .fakes import Net
 
 NAMES = ["a", "b", "c"]
 
@@ -18,14 +18,14 @@ steps = st.one_of(
     st.tuples(st.just("flush"), st.sampled_from(NAMES)),
     st.tuples(st.just("partition"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
     st.tuples(st.just("heal"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
-    st.tuples(st.just("blink"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("renew"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
     st.tuples(st.just("restart"), st.sampled_from(NAMES)),
     st.tuples(st.just("leave"), st.sampled_from(NAMES)),
     st.tuples(st.just("advance"), st.sampled_from([0.01, 0.3, 2.0, 30.0])),
 )
 
 
-def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
+def play(net: Net, script: list[tuple[object, ...]]) -> None:
     for step in script:
         match step:
             case ("write", str(name), key, value):
@@ -41,8 +41,8 @@ def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
                 net.partition(one, two)
             case ("heal", str(one), str(two)):
                 net.heal(one, two)
-            case ("blink", str(one), str(two)):
-                net.blink(one, two)
+            case ("renew", str(one), str(two)):
+                net.renew(one, two)
             case ("restart", str(name)):
                 if name in net.machines:
                     net.crash(name)
@@ -58,25 +58,25 @@ def play(net: Lossy, script: list[tuple[object, ...]]) -> None:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
-    loss=st.sampled_from([0.0, 0.1, 0.5]),
+    renewals=st.sampled_from([0.0, 0.02, 0.2]),
     log_bytes=st.sampled_from([64, 8 * 1024 * 1024]),
     script=st.lists(steps, max_size=60),
 )
 def test_replicas_converge_whatever_the_network_does(
-    seed: int, loss: float, log_bytes: int, script: list[tuple[object, ...]]
+    seed: int, renewals: float, log_bytes: int, script: list[tuple[object, ...]]
 ) -> None:
-    """After any history of writes, cuts, crashes and losses, a good network makes all replicas equal."""
+    """After any history of writes, cuts, crashes and renewals, a good network makes all replicas equal."""
     note(f"seed={seed}")
-    net = Lossy(seed, NAMES, loss=loss, retry=0.5, log_bytes=log_bytes)
+    net = Net(seed, NAMES, renewals=renewals, retry=0.5, log_bytes=log_bytes)
     play(net, script)
     net.settle()
     net.check()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_large_tables_converge_through_snapshots_on_a_lossy_network(seed: int) -> None:
+def test_large_tables_converge_through_snapshots_though_sessions_end(seed: int) -> None:
     """Many parts in flight, a small log, writes all along."""
-    net = Lossy(seed, NAMES, loss=0.2, retry=0.5, log_bytes=2000, window=100_000)
+    net = Net(seed, NAMES, renewals=0.02, retry=0.5, log_bytes=2000, window=100_000)
     rng = random.Random(seed)
     for i in range(4000):
         net.write("a", f"site/{i}", "x" * 100)
@@ -103,7 +103,7 @@ def test_the_same_seed_gives_the_same_frames() -> None:
     """Two runs of one seed send the same number of frames and end alike."""
 
     def run() -> tuple[int, dict[str, int]]:
-        net = Lossy(7, NAMES, loss=0.3)
+        net = Net(7, NAMES, renewals=0.05)
         for i in range(100):
             net.write("b", f"k{i}", i)
             if i % 7 == 0:

@@ -19,7 +19,7 @@ from gossamer.mnesia_like.exchange.replica import Replica
 from gossamer.mnesia_like.exchange.wire import Chunk, Delta
 from gossamer.mnesia_like.replicate.replication import Replication, Send
 
-from .fakes import DEFINITION, Lossy
+from .fakes import DEFINITION, Net
 
 
 def as_delta(encoded: bytes | None) -> Delta:
@@ -97,8 +97,8 @@ def test_the_log_is_bounded_and_a_snapshot_pins_it_up_to_a_second_bound() -> Non
 def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
     """However much is written, what was not confirmed stays below the window and one message."""
     log = OwnLog(DEFINITION, node="a", log_bytes=50_000)
-    feed = Feed(log, sessions=Sessions(), window=10_000, now=0.0)
-    feed.follow(0, snapshot=False, now=0.0)
+    feed = Feed(log, sessions=Sessions(), window=10_000)
+    feed.follow(0, snapshot=False)
     sent = 0
     for i in range(1000):
         log.write(i, "x" * 1000)
@@ -107,7 +107,7 @@ def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
     assert sent <= 11_100
     assert log.log_size <= 50_000
     # It answers at last, and what it needs is no longer in the log.
-    feed.ack(feed.sent, 0, 0, resend=False, now=1.0)
+    feed.ack(feed.sent, 0, 0)
     parts = [msgspec.msgpack.decode(m, type=Chunk) for m in feed.pump()]
     assert [p.index for p in parts] == [1]
     assert feed.base == log.last
@@ -124,18 +124,17 @@ def parts_of(feed: Feed) -> list[Chunk]:
     return [msgspec.msgpack.decode(m, type=Chunk) for m in messages]
 
 
-def test_a_snapshot_part_that_was_lost_is_built_again() -> None:
-    """The peer says how far it got; parts after that come anew."""
+def test_a_snapshot_is_over_once_its_last_part_is_confirmed() -> None:
     log = OwnLog(DEFINITION, node="a")
     for i in range(2000):
         log.write(i, "x" * 100)
-    feed = Feed(log, sessions=Sessions(), window=1_000_000, now=0.0)
-    feed.follow(0, snapshot=True, now=0.0)
+    feed = Feed(log, sessions=Sessions(), window=1_000_000)
+    feed.follow(0, snapshot=True)
     parts = parts_of(feed)
     assert len(parts) > 3
-    feed.ack(0, 1, 1, resend=True, now=1.0)
-    assert parts_of(feed) == parts[1:]
-    feed.ack(1, 1, len(parts), resend=False, now=2.0)
+    feed.ack(0, 1, 1)
+    assert not feed.level
+    feed.ack(1, 1, len(parts))
     assert feed.base is None
     assert feed.level
 
@@ -154,24 +153,38 @@ def test_rows_that_vanished_between_snapshots_are_removed() -> None:
     assert replica.position == 5
 
 
-def test_deltas_that_come_early_wait_for_their_turn() -> None:
-    """A few of them; the numbers held are known."""
+def test_deltas_take_effect_in_their_turn_and_once() -> None:
+    """One of before this node asked anew is passed over."""
     replica = Replica(DEFINITION, "b")
     replica.peer_up(1)
-    assert replica.on_delta(Delta("routes", 3, {"c": 3}, {})) == []
-    assert replica.on_delta(Delta("routes", 2, {"b": 2}, {})) == []
-    assert list(replica.held) == [2, 3]
-    changes = replica.on_delta(Delta("routes", 1, {"a": 1}, {}))
-    assert [c.written for c in changes] == [{"a": 1}, {"b": 2}, {"c": 3}]
-    assert not replica.gap
-    for number in range(100, 300):
-        replica.on_delta(Delta("routes", number, {}, {}))
-    assert len(replica.held) == 64
+    assert replica.on_delta(Delta("routes", 3, {"c": 3}, {})) is None
+    for number in (1, 2, 3):
+        change = replica.on_delta(Delta("routes", number, {number: number}, {}))
+        assert change is not None
+        assert change.written == {number: number}
+        assert replica.on_delta(Delta("routes", number, {number: 0}, {})) is None
+    assert replica.rows == {1: 1, 2: 2, 3: 3}
+
+
+def test_a_replica_that_stays_behind_is_followed_anew() -> None:
+    """A frame that could not be read is not sent again by the link."""
+    net = Net(1, ["a", "b"], retry=0.5)
+    net.advance(1)
+    replica = net.machines["b"].state.replicas["a"]
+    for key in ("lost", "next"):
+        net.write("a", key, 1)
+        if key == "lost":
+            net.machines["a"].core.flush(net.now)
+        net.flush("a")
+    net.advance(0.1)
+    assert (replica.head, replica.rows) == (2, {})
+    net.advance(3)
+    net.check()
 
 
 def test_a_short_absence_is_caught_up_by_deltas_and_a_long_one_by_a_snapshot() -> None:
     """The log decides."""
-    net = Lossy(1, ["a", "b"], loss=0.0, log_bytes=2000)
+    net = Net(1, ["a", "b"], log_bytes=2000)
     for i in range(100):
         net.write("a", i, "x" * 100)
     net.flush("a")
@@ -191,7 +204,7 @@ def test_a_short_absence_is_caught_up_by_deltas_and_a_long_one_by_a_snapshot() -
 
 def test_a_table_made_otherwise_is_never_held_for_loaded() -> None:
     """Not for a moment, though each tells the other its newest number again and again."""
-    net = Lossy(1, ["a"], loss=0.0)
+    net = Net(1, ["a"])
     net.definition = dataclasses.replace(DEFINITION, type="bag")
     net.boot("b")
     for name in ("a", "b"):
@@ -213,7 +226,7 @@ def test_a_table_made_otherwise_is_never_held_for_loaded() -> None:
 @pytest.mark.parametrize("damage", ["lost", "changed", "added"])
 def test_a_replica_that_differs_is_found_by_its_digest_and_repaired(damage: str) -> None:
     """Within a digest interval, whatever went wrong, and it is counted."""
-    net = Lossy(1, ["a", "b"], loss=0.0, digest_interval=10.0, slice_rows=10)
+    net = Net(1, ["a", "b"], digest_interval=10.0, slice_rows=10)
     for i in range(100):
         net.write("a", f"k{i}", i)
     net.flush("a")
@@ -236,7 +249,7 @@ def test_a_replica_that_differs_is_found_by_its_digest_and_repaired(damage: str)
 def test_digests_are_of_one_position_though_writes_go_on() -> None:
     """No write during a sweep makes two equal replicas look different."""
     rng = random.Random(5)
-    net = Lossy(1, ["a", "b"], loss=0.0, digest_interval=1.0, slice_rows=3)
+    net = Net(1, ["a", "b"], digest_interval=1.0, slice_rows=3)
     a, b = net.machines["a"], net.machines["b"]
     for i in range(50):
         net.write("a", i, i)
@@ -260,11 +273,11 @@ def test_a_new_creation_is_followed_once_the_rows_of_the_old_are_gone() -> None:
     """Rows go in slices; nothing of the new can fall to them."""
     core = Replication(node="a", creation=1, slice_rows=10)
     state, _ = core.create(DEFINITION, 0.0)
-    core.peer_up("b", 1, 0.0)
+    core.peer_up("b", 1, 1, 0.0)
     replica = state.replicas["b"]
     replica.rows.update({i: i for i in range(25)})
     core.peer_down("b", 1.0)
-    actions = core.peer_up("b", 2, 2.0)
+    actions = core.peer_up("b", 2, 2, 2.0)
     assert not any(b"\xa1f" in a.frame for a in actions if isinstance(a, Send))
     sizes = []
     while core.busy:
@@ -277,7 +290,7 @@ def test_a_new_creation_is_followed_once_the_rows_of_the_old_are_gone() -> None:
 def test_a_return_within_the_grace_time_purges_nothing() -> None:
     """The same creation goes on where it was."""
     definition = TableDef(name="routes", replication="owned", grace=5.0)
-    net = Lossy(1, ["a", "b"], loss=0.0, definition=definition)
+    net = Net(1, ["a", "b"], definition=definition)
     net.write("a", "k", 1)
     net.flush("a")
     net.advance(1)
@@ -293,7 +306,7 @@ def test_a_return_within_the_grace_time_purges_nothing() -> None:
 def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
     """The rows were laid aside; readers saw them go, and come back."""
     definition = TableDef(name="routes", replication="owned", grace=5.0)
-    net = Lossy(1, ["a", "b"], loss=0.0, definition=definition)
+    net = Net(1, ["a", "b"], definition=definition)
     for number in range(500):
         net.write("a", number, number)
     net.flush("a")
@@ -317,7 +330,7 @@ def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
 
 def test_nothing_is_visible_while_the_link_to_a_peer_begins_anew() -> None:
     """The peer publishes meanwhile, and nobody knows which rows came through the old link."""
-    net = Lossy(1, ["a", "b", "c"], loss=0.0)
+    net = Net(1, ["a", "b", "c"])
     core = net.machines["a"].core
     net.write("a", "k", 1)
     net.flush("a")
@@ -329,16 +342,17 @@ def test_nothing_is_visible_while_the_link_to_a_peer_begins_anew() -> None:
     assert Confirmed(table) in core.peer_down("b", net.now)
     assert (core.visible(table), core.behind(table, 1)) == (1, [])
     core.peer_down("c", net.now, renewing=True)
-    net.run(net.machines["a"], core.peer_up("c", 3, net.now))
-    net.advance(1)
-    assert core.visible(table) == 1
+    assert core.visible(table) == 0
+    net.renew("a", "c")
+    net.advance(3)
+    assert (core.visible(table), sorted(core.peers())) == (1, ["c"])
 
 
 def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:
     definition = TableDef(name="routes", replication="owned", grace=5.0)
     core = Replication(node="a", creation=1, slice_rows=10)
     state, _ = core.create(definition, 0.0)
-    core.peer_up("b", 1, 0.0)
+    core.peer_up("b", 1, 1, 0.0)
     replica = state.replicas["b"]
     for ending in ("left", "anew"):
         replica.rows.update({i: i for i in range(25)})
@@ -350,16 +364,16 @@ def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:
         if ending == "left":
             core.peer_down("b", 11.0, left=True)
         else:
-            core.peer_up("b", 3, 12.0)
+            core.peer_up("b", 3, 3, 12.0)
         assert not replica.shelf
-        core.peer_up("b", 2, 12.0)
+        core.peer_up("b", 2, 2, 12.0)
 
 
 def test_a_split_while_rows_are_put_back_loses_none() -> None:
     definition = TableDef(name="routes", replication="owned", grace=5.0)
     core = Replication(node="a", creation=1, slice_rows=10)
     state, _ = core.create(definition, 0.0)
-    core.peer_up("b", 1, 0.0)
+    core.peer_up("b", 1, 1, 0.0)
     replica = state.replicas["b"]
     replica.rows.update({i: i for i in range(25)})
     for at in (10.0, 30.0):
@@ -367,7 +381,7 @@ def test_a_split_while_rows_are_put_back_loses_none() -> None:
         core.tick(at + 6.0)
         for _ in range(3):
             core.work(at + 6.0)
-        core.peer_up("b", 1, at + 7.0)
+        core.peer_up("b", 1, 1, at + 7.0)
         core.work(at + 7.0)
     while core.busy:
         actions = core.work(40.0)

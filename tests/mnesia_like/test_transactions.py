@@ -225,11 +225,11 @@ async def trio(sim: SimNetwork, hub: Hub, *, majority: bool = False) -> Any:
 
 @seeds(6)
 async def test_transactions_are_as_if_one_came_after_the_other(sim: SimNetwork) -> None:
-    """Concurrent increments and transfers on three nodes over links that lose and double: none is lost, the
+    """Concurrent increments and transfers on three nodes over links whose sessions end: none is lost, the
     sums always add up, and what each read is what its predecessor wrote."""
-    hub = Lossy(sim.seed)
+    hub = Fraying(sim.seed)
     async with trio(sim, hub) as (hosts, tables):
-        hub.loss = 0.1
+        hub.renewals = 0.01
         done: list[str] = []
 
         async def transfer(tx: Transaction, source: str, target: str) -> None:
@@ -250,7 +250,7 @@ async def test_transactions_are_as_if_one_came_after_the_other(sim: SimNetwork) 
         async with asyncio.timeout(2000), asyncio.TaskGroup() as group:
             for h in hosts * 2:
                 group.create_task(client(h, random.Random(rng.random())))
-        hub.loss = 0.0
+        hub.renewals = 0.0
         await until_virtual(lambda: all(t.core.versions == tables[0].core.versions for t in tables))
         assert tables[0].read("count") == len(done) == 24
         assert sum(tables[0].read(k, 0) for k in "xyz") == 0
@@ -266,7 +266,7 @@ async def test_a_node_that_fails_in_the_middle_leaves_all_or_nothing(sim: SimNet
 
 async def fail_after(sim: SimNetwork, frames: int) -> tuple[int | None, int]:
     """What the survivors have, and how many of them had to ask each other."""
-    hub = Lossy(sim.seed)
+    hub = Fraying(sim.seed)
     async with trio(sim, hub) as (hosts, tables):
 
         async def both(tx: Transaction, value: int) -> None:
@@ -314,15 +314,23 @@ async def test_the_smaller_side_of_a_split_commits_nothing(sim: SimNetwork) -> N
 
 
 @seeds(2)
-async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(sim: SimNetwork) -> None:
+async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
+    sim: SimNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And it says so: the others may have committed."""
     hub = Hub()
     async with trio(sim, hub, majority=True) as (hosts, tables):
+        core, deliver = hosts[0].store.replication.transactions, hub.deliver
+
+        def cut_before_a_vote(source: str, target: str, session: int, frame: bytes) -> None:
+            if target == "a" and any(attempt.state == "voting" for attempt in core.attempts.values()):
+                monkeypatch.undo()
+                for other in "bc":
+                    hub.partition("a", other)
+            deliver(source, target, session, frame)
+
+        monkeypatch.setattr(hub, "deliver", cut_before_a_vote)
         task = asyncio.ensure_future(hosts[0].store.transaction(add, "k", 1))
-        core = hosts[0].store.replication.transactions
-        await until(lambda: any(a.state == "voting" for a in core.attempts.values()))
-        for other in "bc":
-            hub.partition("a", other)
         with pytest.raises(TransactionInDoubtError, match="most nodes of table 't'"):
             await task
         await until_virtual(lambda: all(not h.store.system_info()["transactions"]["locks"] for h in hosts))
@@ -343,26 +351,25 @@ async def test_nodes_that_have_just_created_a_table_agree_from_the_first_transac
         await until(lambda: [t.read("k") for t in tables] == [10, 10])
 
 
-class Lossy(Hub):
-    """Links that lose and double; and one node that is killed when so many frames have gone."""
+class Fraying(Hub):
+    """Links whose sessions end; and one node that is killed when so many frames have gone."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = random.Random(seed)
-        self.loss = 0.0
+        self.renewals = 0.0
         self.fuse = 0
         self.victim: str | None = None
 
-    def deliver(self, source: str, target: str, frame: bytes) -> None:
+    def deliver(self, source: str, target: str, session: int, frame: bytes) -> None:
         if self.victim is not None:
             self.fuse -= 1
             if self.fuse <= 0:
                 self.kill(self.victim)
-        copies = 1
-        if self.random.random() < self.loss:
-            copies = self.random.choice((0, 2))
-        for _ in range(copies):
-            super().deliver(source, target, frame)
+        if self.random.random() < self.renewals:
+            self.partition(source, target)
+            self.heal(source, target)
+        super().deliver(source, target, session, frame)
 
     def kill(self, name: str) -> None:
         self.victim = None

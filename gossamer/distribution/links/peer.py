@@ -26,7 +26,7 @@ class Peer:
         "address",
         "counts",
         "creation",
-        "full",
+        "given_up",
         "hidden",
         "inbound",
         "name",
@@ -66,8 +66,8 @@ class Peer:
         """Both directions have been open in this session."""
         self.renewing = False
         """Not up yet in this session, though it was in the one before: somebody waits for it."""
-        self.full = False
-        """It has not acknowledged as much as may be retained: the session ends with this turn."""
+        self.given_up = False
+        """The session ends with this turn."""
         self.sends: dict[Purpose, SendStream] = {
             purpose: SendStream(retain=retain, queue=queue) for purpose in PURPOSES
         }

@@ -31,9 +31,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send ``frame`` to ``peer``."""
+    """Send ``frame`` to ``peer`` in this session, or not at all."""
 
     peer: str
+    session: int
     frame: bytes
 
 
@@ -105,13 +106,15 @@ class Peer:
     """A peer that is up, and what it is to be told."""
 
     creation: int
+    # Of the link: what is sent in it arrives in it, or both ends are told that it is over.
+    session: int
     # None until it has said which tables it has.
     tables: frozenset[str] | None = None
     # It is to be told which tables we have.
     roster_due: bool = True
     outbox: list[bytes] = field(default_factory=list)
-    # Tables of the peer's to confirm when this event is done; True: ask for what is missing too.
-    acks: dict[str, bool] = field(default_factory=dict)
+    # Tables of the peer's to confirm when this event is done.
+    acks: dict[str, None] = field(default_factory=dict)
 
 
 class Exchange:
@@ -129,7 +132,6 @@ class Exchange:
             "bad_frames": 0,
             "digest_mismatches": 0,
             "fenced": 0,
-            "resends": 0,
             "snapshots": 0,
             "stray": 0,
         }
@@ -137,6 +139,7 @@ class Exchange:
     def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
         """Follow a peer's rows from where we are, or take all of them."""
         table = replica.definition.name
+        replica.follow()
         follow = Follow(table, self.tables[table].pact, replica.position, snapshot)
         peer.outbox.append(encode(follow))
 
@@ -165,22 +168,19 @@ class Exchange:
         """Tell the operator."""
         self.actions.append(Report(event, tuple(fields.items())))
 
-    def done(self, now: float) -> list[Action]:
+    def done(self) -> list[Action]:
         """The event's actions: confirmations are made once, messages become frames."""
         for name, peer in self.peers.items():
-            for table, ask in peer.acks.items():
+            for table in peer.acks:
                 replica = self.tables[table].replicas[name]
-                resend = ask and replica.may_ask(now)
-                peer.outbox.append(
-                    encode(Ack(table, replica.position, replica.session, replica.index, resend))
-                )
+                peer.outbox.append(encode(Ack(table, replica.position, replica.session, replica.index)))
             peer.acks.clear()
             if peer.roster_due:
                 peer.roster_due = False
                 peer.outbox.insert(0, encode(Roster(list(self.tables))))
             if peer.outbox:
                 for frame in encode_frames(self.creation, peer.creation, peer.outbox):
-                    self.actions.append(Send(name, frame))
+                    self.actions.append(Send(name, peer.session, frame))
                 peer.outbox = []
         actions, self.actions = self.actions, []
         return actions

@@ -7,10 +7,10 @@ The snapshot is fuzzy: rows are read when their part is built, while writes go o
 the base. That is harmless, because deltas say where a row ended up: applying again what a part already had
 changes nothing in the end.
 
-Rules: 1. Pure.  2. Go back N: the peer says how far it got, and what came after is built and sent again.
-3. In flight at most ``window`` bytes (and one message): a stuck peer costs that, a cursor, and nothing else.
-4. A turn builds one part of a snapshot; while there is ``more`` the owner goes on in later turns, so that a
-joiner of a large table holds up nobody.
+Rules: 1. Pure.  2. The link loses nothing while its session lasts, so what was sent is not sent again; a peer
+that follows anew says how far it got.  3. In flight at most ``window`` bytes (and one message): a stuck peer
+costs that, a cursor, and nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the
+owner goes on in later turns, so that a joiner of a large table holds up nobody.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Snapshot:
         self.keys = keys
         self.offset = 0
         self.index = 0
-        # Parts in flight: (index, offset at which it began, bytes).
-        self.parts: deque[tuple[int, int, int]] = deque()
+        # Parts in flight: (index, bytes).
+        self.parts: deque[tuple[int, int]] = deque()
 
 
 class Feed:
@@ -51,13 +51,12 @@ class Feed:
         "_snapshot",
         "_window",
         "acked",
-        "heard",
         "in_flight",
         "sent",
         "snapshots",
     )
 
-    def __init__(self, log: OwnLog, *, sessions: Sessions, window: int, now: float) -> None:
+    def __init__(self, log: OwnLog, *, sessions: Sessions, window: int) -> None:
         self._log = log
         self._sessions = sessions
         self._window = window
@@ -66,7 +65,6 @@ class Feed:
         self.in_flight = 0
         self.sent = 0
         self.acked = 0
-        self.heard = now
         self.snapshots = 0
 
     @property
@@ -79,24 +77,20 @@ class Feed:
         """Everything sealed has been sent, and no snapshot is under way."""
         return self._snapshot is None and self.sent == self._log.last
 
-    def follow(self, position: int, *, snapshot: bool, now: float) -> None:
+    def follow(self, position: int, *, snapshot: bool) -> None:
         """The peer holds our rows up to ``position``; ``snapshot``: it wants all of them regardless."""
-        self.heard = now
         self._rewind(position)
         self._snapshot = None
         # A peer ahead of us holds rows that we do not know of.
         if snapshot or position > self._log.last:
             self._start_snapshot()
 
-    def ack(self, position: int, session: int, index: int, *, resend: bool, now: float) -> None:
+    def ack(self, position: int, session: int, index: int) -> None:
         """The peer got so far."""
-        self.heard = now
         snapshot = self._snapshot
         if snapshot is not None:
             if session == snapshot.session:
-                self._ack_part(snapshot, index, resend=resend)
-            elif resend:
-                self._ack_part(snapshot, 0, resend=True)
+                self._ack_part(snapshot, index)
             return
         if position > self._log.last:
             self._start_snapshot()
@@ -105,16 +99,6 @@ class Feed:
         flight = self._flight
         while flight and flight[0][0] <= position:
             self.in_flight -= flight.popleft()[1]
-        if resend:
-            # A request that was overtaken by a later one asks for less than is known to be there.
-            self._rewind(self.acked)
-
-    def again(self) -> None:
-        """What is in flight may be lost: send it again."""
-        if self._snapshot is None:
-            self._rewind(self.acked)
-        elif self._snapshot.parts:
-            self._ack_part(self._snapshot, self._snapshot.parts[0][0] - 1, resend=True)
 
     def pump(self) -> list[bytes]:
         """The messages to send now; see :attr:`more`."""
@@ -162,7 +146,7 @@ class Feed:
         if snapshot.offset >= len(keys) and snapshot.index:
             return None
         rows = self._log.rows
-        start = offset = snapshot.offset
+        offset = snapshot.offset
         pairs: list[bytes] = []
         size = 0
         while offset < len(keys) and size < _CHUNK:
@@ -178,21 +162,16 @@ class Feed:
         snapshot.index += 1
         base = snapshot.base if offset >= len(keys) else -1
         part = encode_chunk(self._log.definition.name, snapshot.session, snapshot.index, base, pairs)
-        snapshot.parts.append((snapshot.index, start, len(part)))
+        snapshot.parts.append((snapshot.index, len(part)))
         return part
 
-    def _ack_part(self, snapshot: _Snapshot, index: int, *, resend: bool) -> None:
+    def _ack_part(self, snapshot: _Snapshot, index: int) -> None:
         parts = snapshot.parts
         while parts and parts[0][0] <= index:
-            self.in_flight -= parts.popleft()[2]
+            self.in_flight -= parts.popleft()[1]
         if not parts and snapshot.offset >= len(snapshot.keys) and index == snapshot.index:
             self._snapshot = None
             self._rewind(snapshot.base)
-        elif resend and parts:
-            snapshot.index = parts[0][0] - 1
-            snapshot.offset = parts[0][1]
-            parts.clear()
-            self.in_flight = 0
 
     def _rewind(self, position: int) -> None:
         self._flight.clear()

@@ -1,8 +1,8 @@
 """What this node holds of one peer's rows in one table.
 
-Deltas take effect in the order of their numbers. One that comes early waits (a few of them; more are dropped
-and come again); a gap asks for what is missing. A snapshot's parts are applied as they come, so that a joiner
-can use the rows it has, and when the last part is in, rows that no part named are removed.
+Deltas take effect in the order of their numbers, which is that in which they come. One that does not fit was
+sent before this node asked anew, and is passed over. A snapshot's parts are applied as they come, so that a
+joiner can use the rows it has, and when the last part is in, rows that no part named are removed.
 
 Life: ``up`` → follow → (snapshot) → level, deltas … ``down`` → rows stay for the table's grace time → purged
 in slices. Those of an owned table are laid on a *shelf* then: readers do not see them, but a peer that
@@ -20,8 +20,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from pyroaring import BitMap64
-
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.exchange.digest import Sweep
 from gossamer.mnesia_like.exchange.wire import Chunk, Delta, Digest
@@ -29,7 +27,6 @@ from gossamer.mnesia_like.values import Key, Value
 
 __all__ = ["Change", "Replica"]
 
-_STASH = 64
 _MISSING: Any = object()
 
 
@@ -76,8 +73,6 @@ class Replica:
         self._retry = retry
         self._target = 0
         self._seen: set[Key] | None = None
-        self._stash: dict[int, Delta] = {}
-        self._held = BitMap64()
         self._digest: Digest | None = None
         self._table = definition.name
 
@@ -192,26 +187,19 @@ class Replica:
         self.refused = pact
         self.loaded = not pact
 
-    def on_delta(self, delta: Delta) -> list[Change]:
-        """Apply, keep for later, or drop."""
-        number = delta.number
-        self.head = max(self.head, number)
-        if number <= self.position or self.loading:
-            return []
-        if number > self.position + 1:
-            if len(self._stash) < _STASH and number not in self._held:
-                self._stash[number] = delta
-                self._held.add(number)
-            return []
-        changes = [self._apply(delta)]
-        while self._stash:
-            stashed = self._stash.pop(self.position + 1, None)
-            if stashed is None:
-                break
-            self._held.discard(stashed.number)
-            changes.append(self._apply(stashed))
+    def follow(self) -> None:
+        """The owner is asked for what comes after ``position``, and begins there."""
+        self.loading = False
+        self._seen = None
+
+    def on_delta(self, delta: Delta) -> Change | None:
+        """Apply the next one; any other is of no use."""
+        self.head = max(self.head, delta.number)
+        if delta.number != self.position + 1 or self.loading:
+            return None
+        change = self._apply(delta)
         self._check_loaded()
-        return changes
+        return change
 
     def on_chunk(self, chunk: Chunk) -> list[Change]:
         """Take in one part of a snapshot."""
@@ -220,7 +208,6 @@ class Replica:
             self.index = 0
             self.loading = True
             self._seen = set() if self.rows else None
-            self._drop_stash()
             self.sweep = None
         if not self.loading or chunk.session != self.session or chunk.index != self.index + 1:
             return []
@@ -249,19 +236,14 @@ class Replica:
         return self.loading or self.position < self.head
 
     @property
+    def waits(self) -> bool:
+        """The owner was asked, and has not answered, or not sent all."""
+        return not self.held_back and self.refused is None and (not self.answered or self.missing)
+
+    @property
     def level(self) -> bool:
         """All that the owner had when it answered is here."""
         return self.answered and not self.loading and self.position >= self._target
-
-    @property
-    def gap(self) -> bool:
-        """A delta is here whose predecessor is not."""
-        return bool(self._stash)
-
-    @property
-    def held(self) -> BitMap64:
-        """The numbers of the early deltas."""
-        return self._held
 
     def may_ask(self, now: float) -> bool:
         """Whether it is time to ask (again) for what is missing; notes that it was."""
@@ -365,8 +347,3 @@ class Replica:
         self.sweep = self._digest = None
         self._seen = None
         self.asked = float("-inf")
-        self._drop_stash()
-
-    def _drop_stash(self) -> None:
-        self._stash.clear()
-        self._held.clear()

@@ -1,4 +1,4 @@
-"""What nodes say to each other about transactions, and the envelope it travels in.
+"""What nodes say to each other about transactions.
 
 A transaction's *attempt* is named by a number of its coordinator's, and the coordinator is whoever sent the
 message: no peer can speak of another's transactions but to ask how one ended. Rows and keys travel as maps,
@@ -18,7 +18,6 @@ __all__ = [
     "Granted",
     "Know",
     "Lock",
-    "Pipe",
     "Prepare",
     "Query",
     "Stage",
@@ -106,16 +105,3 @@ class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
 
 
 TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | End | Query | Know
-
-
-class Pipe(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The envelope: message ``number`` (0: none, only news of the pipe) from one session to another.
-
-    ``ack``: everything of yours up to this number was taken.
-    """
-
-    source: int
-    target: int
-    number: int
-    ack: int
-    body: TransactionMessage | None

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gossamer.mnesia_like.errors import BadFrameError
-from gossamer.mnesia_like.exchange.transaction_wire import Lock, Pipe, Stage
+from gossamer.mnesia_like.exchange.transaction_wire import Lock, Stage, TransactionMessage
 from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Digest",
     "Follow",
     "Head",
-    "Lapsed",
     "Mark",
     "Members",
     "Message",
@@ -69,7 +68,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
-    """The newest number of the sender's rows; answers Follow, and reminds a peer that is behind."""
+    """The newest number of the sender's rows: the answer to Follow."""
 
     table: str
     number: int
@@ -99,19 +98,12 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """Of your rows, everything up to ``position`` has taken effect here, and of the snapshot ``session``
-    (0: none) the parts up to ``index``. ``resend``: what came after did not arrive, send it again."""
+    (0: none) the parts up to ``index``."""
 
     table: str
     position: int
     session: int
     index: int
-    resend: bool
-
-
-class Lapsed(msgspec.Struct, frozen=True, array_like=True, tag="l"):
-    """Answer to an Ack: I do not know you as a follower (any more); follow again."""
-
-    table: str
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag="m"):
@@ -145,10 +137,8 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     epoch: list[Any]
 
 
-TableMessage = (
-    Seen | Members | Roster | Follow | Refused | Head | Delta | Chunk | Ack | Lapsed | Mark | Digest
-)
-Message = TableMessage | Pipe
+TableMessage = Seen | Members | Roster | Follow | Refused | Head | Delta | Chunk | Ack | Mark | Digest
+Message = TableMessage | TransactionMessage
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
 
@@ -215,9 +205,9 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
                 maps = written, deleted
             case Chunk(rows=rows):
                 maps = (rows,)
-            case Pipe(body=Lock(key=key)):
+            case Lock(key=key):
                 maps = (key,)
-            case Pipe(body=Stage(rows=rows, reads=reads)):
+            case Stage(rows=rows, reads=reads):
                 maps = rows, reads
             case _:
                 continue

@@ -6,9 +6,9 @@ line. The shell carries them out in order.
 
 How rows travel: on ``peer_up`` each side names its tables and asks to *follow* the other's, saying how far
 it got. The owner answers with its newest number and feeds deltas, or a snapshot first. The follower confirms
-what took effect, once an event, not once a delta. Lost frames show as gaps, or as a Head that the owner
-repeats while a peer stays behind; either way the follower asks again. Once a while the owner marks a place,
-both sides take a digest there, and a follower that differs takes all rows again.
+what took effect, once an event, not once a delta. The link loses nothing while its session lasts, and both
+sides begin anew where that ends. Once a while the owner marks a place, both sides take a digest there, and a
+follower that differs takes all rows again.
 
 Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
 events give the same frames.  2. A peer can only speak of its own rows, under its own creation.  3. Nothing a
@@ -34,7 +34,6 @@ from gossamer.mnesia_like.exchange.exchange import (
 from gossamer.mnesia_like.exchange.feed import Feed, Sessions
 from gossamer.mnesia_like.exchange.own_log import OwnLog
 from gossamer.mnesia_like.exchange.replica import Replica
-from gossamer.mnesia_like.exchange.transaction_wire import Pipe
 from gossamer.mnesia_like.exchange.wire import (
     Ack,
     Chunk,
@@ -42,7 +41,6 @@ from gossamer.mnesia_like.exchange.wire import (
     Digest,
     Follow,
     Head,
-    Lapsed,
     Mark,
     Members,
     Refused,
@@ -92,9 +90,9 @@ class Replication(Standing):
         self.creation = creation
         super().__init__(Exchange(creation))
         self.counts = self._x.counts
-        self.transactions = Transactions(self._x, node=node, reach=self.reach, retry=retry)
+        self.transactions = Transactions(self._x, node=node, reach=self.reach)
         self._epochs = Epochs(self._x, self.transactions.shared, self._follow)
-        self._upkeep = Upkeep(self._x, retry=retry, digest_interval=digest_interval, slice_rows=slice_rows)
+        self._upkeep = Upkeep(self._x, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._retry = retry
         self._log_bytes = log_bytes
@@ -117,7 +115,7 @@ class Replication(Standing):
         for name, peer in self._x.peers.items():
             peer.roster_due = True
             self._follow(name, peer, state, now)
-        return state, self._x.done(now)
+        return state, self._x.done()
 
     def drop(self, table: str, now: float) -> list[Action]:
         """No longer have ``table``; peers hear of it and let our rows go."""
@@ -127,7 +125,7 @@ class Replication(Standing):
         for peer in self._x.peers.values():
             peer.acks.pop(table, None)
             peer.roster_due = True
-        return self._x.done(now)
+        return self._x.done()
 
     def redefine(self, definition: TableDef, now: float) -> list[Action]:
         """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
@@ -137,27 +135,22 @@ class Replication(Standing):
             replica.definition = definition
         for name, peer in self._x.peers.items():
             self._follow(name, peer, state, now)
-        return self._x.done(now)
+        return self._x.done()
 
-    def peer_up(self, name: str, creation: int, now: float) -> list[Action]:
-        """``name`` can be reached; again, where it was up already and frames may have been lost between."""
+    def peer_up(self, name: str, creation: int, session: int, now: float) -> list[Action]:
+        """``name`` can be reached in ``session`` of the link; where that is another one than before, what was
+        sent in the other may not have arrived."""
         self._x.renewing.discard(name)
-        peer = self._x.peers.get(name)
-        if peer is None or peer.creation != creation:
-            peer = self._x.peers[name] = Peer(creation)
+        known = self._x.peers.get(name)
+        if known is not None:
+            if known.creation == creation and known.session == session:
+                return self._x.done()
+            self._forget(name)
             self.transactions.peer_down(name, now)
-            for state in self.tables.values():
-                if state.feeds.pop(name, None) is not None:
-                    self._x.repin(state)
-        peer.roster_due = True
+        peer = self._x.peers[name] = Peer(creation, session)
         for state in self.tables.values():
             self._follow(name, peer, state, now)
-            feed = state.feeds.get(name)
-            if feed is not None:
-                feed.again()
-                self._x.pump_one(state, name, feed)
-        self.transactions.peer_up(name, now)
-        return self._x.done(now)
+        return self._x.done()
 
     def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
         """``name`` cannot be reached; ``left``: and it will not come back.
@@ -165,21 +158,20 @@ class Replication(Standing):
         ``renewing``: it is up again in a moment, and clients of it may publish meanwhile, so whoever waits
         for it goes on waiting until :meth:`peer_up`, or this without ``renewing``.
         """
-        self._x.peers.pop(name, None)
         if renewing:
             self._x.renewing.add(name)
         else:
             self._x.renewing.discard(name)
+        self._forget(name)
         for state in self.tables.values():
-            if state.feeds.pop(name, None) is not None:
-                self._x.repin(state)
             replica = state.replicas.get(name)
             if replica is not None and (replica.up or left):
                 replica.peer_down(now, left=left)
             # Whoever waited for this peer need not any more.
             self._x.actions.append(Confirmed(state.definition.name))
+        # Who can be reached decides what becomes of those under way.
         self.transactions.peer_down(name, now)
-        return self._x.done(now)
+        return self._x.done()
 
     def receive(self, name: str, payload: bytes, now: float) -> list[Action]:
         """A frame came.
@@ -200,12 +192,11 @@ class Replication(Standing):
             self.counts["fenced"] += 1
             return []
         for message in messages:
-            if isinstance(message, Pipe):
-                self.transactions.receive(name, message, now)
-            else:
+            if isinstance(message, TableMessage):
                 self._handle(name, peer, message, now)
-        self.transactions.settle()
-        return self._x.done(now)
+            else:
+                self.transactions.receive(name, message, now)
+        return self._x.done()
 
     def flush(self, now: float) -> list[Action]:
         """A turn of the loop ended: what was written in it goes out."""
@@ -215,14 +206,14 @@ class Replication(Standing):
                 if not self._x.peers:
                     # Nobody will acknowledge it. A peer that has not told its tables yet may.
                     self._x.actions.append(Confirmed(state.definition.name))
-        return self._x.done(now)
+        return self._x.done()
 
     def tick(self, now: float) -> list[Action]:
         """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
         self._upkeep.tick(now)
         self._epochs.tick(now)
         self.transactions.tick(now)
-        return self._x.done(now)
+        return self._x.done()
 
     def observe(self, table: str) -> Observed:
         """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
@@ -231,12 +222,12 @@ class Replication(Standing):
     def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
         """What was observed is safe: peers may count on it."""
         self._epochs.testify(table, observed)
-        return self._x.done(now)
+        return self._x.done()
 
     def work(self, now: float) -> list[Action]:
         """Do one slice of background work; see :attr:`busy`."""
         self._upkeep.work()
-        return self._x.done(now)
+        return self._x.done()
 
     # -- what may be read
 
@@ -285,29 +276,23 @@ class Replication(Standing):
         table = replica.definition.name
         match message:
             case Delta():
-                changes = replica.on_delta(message)
-                self._x.actions += changes
-                self.counts["applied"] += sum(len(c.written) for c in changes)
-                peer.acks[table] = peer.acks.get(table, False) or replica.gap
-            case Chunk(index=index):
+                change = replica.on_delta(message)
+                if change is not None:
+                    self._x.actions.append(change)
+                    self.counts["applied"] += len(change.written)
+                peer.acks[table] = None
+            case Chunk():
                 self._x.actions += replica.on_chunk(message)
-                # A part that came out of its turn leaves us where we were.
-                peer.acks[table] = peer.acks.get(table, False) or (replica.loading and index > replica.index)
+                peer.acks[table] = None
             case Head(number=number):
                 replica.on_head(number)
                 if not replica.refused:
-                    peer.acks[table] = peer.acks.get(table, False) or replica.missing
+                    peer.acks[table] = None
             case Refused(pact=pact):
                 replica.on_refused(pact)
                 if pact:
                     here = self.tables[table].pact
                     self._x.report("table_refused", table=table, peer=name, here=here, there=pact)
-            case Lapsed():
-                # Once: every Ack on its way is answered so.
-                if replica.answered:
-                    replica.answered = False
-                    replica.asked = now
-                    self._x.ask(peer, replica)
             case Mark(number=number):
                 replica.begin_sweep(number)
             case Digest():
@@ -359,10 +344,10 @@ class Replication(Standing):
             self._x.pump(state)
         feed = state.feeds.get(name)
         if feed is None:
-            feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window, now=now)
+            feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window)
         # The log from its beginning would show rows of a shared table that others have deleted since.
         anew = message.snapshot or (not message.position and state.definition.replication == "shared")
-        feed.follow(message.position, snapshot=anew and bool(state.log.last), now=now)
+        feed.follow(message.position, snapshot=anew and bool(state.log.last))
         self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
         self._x.pump_one(state, name, feed)
@@ -371,17 +356,23 @@ class Replication(Standing):
     def _on_ack(self, name: str, state: OwnedState, message: Ack, now: float) -> None:
         feed = state.feeds.get(name)
         if feed is None:
-            self._x.peers[name].outbox.append(encode(Lapsed(state.definition.name)))
+            self.counts["stray"] += 1
             return
         before = feed.acked
-        if message.resend:
-            self.counts["resends"] += 1
-        feed.ack(message.position, message.session, message.index, resend=message.resend, now=now)
+        feed.ack(message.position, message.session, message.index)
         self._x.pump_one(state, name, feed)
         if feed.acked > before:
             self._x.actions.append(Confirmed(state.definition.name))
 
     # -- inside
+
+    def _forget(self, name: str) -> None:
+        """The session with a peer is over."""
+        self._x.peers.pop(name, None)
+        for state in self.tables.values():
+            if state.feeds.pop(name, None) is not None:
+                self._x.repin(state)
+        self._epochs.untold(name)
 
     def _follow(self, name: str, peer: Peer, state: OwnedState, now: float) -> None:
         replica = state.replicas.get(name)

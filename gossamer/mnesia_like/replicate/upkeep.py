@@ -1,4 +1,4 @@
-"""What replication does when nothing happens: repeat, purge, compare digests.
+"""What replication does when nothing happens: purge, compare digests, ask whoever has fallen silent.
 
 Rules: 1. A tick is cheap where nothing is behind.  2. Work is done in slices of so many rows, so that no
 purge and no digest holds up the loop.
@@ -9,51 +9,34 @@ from __future__ import annotations
 from gossamer.mnesia_like.exchange.digest import Sweep
 from gossamer.mnesia_like.exchange.exchange import Exchange, OwnedState
 from gossamer.mnesia_like.exchange.replica import Replica
-from gossamer.mnesia_like.exchange.wire import Digest, Head, Mark
+from gossamer.mnesia_like.exchange.wire import Digest, Mark
 from gossamer.mnesia_like.values import encode
 
 __all__ = ["Upkeep"]
 
 
 class Upkeep:
-    """Periodic work of replication; ``retry`` and ``digest_interval`` in seconds."""
+    """Periodic work of replication; ``digest_interval`` in seconds."""
 
-    def __init__(self, exchange: Exchange, *, retry: float, digest_interval: float, slice_rows: int) -> None:
+    def __init__(self, exchange: Exchange, *, digest_interval: float, slice_rows: int) -> None:
         self._x = exchange
-        self._retry = retry
         self._digest_interval = digest_interval
         self._slice = slice_rows
 
     def tick(self, now: float) -> None:
-        """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
+        """Some time passed: purge what expired, begin a digest, follow anew who stays behind. About 1/s."""
         for state in self._x.tables.values():
             for name, replica in state.replicas.items():
                 peer = self._x.peers.get(name)
                 if peer is None:
                     replica.expire(now)
-                elif not replica.answered:
-                    if not replica.held_back and replica.may_ask(now):
-                        peer.roster_due = True
-                        self._x.ask(peer, replica)
                 elif replica.moved:
                     # What is missing is on its way.
                     replica.moved = False
-                elif replica.missing and replica.refused is None:
-                    peer.acks[state.definition.name] = True
-            log = state.log
-            for name, feed in state.feeds.items():
-                behind = feed.acked < log.last or feed.base is not None
-                if behind and now - feed.heard >= self._retry:
-                    self._x.peers[name].outbox.append(encode(Head(state.definition.name, log.last)))
-            for name, peer in self._x.peers.items():
-                # It may believe that it follows us: each side sees the other go down by itself.
-                if (
-                    name not in state.feeds
-                    and log.last
-                    and peer.tables
-                    and state.definition.name in peer.tables
-                ):
-                    peer.outbox.append(encode(Head(state.definition.name, log.last)))
+                elif replica.waits and replica.may_ask(now):
+                    # A frame of its could not be read, or was not for us as we were then.
+                    peer.roster_due = True
+                    self._x.ask(peer, replica)
             if now - state.marked_at >= self._digest_interval:
                 state.marked_at = now
                 self._mark(state)

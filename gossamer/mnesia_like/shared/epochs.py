@@ -85,8 +85,6 @@ class Epochs:
             self._x.actions.append(Installed(table, tuple(keys), change))
             for replica in state.replicas.values():
                 replica.restart()
-            for feed in state.feeds.values():
-                feed.again()
             self._moved(state, now)
         elif verdict == "follow":
             self._moved(state, now)
@@ -126,6 +124,11 @@ class Epochs:
             if self._told.get((table, name)) != (creation, position):
                 self._told[table, name] = creation, position
                 peer.outbox.append(encode(Seen(table, position, mine)))
+
+    def untold(self, name: str) -> None:
+        """What a peer was told may not have come."""
+        for key in [key for key in self._told if key[1] == name]:
+            del self._told[key]
 
     def forget(self, table: str) -> None:
         """The table is dropped here."""

@@ -1,1 +1,1 @@
-"""Transactions over nodes: coordinator, participants, locks, and the pipe between them. Pure machines."""
+"""Transactions over nodes: coordinator, participants, locks. Pure machines."""

@@ -55,18 +55,11 @@ class Transactions(Participant):
     """Coordinator of this node's transactions, and participant in those of others.
 
     ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
-    table cannot be written now, or None; ``retry`` in seconds.
+    table cannot be written now, or None.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        *,
-        node: str,
-        reach: Callable[[str], tuple[int, int]],
-        retry: float = 1.0,
-    ) -> None:
-        super().__init__(exchange, node=node, reach=reach, retry=retry)
+    def __init__(self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]]) -> None:
+        super().__init__(exchange, node=node, reach=reach)
         self.attempts: dict[int, Attempt] = {}
         self._numbers = 0
         self._requests = 0
@@ -187,7 +180,9 @@ class Transactions(Participant):
 
     # -- messages
 
-    def _handle(self, name: str, message: TransactionMessage) -> None:
+    def receive(self, name: str, message: TransactionMessage, now: float) -> None:
+        """A message of a peer that is up."""
+        self._now = now
         match message:
             case Lock():
                 self._on_lock(name, message)
@@ -306,8 +301,9 @@ class Transactions(Participant):
         self.counts["died"] += 1
         self._wake(attempt)
 
-    def _broken(self, name: str) -> None:
-        """What was said to ``name`` and by it is void."""
+    def peer_down(self, name: str, now: float) -> None:
+        """The session with the peer is over: what was said in it, by either, is void."""
+        self._now = now
         for attempt in list(self.attempts.values()):
             if attempt.state == "active" and name in attempt.told:
                 self._die(attempt, f"{name} is gone")

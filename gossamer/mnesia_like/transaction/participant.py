@@ -16,12 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.mnesia_like.exchange.exchange import Exchange, Installed
-from gossamer.mnesia_like.exchange.transaction_wire import Died, Lock, Prepare, Query, Vote
+from gossamer.mnesia_like.exchange.transaction_wire import (
+    Died,
+    Lock,
+    Prepare,
+    Query,
+    TransactionMessage,
+    Vote,
+)
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Version
 from gossamer.mnesia_like.transaction.locks import WHOLE, LockManager, LockOwner, Verdict
-from gossamer.mnesia_like.transaction.post import Post
-from gossamer.mnesia_like.values import Key, Value
+from gossamer.mnesia_like.values import Key, Value, encode
 
 __all__ = ["Part", "Participant"]
 
@@ -40,17 +46,15 @@ class Part:
     doubt: dict[str, str] | None = None
 
 
-class Participant(Post):
+class Participant:
     """Participant in the two-phase commits of other nodes.
 
     ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
-    table cannot be written now, or None; ``retry`` in seconds.
+    table cannot be written now, or None.
     """
 
-    def __init__(
-        self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]], retry: float
-    ) -> None:
-        super().__init__(exchange, retry=retry)
+    def __init__(self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]]) -> None:
+        self._x = exchange
         self.node = node
         self.shared: dict[str, Shared] = {}
         self.locks = LockManager()
@@ -59,6 +63,16 @@ class Participant(Post):
         self._reach = reach
         self._parts: dict[LockOwner, Part] = {}
         self._outcomes: OrderedDict[LockOwner, str] = OrderedDict()
+        self._now = 0.0
+
+    def tick(self, now: float) -> None:
+        """So late is it."""
+        self._now = now
+
+    def _send(self, name: str, message: TransactionMessage) -> None:
+        peer = self._x.peers.get(name)
+        if peer is not None:
+            peer.outbox.append(encode(message))
 
     # -- what the coordinator of the same node has
 
