@@ -11,32 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from gossamer.clock import Clock
+from gossamer.errors import UsageError, mismatch
 
-__all__ = ["HAPPENINGS", "EventLog", "Happening", "HappeningKind"]
+__all__ = ["HAPPENINGS", "EventLog", "Happening"]
 
 _KEPT = 2000
 
-HappeningKind = Literal[
-    "up",
-    "suspected",
-    "refuted",
-    "down",
-    "left",
-    "link_up",
-    "link_down",
-    "partition",
-    "confirmed",
-    "plan",
-    "coordinates",
-    "reloaded",
-    "healed",
-    "removed",
-]
-
-HAPPENINGS: Final[Mapping[HappeningKind, str]] = {
+HAPPENINGS: Final[Mapping[str, str]] = {
     "up": "``peer`` became a member, or one again",
     "suspected": "``peer`` did not answer probes, and has the time of a suspicion to refute it",
     "refuted": "``peer`` was suspected and showed that it lives",
@@ -62,7 +46,7 @@ class Happening:
     serial: int
     at: float
     monotonic: float
-    kind: HappeningKind
+    kind: str
     peer: str
     text: str
 
@@ -76,8 +60,10 @@ class EventLog:
         self._serial = 0
         self._kept: deque[Happening] = deque(maxlen=kept)
 
-    def note(self, kind: HappeningKind, peer: str = "", text: str = "") -> None:
-        """It happens now."""
+    def note(self, kind: str, peer: str = "", text: str = "") -> None:
+        """It happens now; ``kind`` is one of :data:`HAPPENINGS`."""
+        if kind not in HAPPENINGS:
+            raise mismatch(UsageError, "kind", repr(kind), f"one of {', '.join(HAPPENINGS)}")
         self._serial += 1
         clock = self._clock
         self._kept.append(Happening(self._serial, clock.wall(), clock.monotonic(), kind, peer, text))

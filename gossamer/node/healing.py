@@ -14,7 +14,6 @@ import structlog
 
 from gossamer.autoheal import AUTOHEAL, Autoheal, Discards, FileStorage, MemoryStorage, Restart
 from gossamer.mnesia_like import InconsistentDatabase, LocalTable, Store, TablesNotLoadedError
-from gossamer.node.event_log import HappeningKind
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import ChildSpec, Supervisor
 
@@ -34,7 +33,7 @@ def healing_spec(node: NodeParts) -> ChildSpec:
     """The healer, for its supervisor to start after the distribution."""
     config, store, status = node.config.cluster, node.store, node.healing
 
-    def note(kind: HappeningKind, peer: str = "", text: str = "") -> None:
+    def note(kind: str, peer: str = "", text: str = "") -> None:
         node.event_log.note(kind, peer, text)
         if kind == "partition":
             store.tell(InconsistentDatabase(text, peer))

@@ -26,14 +26,13 @@ from gossamer.gossip import (
     NameConflict,
     Status,
 )
-from gossamer.node.event_log import HappeningKind
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import GenServer, self_pid, send_after
 
 __all__ = ["MEMBERSHIP", "Membership", "NodeNameTakenError"]
 
 MEMBERSHIP = "membership"
-_NOTED: dict[type, HappeningKind] = {
+_NOTED: dict[type, str] = {
     MemberUp: "up",
     MemberSuspect: "suspected",
     MemberAlive: "refuted",

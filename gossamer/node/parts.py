@@ -12,6 +12,7 @@ import os
 import random
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,25 +20,13 @@ import msgspec
 import structlog
 
 from gossamer import __version__
-from gossamer.api import (
-    Limits,
-    Programs,
-    Runs,
-    Tokens,
-    is_audit,
-    spark_lacks,
-)
+from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
 from gossamer.audit import CLOCK, Auditor, key_of
 from gossamer.autoheal import HealStatus, Quarantine
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
 from gossamer.discovery import Aloof, Strategy, strategy_of
-from gossamer.distribution import (
-    Distribution,
-    GrpcTransport,
-    LinkTransport,
-    StreamTransport,
-)
+from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, StreamTransport
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gossip import (
     KeyFile,
@@ -55,10 +44,7 @@ from gossamer.node.event_log import EventLog
 from gossamer.node.history import Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router
-from gossamer.supervisor import (
-    ChildSpec,
-    Runtime,
-)
+from gossamer.supervisor import ChildSpec, Runtime
 from gossamer.tracing import Tracing, traced_tape
 
 __all__ = ["NodeParts", "State"]
@@ -210,23 +196,10 @@ class NodeParts:
         self.api_port = 0
         self.limits = Limits(self.config.api)
         self.tokens = Tokens(now=wall, random_bytes=nonce)
-        programs = Programs(self.runtime)
-        self.drills = Runs(
-            None if data_dir is None else data_dir / "drills",
-            what="drills",
-            most=20,
-            now=wall,
-            programs=programs,
-        )
-        self.audits = Runs(
-            None if data_dir is None else data_dir / "audit-reports",
-            what="audit",
-            most=10,
-            now=wall,
-            programs=programs,
-            made_at=is_audit,
-            lacks=spark_lacks,
-        )
+        runs = partial(Runs, now=wall, programs=Programs(self.runtime))
+        self.drills = runs(data_dir and data_dir / "drills", what="drills", most=20)
+        reports = data_dir and data_dir / "audit-reports"
+        self.audits = runs(reports, what="audit", most=10, made_at=is_audit, lacks=spark_lacks)
 
     # -- read by the views
 
