@@ -96,7 +96,7 @@ class Cluster:
 
     def writers(self, number: int) -> list[psutil.Process]:
         children = self.processes[number].children(recursive=True)
-        return [child for child in children if "gossamer.audit" in child.cmdline()]
+        return [child for child in children if "gossamer.audit.writer" in child.cmdline()]
 
     def totals(self) -> dict[str, float]:
         told = [self.ask(number) for number in range(len(self.nodes))]

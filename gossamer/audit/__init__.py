@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
-    from gossamer.audit.files import EventFile, arrow_schema, partition_of
-    from gossamer.audit.offsets import CLOCK
+    from gossamer.audit.files import EventFile
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
     from gossamer.audit.service import Auditor, AuditUnavailableError, key_of
     from gossamer.audit.tape import KINDS, Tape
     from gossamer.audit.trail import Trail
-    from gossamer.audit.watch import WATCH
+    from gossamer.audit.watch import CLOCK, WATCH
     from gossamer.audit.writer import Limits
 
 __all__ = [
@@ -33,9 +32,7 @@ __all__ = [
     "Sampler",
     "Tape",
     "Trail",
-    "arrow_schema",
     "key_of",
-    "partition_of",
 ]
 
 __getattr__, __dir__ = lazy(__name__)

@@ -17,7 +17,7 @@ from gossamer.audit.lives import Lives, split_filter
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import NO_IDENT, Tracked, ident_in, is_recorded, number_of, origin_of
 
-__all__ = ["Deliveries", "Facts", "HubLike", "name_of", "runs_of"]
+__all__ = ["Deliveries", "Facts", "HubLike", "Parents", "name_of", "runs_of"]
 
 _DELIVERED = KINDS[schema.DELIVERED]
 _ACKNOWLEDGED = KINDS[schema.ACKNOWLEDGED]
@@ -33,6 +33,18 @@ class HubLike(Protocol):
     origin: str | None
     received: int
     touched: list[Any]
+
+
+class Parents(Protocol):
+    """Who traces messages besides: those off the fast path may belong to a trace of their publisher's."""
+
+    def wanted(self, message: Any, /) -> bool:
+        """Whether a message that is not of the sample is kept all the same."""
+        ...
+
+    def learn(self, ident: int, message: Any, /) -> None:
+        """A message that is kept has this identifier."""
+        ...
 
 
 class Facts:

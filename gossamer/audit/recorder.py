@@ -94,7 +94,7 @@ class Recorder(GenServer):
         with theirs:
             self._writer = await OsProcess.start_link(
                 [
-                    *(sys.executable, "-m", "gossamer.audit", str(theirs.fileno())),
+                    *(sys.executable, "-m", "gossamer.audit.writer", str(theirs.fileno())),
                     *(str(root), node, str(creation), *map(str, limits)),
                 ],
                 pass_fds=(theirs.fileno(),),

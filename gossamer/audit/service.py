@@ -27,12 +27,11 @@ from urllib.parse import quote
 
 import structlog
 
-from gossamer.audit.offsets import ClockOffsets
-from gossamer.audit.parents import Parents
+from gossamer.audit.deliveries import Parents
 from gossamer.audit.recorder import Recorder
 from gossamer.audit.tape import Tape
 from gossamer.audit.trail import Trail
-from gossamer.audit.watch import WATCH, Watch
+from gossamer.audit.watch import WATCH, ClockOffsets, Watch
 from gossamer.audit.writer import Limits
 from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.config import AuditConfig
@@ -60,10 +59,8 @@ class AuditUnavailableError(UnavailableError):
 
 def key_of(config: AuditConfig, cookie: str) -> bytes:
     """What payloads and client identifiers are hashed under: the same on all nodes of a cluster."""
-    if config.key is not None:
-        secret = config.key.get_secret_value().encode()
-        return blake2b(secret, digest_size=32, person=b"gossamer-audit").digest()
-    return blake2b(cookie.encode(), digest_size=32, person=b"gossamer-audit").digest()
+    secret = cookie if config.key is None else config.key.get_secret_value()
+    return blake2b(secret.encode(), digest_size=32, person=b"gossamer-audit").digest()
 
 
 class Auditor:
@@ -128,18 +125,16 @@ class Auditor:
                 reason="pyarrow is not installed, and writes the files",
                 advice=how_to_install("audit"),
             )
+        wrong = ""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.root, os.W_OK | os.X_OK):
+                wrong = "is not writable"
         except OSError as error:
-            raise AuditUnavailableError(
-                reason=f"audit.dir {self.root} cannot be made: {error.strerror}",
-                advice="name a directory that this user may write to",
-            ) from error
-        if not os.access(self.root, os.W_OK | os.X_OK):
-            raise AuditUnavailableError(
-                reason=f"audit.dir {self.root} is not writable",
-                advice="name a directory that this user may write to",
-            )
+            wrong = f"cannot be made: {error.strerror}"
+        if wrong:
+            advice = "name a directory that this user may write to"
+            raise AuditUnavailableError(reason=f"audit.dir {self.root} {wrong}", advice=advice)
 
     def spec(self) -> ChildSpec:
         """What records, for the node's supervisor."""

@@ -18,9 +18,8 @@ from itertools import repeat
 from typing import Any
 
 import gossamer.audit.schema as schema
-from gossamer.audit.deliveries import Deliveries, Facts, HubLike, name_of, runs_of
+from gossamer.audit.deliveries import Deliveries, Facts, HubLike, Parents, name_of, runs_of
 from gossamer.audit.lives import split_filter
-from gossamer.audit.parents import Parents
 from gossamer.audit.sampler import NEVER, Sampler
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import (

@@ -1,6 +1,11 @@
-"""What happens to the cluster, as one node sees it, on its tape: members, splits, heals.
+"""What happens to the cluster, as one node sees it: members, splits, heals, and how far its clock is off.
 
 And, once at its start, what has been going on already: clients that are connected, subscriptions that stand.
+
+A node asks each of the others for its time, :data:`ASKS` times, and believes the answer that came back
+soonest: that one was delayed least. Ahead by how much is said of the median of all clocks, its own included,
+so that one wrong clock makes only its own rows wrong. A node alone is right. Nothing is set by this; it
+stands in the rows (``offset_us``), for those who compare times.
 """
 
 from __future__ import annotations
@@ -8,23 +13,32 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from statistics import median
 from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.audit.trail import Trail
 from gossamer.autoheal import AUTOHEAL, Episode, Partition, Subscribe
+from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp
+from gossamer.distribution import rpc as remote
 from gossamer.gossip import MemberSuspect
 from gossamer.supervisor import Down, GenServer, cast, monitor, self_pid, send_after
 
-__all__ = ["WATCH", "Watch"]
+__all__ = ["CLOCK", "WATCH", "ClockOffsets", "Watch", "ahead"]
 
 WATCH = "audit_watch"
 """Subscribed to gossip under this name."""
 STEP = 200
 """Sessions told of in one turn of the loop."""
 _AGAIN = 1.0
+CLOCK = "audit.clock"
+"""What other nodes call: the wall clock here."""
+MEASURE_INTERVAL = 10.0
+FIRST = 0.5
+ASKS = 3
+ANSWER_TIMEOUT = 2.0
 
 
 class Watch(GenServer):
@@ -73,3 +87,42 @@ class Watch(GenServer):
     def _ask(self) -> None:
         monitor(AUTOHEAL)
         cast(AUTOHEAL, Subscribe(self_pid()))
+
+
+def ahead(answers: list[tuple[float, float, float]]) -> float:
+    """By how much the clock that was read before and after is ahead of the one that answered.
+
+    Of (before, answer, after), the one with the shortest way.
+    """
+    before, answer, after = min(answers, key=lambda item: item[2] - item[0])
+    return (before + after) / 2 - answer
+
+
+class ClockOffsets(GenServer):
+    """Tells ``found`` microseconds, every ten seconds. ``nodes`` names the others."""
+
+    async def init(
+        self, *, clock: Clock, nodes: Callable[[], list[str]], found: Callable[[int], None]
+    ) -> None:
+        self._clock = clock
+        self._nodes = nodes
+        self._found = found
+        send_after(FIRST, self_pid(), "measure")
+
+    async def handle_info(self, message: object) -> None:
+        if message == "measure":
+            await self._measure()
+            send_after(MEASURE_INTERVAL, self_pid(), "measure")
+
+    async def _measure(self) -> None:
+        offsets = [0.0]
+        for node in self._nodes():
+            answers = []
+            for _ in range(ASKS):
+                before = self._clock.wall()
+                answer = await remote.call(node, CLOCK, timeout=ANSWER_TIMEOUT)
+                if isinstance(answer, remote.Returned) and isinstance(answer.value, float):
+                    answers.append((before, answer.value, self._clock.wall()))
+            if answers:
+                offsets.append(ahead(answers))
+        self._found(round(median(offsets) * 1_000_000))

@@ -1,4 +1,4 @@
-"""The process that writes what a node records: ``python -m gossamer.audit FD ROOT NODE CREATION …``.
+"""The process that writes what a node records: ``python -m gossamer.audit.writer FD ROOT NODE CREATION …``.
 
 Batches come over a socket of which this is the other end; they are journalled as they come, and a journal is
 turned into Parquet when it is large or old enough, by a thread, while the next one fills. Python, Arrow and
@@ -45,10 +45,10 @@ LAST = 5.0
 class Limits(NamedTuple):
     """When a file is finished, and when it goes; bytes and seconds, 0: never."""
 
-    rotate_size: int = 32 * 2**20
-    rotate_after: float = 60.0
-    keep_size: int = 0
-    keep_for: float = 0.0
+    rotate_size: int
+    rotate_after: float
+    keep_size: int
+    keep_for: float
 
 
 class Writer:
@@ -203,3 +203,7 @@ def main(arguments: list[str]) -> None:
         )
         print(READY, flush=True)  # noqa: T201 - the line that says so
         writer.run(stream)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -19,7 +19,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.real
 
 NODE = "n1@127.0.0.1"
-LIMITS = Limits(rotate_size=32 * 2**20, rotate_after=60.0)
+LIMITS = Limits(rotate_size=32 * 2**20, rotate_after=60.0, keep_size=0, keep_for=0.0)
 
 
 def rows_of(root):
@@ -85,7 +85,7 @@ NODE_PROGRAM = """
         runtime = Runtime(node="n1@127.0.0.1", creation=1)
         await runtime.start(
             Recorder, tape, root=Path(sys.argv[1]), node="n1@127.0.0.1", creation=1,
-            limits=Limits(), share=1.0, name="recorder",
+            limits=Limits(2**25, 60.0, 0, 0.0), share=1.0, name="recorder",
         )
         for number in range(1, 1001):
             tape.note(KINDS[schema.PUBLISHED], "n1@127.0.0.1", 1, number, 1, "a", 0, False, 1, None, "c")
@@ -185,7 +185,7 @@ def test_old_files_go_first_and_only_this_nodes(tmp_path):
 
     mine = [file("n1", hour, age=3600 * (10 - hour)) for hour in range(5)]
     theirs = file("n2", 0, age=10**6)
-    writer = Writer(tmp_path, node="n1", creation=1, limits=Limits(keep_size=250, keep_for=9 * 3600))
+    writer = Writer(tmp_path, node="n1", creation=1, limits=LIMITS._replace(keep_size=250, keep_for=9 * 3600))
     writer._forget(1_000_000)
     assert [path.exists() for path in mine] == [False, False, False, True, True]
     assert theirs.exists()

@@ -7,8 +7,10 @@ import pytest
 
 from gossamer.audit import writer as module
 from gossamer.audit.journal import Batch, Journal, frame
-from gossamer.audit.offsets import ahead
+from gossamer.audit.watch import ahead
 from gossamer.audit.writer import Limits, Writer
+
+LIMITS = Limits(rotate_size=32 * 2**20, rotate_after=60.0, keep_size=0, keep_for=0.0)
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def full_disc(monkeypatch):
 
 
 def test_a_batch_waits_for_room_on_a_full_disc(tmp_path, full_disc):
-    writer = Writer(tmp_path, node="n1", creation=1, limits=Limits())
+    writer = Writer(tmp_path, node="n1", creation=1, limits=LIMITS)
     batch = frame(Batch(0, [(1, 0, 2, 3)]))
     writer._take(batch, 0.0)
     assert full_disc == [0]
@@ -41,7 +43,7 @@ def test_a_batch_waits_for_room_on_a_full_disc(tmp_path, full_disc):
 def test_a_full_disc_does_not_keep_a_writer_whose_node_is_gone(tmp_path, full_disc, monkeypatch):
     monkeypatch.setattr(module, "LAST", 0.0)
     full_disc[0] = 10**9
-    writer = Writer(tmp_path, node="n1", creation=1, limits=Limits(), gone=lambda: True)
+    writer = Writer(tmp_path, node="n1", creation=1, limits=LIMITS, gone=lambda: True)
     writer._take(frame(Batch(0, [(1, 0, 2, 3)])), 0.0)
     writer._journal.close()
 
@@ -51,7 +53,7 @@ def test_what_no_recorder_made_is_left_alone(tmp_path):
     directory.mkdir(parents=True)
     (directory / "mine.parquet").write_bytes(b"x")
     (directory / f"1-{1:016}.parquet").write_bytes(b"x")
-    Writer(tmp_path, node="n1", creation=1, limits=Limits(keep_for=1.0))._forget(4e9)
+    Writer(tmp_path, node="n1", creation=1, limits=LIMITS._replace(keep_for=1.0))._forget(4e9)
     assert [path.name for path in directory.iterdir()] == ["mine.parquet"]
 
 

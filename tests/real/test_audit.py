@@ -90,7 +90,7 @@ def kill(cluster: Cluster, number: int) -> int:
     name = cluster.nodes[number - 1]["name"]
     process = next(int(m["pid"]) for m in cluster.get(1, "/api/v1/members") if m["name"] == name)
     family = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
-    assert any("gossamer.audit" in one.cmdline() for one in family[1:]), "no writer"
+    assert any("gossamer.audit.writer" in one.cmdline() for one in family[1:]), "no writer"
     for one in family:
         one.kill()
     return process

@@ -102,7 +102,7 @@ def test_recording_is_switched_set_and_shown_while_the_node_runs(node: Cluster) 
 def test_a_writer_that_stands_still_costs_bounded_memory_and_what_is_dropped_is_a_gap(node: Cluster) -> None:
     before = change(node, enable=True, sample=1.0, rotate_after="1h", buffer=BUFFER)
     process = psutil.Process(int(node.get(1, "/api/v1/members")[0]["pid"]))
-    (writer,) = (one for one in process.children(recursive=True) if "gossamer.audit" in one.cmdline())
+    (writer,) = (one for one in process.children(recursive=True) if "gossamer.audit.writer" in one.cmdline())
     speaker = Speaker(node)
     speaker.say(2)
     writer.send_signal(signal.SIGSTOP)
