@@ -1,6 +1,7 @@
 """The house has floors: a package imports only from floors below its own, whatever way it imports."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,23 @@ FLOORS = (
     "drill",
     "cli",
     "testing",
+)
+# From the ground up, as floors are; modules without a room stand for themselves.
+ROOMS_OF_MQTT = (
+    "codec",
+    "client",
+    "flow",
+    "messages",
+    "session",
+    "publish",
+    "auth",
+    "handoff",
+    "migration",
+    "connection",
+    "broker",
+    "systopics",
+    "tree",
+    "cluster",
 )
 # Stands beside the house: jobs in processes of their own, which know the broker by what it writes.
 SPARK_MAY_IMPORT = ("gossamer.audit.schema", "gossamer.errors", "gossamer.pages")
@@ -95,6 +113,33 @@ def test_a_module_imports_only_from_floors_below(path):
         if (why := violation(importer, imported))
     ]
     assert not found, "\n".join(found)
+
+
+def modules_of_mqtt():
+    """Each module of mqtt but its door, with what it imports of mqtt."""
+    for path in modules():
+        name = name_of(path)
+        if name.startswith("gossamer.mqtt."):
+            yield name, {name for name, _ in imports_of(path) if name.startswith("gossamer.mqtt.")}
+
+
+def test_a_room_of_mqtt_imports_only_from_rooms_below():
+    """For types too: who needs what stands above is given a function, or a protocol of its own."""
+
+    def room(module):
+        return ROOMS_OF_MQTT.index(module.split(".")[2])
+
+    found = [
+        f"{name} imports {imported}"
+        for name, imports in modules_of_mqtt()
+        for imported in imports
+        if room(imported) > room(name)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_modules_of_mqtt_do_not_import_in_circles():
+    TopologicalSorter(dict(modules_of_mqtt())).prepare()
 
 
 def test_the_rule_itself():

@@ -487,7 +487,7 @@ async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, made):
     await asyncio.sleep(10)
     starts = asyncio.create_task(made.restart(3))
     node = made.nodes[1]
-    sessions = node.broker.takeovers._table
+    sessions = node.broker.takeovers.ownership._rows
     name = "node3@10.0.0.3"
     # Up, and what is known of its former life is gone.
     while name not in node.distribution.nodes() or sessions.rows_of(name):  # noqa: ASYNC110

@@ -436,12 +436,12 @@ async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, mon
     run, running, most = Taking.run, [], []
 
     async def counted(taking):
-        running.append(taking._home.node)
-        most.append(running.count(taking._home.node))
+        running.append(taking._home.ownership.node)
+        most.append(running.count(taking._home.ownership.node))
         try:
             return await run(taking)
         finally:
-            running.remove(taking._home.node)
+            running.remove(taking._home.ownership.node)
 
     monkeypatch.setattr(Taking, "run", counted)
     await cluster.start()
@@ -596,7 +596,7 @@ async def meet(cluster, client, monkeypatch, *, there_again):
             patch.setattr(Remains, "_was_given", not_yet)
         cluster.heal()
         for _ in range(1000):
-            if cluster.nodes[2].broker.takeovers.better("c"):
+            if cluster.nodes[2].broker.takeovers.ownership.better("c"):
                 break
             await asyncio.sleep(0.01)
         if there_again:

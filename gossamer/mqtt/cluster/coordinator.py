@@ -83,7 +83,17 @@ class MqttCluster(GenServer):
         self._ticks = 0
         if broker.away is None:
             # Before the first node comes up.
-            broker.away = Away(broker, store, distribution)
+            broker.away = Away(
+                broker.router,
+                broker.hub,
+                broker.table,
+                broker.publishing,
+                broker.ingest,
+                store=store,
+                distribution=distribution,
+                config=broker.config.sessions,
+                wall=broker.clock.wall,
+            )
             broker.subscribing.on_subscribed = broker.away.subscribed
         self._distribution = distribution
         index = await self._share_retained(store, disc=disc)
@@ -92,25 +102,46 @@ class MqttCluster(GenServer):
         functions[_FETCH] = self._fetch
         sessions = await store.create_table("sessions", replication="owned")
         wills = await store.create_table("wills", replication="owned")
-        self._wills = ClusterWills(broker, distribution, network, wills, index)
+        self._wills = ClusterWills(
+            broker.wills,
+            broker.table,
+            broker.publishing,
+            distribution,
+            network,
+            wills,
+            index,
+            now=broker.hub.now,
+        )
         await self._wills.begin(store, functions, disc=disc)
+        broker.admission.when_known = self._wills.when_known
         wills.subscribe_batches(
             lambda change: self._wills.changed(change.owner, change.written, change.deleted)
         )
         if disc and not broker.delayed.restored:
             journal, rows = await store.create_journal("mqtt_delayed")
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
-        takeovers = Takeovers(broker, distribution, sessions)
+        takeovers = Takeovers(
+            sessions,
+            distribution,
+            broker.away,
+            table=broker.table,
+            wills=broker.wills,
+            hub=broker.hub,
+            router=broker.router,
+            clock=broker.clock,
+        )
         takeovers.offer(functions)
         broker.away.arrivals.late = takeovers.remains.late
         if disc and broker.config.sessions.persistent:
             await self._restore(store, broker.away)
         for session in list(broker.sessions.values()):
-            takeovers.claim(session)
+            takeovers.ownership.reclaim(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = broker.admission.takeovers = takeovers
         broker.ingest.on_mark = takeovers.marked
-        broker.away.begin(sessions, functions)
+        broker.away.begin(
+            sessions, functions, dismiss=takeovers.remains.dismiss, is_moving=takeovers.is_moving
+        )
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())
         for name in distribution.nodes():

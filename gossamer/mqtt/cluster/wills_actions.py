@@ -19,9 +19,10 @@ from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Journal, OwnedTable, SharedTable, Store
-from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.messages.records import read_record
-from gossamer.mqtt.session.wills import BATCH, Key
+from gossamer.mqtt.publish.publishing import Publishing
+from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.mqtt.session.wills import BATCH, Key, Wills
 from gossamer.network import Address, Network
 
 __all__ = ["ClusterWills"]
@@ -65,14 +66,20 @@ class ClusterWills:
 
     def __init__(
         self,
-        broker: Broker,
+        wills: Wills,
+        sessions: SessionTable,
+        publishing: Publishing,
         distribution: Distribution,
         network: Network,
         table: OwnedTable,
         retained: SharedTable,
+        *,
+        now: Callable[[], float],
     ) -> None:
-        self._broker = broker
-        self._wills = broker.wills
+        self._wills = wills
+        self._now = now
+        self._sessions = sessions
+        self._publishing = publishing
         self._distribution = distribution
         self._network = network
         self._table = table
@@ -97,7 +104,6 @@ class ClusterWills:
             self._wills.begin(born, {name: one[0] for name, one in seen.items()}, self._now())
             kept.write(_VIEW, [born, seen])
         self._wills.wake = self._ask
-        self._broker.admission.when_known = self.when_known
 
     # -- nodes
 
@@ -175,7 +181,7 @@ class ClusterWills:
         for client_id, record in records:
             message, _ = read_record(record, 0, len(record), self._now())
             try:
-                self._broker.publishing.route(message, client_id=client_id)
+                self._publishing.route(message, client_id=client_id)
             except GossamerError as error:
                 log.warning("will_not_published", client_id=client_id, error=str(error))
         return bool(records)
@@ -197,7 +203,7 @@ class ClusterWills:
 
     def _spent(self, keys: list[Any]) -> bool:
         for client_id in self._wills.spent(keys, self._now()):
-            self._broker.table.void_will(client_id)
+            self._sessions.void_will(client_id)
         return True
 
     # -- when a will is known
@@ -224,6 +230,3 @@ class ClusterWills:
         finally:
             for callback in self._unknown.pop(number, ()):
                 callback()
-
-    def _now(self) -> float:
-        return self._broker.hub.now()

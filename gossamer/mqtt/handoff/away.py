@@ -20,14 +20,18 @@ from gossamer.mqtt.handoff.following import Following
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
 from gossamer.mqtt.handoff.replay import Arrivals
-from gossamer.mqtt.migration.machines import rightful
-from gossamer.mqtt.migration.transfer import had_from
 from gossamer.mqtt.publish.undelivered import tell_lost
+from gossamer.mqtt.session.transfer import had_from, rightful
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
+    from gossamer.config import MqttSessionsConfig
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.inbound import Ingest
+    from gossamer.mqtt.publish.publishing import Publishing
     from gossamer.mqtt.session.qos2 import Block
     from gossamer.mqtt.session.session import Session
+    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.routes import Router
 
 __all__ = ["Away"]
 
@@ -48,8 +52,22 @@ _TABLES = ("routes", "sessions")
 class Away:
     """See the module. Made once in the life of a node."""
 
-    def __init__(self, broker: Broker, store: Store, distribution: Distribution) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        router: Router,
+        hub: Fanout,
+        table: SessionTable,
+        publishing: Publishing,
+        ingest: Ingest,
+        *,
+        store: Store,
+        distribution: Distribution,
+        config: MqttSessionsConfig,
+        wall: Callable[[], float],
+    ) -> None:
+        self._hub = hub
+        self._table = table
+        self._runtime = distribution.runtime
         self._store = store
         self._distribution = distribution
         self._node = distribution.runtime.node
@@ -61,42 +79,58 @@ class Away:
         self.known: Callable[[str], bool] = _nobody_is_gone
         """Whether a node that is not up may come back, as far as anybody can tell."""
         creation = distribution.runtime.creation
-        born = f"{self._node} {creation} {broker.clock.wall():.6f}"
-        sessions = broker.config.sessions
-        self.arrivals = Arrivals(broker, generation=born, life=creation)
+        born = f"{self._node} {creation} {wall():.6f}"
+        self.arrivals = Arrivals(router, hub, table, publishing, ingest, generation=born, life=creation)
         self.keeping = Keeping(
-            routes=broker.router,
+            routes=router,
             identity=born,
             first=creation << 20,
-            now=broker.hub.now,
-            wall=broker.clock.wall,
-            soon=lambda callback: broker.runtime.loop.call_soon(callback),
-            limit=sessions.away_messages,
-            max_bytes=sessions.away_bytes,
-            keep_oldest=sessions.overflow == "drop_newest",
+            now=hub.now,
+            wall=wall,
+            soon=lambda callback: self._runtime.loop.call_soon(callback),
+            limit=config.away_messages,
+            max_bytes=config.away_bytes,
+            keep_oldest=config.overflow == "drop_newest",
             loaded=self._loaded,
             clients=self._clients,
             owner=self._owner,
             session=distribution.session_at,
             ask=self._ask,
-            lost=partial(tell_lost, broker.hub),
+            lost=partial(tell_lost, hub),
         )
         self.transfer = HintTransfer(self.keeping, distribution, known=lambda peer: self.known(peer))
-        if sessions.away_messages:
-            broker.router.keep_with(self.keeping)
+        if config.away_messages:
+            router.keep_with(self.keeping)
 
     async def level(self, peer: str) -> bool:
         """Whether a node answers now, and all that it had to say is here."""
         result = await remote.call(peer, PING, timeout=PING_WITHIN)
         return isinstance(result, remote.Returned) and self._loaded(peer)
 
-    def begin(self, sessions: OwnedTable, functions: dict[str, Callable[..., Any]]) -> None:
-        """From now on nodes may ask, and whose session is where is known; again after a restart."""
+    def begin(
+        self,
+        sessions: OwnedTable,
+        functions: dict[str, Callable[..., Any]],
+        *,
+        dismiss: Callable[[str], bool],
+        is_moving: Callable[[str], bool],
+    ) -> None:
+        """From now on nodes may ask, and whose session is where is known; again after a restart. See
+        :class:`Following` for what is asked of sessions that move."""
         functions[PING] = _pong
         self._sessions = sessions
         sessions.subscribe_batches(self._claims)
         functions[GREET] = self.arrivals.asked
-        self._following = Following(self._broker, self.keeping, self._distribution, sessions, self._loaded)
+        self._following = Following(
+            self._table,
+            self.keeping,
+            self._distribution,
+            sessions,
+            now=self._hub.now,
+            loaded=self._loaded,
+            dismiss=dismiss,
+            is_moving=is_moving,
+        )
         functions |= self._following.functions
         functions |= self.transfer.functions
         functions[SETTLED] = self._settled
@@ -105,6 +139,16 @@ class Away:
         """Keep on disc what is kept."""
         journal, rows = await self._store.create_journal("mqtt_kept")
         self.keeping.restore(journal, rows)
+
+    @property
+    def anybody(self) -> bool:
+        """Whether a node is away for which something may be kept."""
+        return self.keeping.anybody_away
+
+    @property
+    def pending(self) -> bool:
+        """Whether something that was kept may still be on its way here."""
+        return self.arrivals.pending
 
     def node_up(self, peer: str) -> None:
         """A node is there."""
@@ -118,11 +162,11 @@ class Away:
         """A client of a session that began here has subscribed to something; there may be more to come."""
         if self.keeping.anybody_away and client_id not in self._settling:
             self._settling.add(client_id)
-            self._broker.runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
+            self._runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
 
     def _has_subscribed(self, client_id: str) -> None:
         self._settling.discard(client_id)
-        session = self._broker.sessions.get(client_id)
+        session = self._table.sessions.get(client_id)
         if session is not None:
             self.settle(session, resumed=False)
 
@@ -138,7 +182,7 @@ class Away:
             settled = session.client_id, self._node, session.epoch, resumed, had
             self._settled(*settled)
             nodes = self._distribution.nodes()
-            self._broker.runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
+            self._runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
 
     def tick(self) -> None:
         """About once a second."""
@@ -149,7 +193,7 @@ class Away:
     def _ask(self, peer: str) -> None:
         if peer not in self._greeting:
             self._greeting.add(peer)
-            self._broker.runtime.spawn(self._greet, peer, label="mqtt_greeting")
+            self._runtime.spawn(self._greet, peer, label="mqtt_greeting")
 
     async def _greet(self, peer: str) -> None:
         try:

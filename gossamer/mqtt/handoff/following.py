@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handoff.hint_log import Moved, is_for
 from gossamer.mqtt.messages.records import read_record, walk
-from gossamer.mqtt.migration.machines import rightful
 from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.transfer import rightful
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mnesia_like import OwnedTable
-    from gossamer.mqtt.broker import Broker
     from gossamer.mqtt.handoff.keeper import Keeping
+    from gossamer.mqtt.session.sessions import SessionTable
 
 __all__ = ["Following"]
 
@@ -39,21 +39,29 @@ CHUNK = 100
 
 
 class Following:
-    """See the module: both sides of it. ``loaded(node)``: whether its rows are here."""
+    """See the module: both sides of it. ``loaded(node)``: whether its rows are here; ``dismiss(client)``
+    stops waiting with what is left of a session, ``is_moving(client)``: whether it is on its way."""
 
     def __init__(
         self,
-        broker: Broker,
+        table: SessionTable,
         keeping: Keeping,
         distribution: Distribution,
-        sessions: OwnedTable,
+        claims: OwnedTable,
+        *,
+        now: Callable[[], float],
         loaded: Callable[[str], bool],
+        dismiss: Callable[[str], bool],
+        is_moving: Callable[[str], bool],
     ) -> None:
-        self._broker = broker
+        self._table = table
         self._keeping = keeping
         self._distribution = distribution
-        self._sessions = sessions
+        self._claims = claims
+        self._now = now
         self._loaded = loaded
+        self._dismiss = dismiss
+        self._is_moving = is_moving
         self._since: dict[str, float] = {}
         """When a node was found to have sessions no more whose owner is not known."""
         self.functions: dict[str, Callable[..., Any]] = {GONE: self._gone, FOLLOW: self._accept}
@@ -81,7 +89,7 @@ class Following:
             return False
         clients: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
         for client_id in gone.value:
-            owner = rightful(self._sessions.read(client_id))
+            owner = rightful(self._claims.read(client_id))
             if owner is not None:
                 clients[owner][client_id] = moved.get(client_id, ())
             elif self._is_early(peer):
@@ -97,7 +105,7 @@ class Following:
 
     def _is_early(self, peer: str) -> bool:
         """Whether a node that has some of these sessions may be about to come back as well."""
-        now = self._broker.hub.now()
+        now = self._now()
         since = self._since.setdefault(peer, now)
         return self._keeping.awaits_others(peer) and now - since < RETURN_TIMEOUT
 
@@ -114,31 +122,26 @@ class Following:
 
     def _gone(self, clients: list[str]) -> list[str]:
         """Those of them of which nothing is here, nor is waited for any more."""
-        takeovers = self._broker.takeovers
-        return [
-            client_id
-            for client_id in clients
-            if client_id not in self._broker.sessions
-            or (takeovers is not None and takeovers.remains.dismiss(client_id))
-        ]
+        sessions = self._table.sessions
+        return [client_id for client_id in clients if client_id not in sessions or self._dismiss(client_id)]
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
         """Take what another node kept for sessions that are here now; False: not now."""
-        takeovers, sessions = self._broker.takeovers, self._broker.sessions
+        sessions, store = self._table.sessions, self._table.store
         # A session that is moving takes it besides. To wait for the end of the move would be to wait for
         # oneself: the mark that the move waits for comes behind what is handed on.
-        if takeovers is not None and any(takeovers.is_moving(c) for c in clients if c not in sessions):
+        if any(self._is_moving(client_id) for client_id in clients if client_id not in sessions):
             return False
         for number, kept_at, records in entries:
             for client_id, numbers in clients.items():
-                session = self._broker.sessions.get(client_id)
+                session = sessions.get(client_id)
                 if session is None or not is_for(client_id, number, {client_id: numbers} if numbers else {}):
                     continue
                 # Microseconds of the day, as epochs are: one that began clean later is another session.
                 if not (session.clean and session.born > kept_at):
                     self._give(session, records)
-        if self._broker.table.store is not None:
-            await self._broker.table.store.settled()
+        if store is not None:
+            await store.settled()
         return True
 
     def _give(self, session: Session, records: bytes) -> None:
@@ -147,7 +150,7 @@ class Following:
             for wanted, _ in session.subscriptions.values()
             if not wanted.filter.startswith("$share/")
         ]
-        now = self._broker.hub.now()
+        now = self._now()
         for _, topic, record in walk(records):
             name = topic.decode()
             qos = max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)

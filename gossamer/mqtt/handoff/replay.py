@@ -30,12 +30,16 @@ from gossamer.mqtt.handoff.hint_log import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK
 from gossamer.mqtt.messages.records import MOVE_MARK, kept_in, read_record, walk
-from gossamer.mqtt.migration.transfer import forget
 from gossamer.mqtt.session.qos2 import Block, Once
+from gossamer.mqtt.session.transfer import forget
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.inbound import Ingest
+    from gossamer.mqtt.publish.publishing import Publishing
+    from gossamer.mqtt.session.sessions import SessionTable
     from gossamer.mqtt.session.store import SessionStore
+    from gossamer.routes import Router
 
 __all__ = ["Arrivals"]
 
@@ -63,8 +67,22 @@ class _Keeper:
 class Arrivals:
     """See the module. ``generation`` is that of sessions in memory, which begin with this ``life``."""
 
-    def __init__(self, broker: Broker, *, generation: str, life: int) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        router: Router,
+        hub: Fanout,
+        table: SessionTable,
+        publishing: Publishing,
+        ingest: Ingest,
+        *,
+        generation: str,
+        life: int,
+    ) -> None:
+        self._router = router
+        self._hub = hub
+        self._table = table
+        self._publishing = publishing
+        self._ingest = ingest
         self._keepers: dict[str, _Keeper] = {}
         self._before: dict[str, dict[int, int]] = {}
         """How far the streams of nodes were taken, as the disc had it."""
@@ -76,8 +94,8 @@ class Arrivals:
         self.late: Callable[[Message, int, Moved], None] = _nobody
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
         self.counts: Counter[str] = Counter()
-        broker.router.on_kept(self.take)
-        broker.ingest.on_noted = self.note
+        router.on_kept(self.take)
+        ingest.on_noted = self.note
 
     def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
         """What the disc had."""
@@ -91,7 +109,7 @@ class Arrivals:
 
     def node_up(self, peer: str) -> None:
         """A node is there; it may have kept something."""
-        self._returned = self._unheard[peer] = self._broker.hub.now()
+        self._returned = self._unheard[peer] = self._hub.now()
 
     def node_down(self, peer: str) -> None:
         """A node is gone, with what it had kept."""
@@ -105,7 +123,7 @@ class Arrivals:
     ) -> list[Any]:
         """What other nodes call: what of theirs is here, and what of mine is there."""
         for client_id, blocks in had.items():
-            session = self._broker.sessions.get(client_id)
+            session = self._table.sessions.get(client_id)
             if session is not None and session.expiry:
                 known = Once()
                 known.load(blocks)
@@ -116,7 +134,7 @@ class Arrivals:
             keeper.identity, keeper.taken = identity, 0
         keeper.waiting = bool(waiting)
         keeper.moved = moved
-        frames = self._before.get(peer, {}) | self._broker.router.arrived(peer)
+        frames = self._before.get(peer, {}) | self._router.arrived(peer)
         return [[self.generation, self.born], keeper.taken, list(frames.items())]
 
     @property
@@ -124,16 +142,15 @@ class Arrivals:
         """Whether something that was kept may still be on its way here."""
         if any(keeper.waiting for keeper in self._keepers.values()):
             return True
-        now = self._broker.hub.now()
+        now = self._hub.now()
         return now - self._returned < SETTLE or any(now - up < HEARD for up in self._unheard.values())
 
     # -- entries
 
     def take(self, peer: str, data: bytes) -> Hold | None:
         """Take in a frame of entries."""
-        broker = self._broker
         keeper = self._keepers.setdefault(peer, _Keeper())
-        before = broker.publishing.notes
+        before = self._publishing.notes
         for number, live, records in kept_in(data):
             if not number:
                 keeper.waiting = False
@@ -142,23 +159,22 @@ class Arrivals:
             else:
                 keeper.taken = number
                 if live or records[:1] == MOVE_MARK:
-                    broker.ingest(peer, records)
+                    self._ingest(peer, records)
                 else:
                     self._give(peer, keeper, number, records)
-        return broker.ingest.held(peer, before)
+        return self._ingest.held(peer, before)
 
     def note(self, peer: str) -> None:
         """What came from a node has changed sessions on disc: note with it how far that is."""
-        store = self._broker.table.store
+        store = self._table.store
         if store is not None:
             keeper = self._keepers.get(peer)
-            frames = list(self._broker.router.arrived(peer).items())
+            frames = list(self._router.arrived(peer).items())
             identity, taken = ("", 0) if keeper is None else (keeper.identity, keeper.taken)
             store.note_taken(peer, (identity, taken, frames))
 
     def _give(self, peer: str, keeper: _Keeper, number: int, records: bytes) -> None:
-        broker = self._broker
-        hub = broker.hub
+        hub, publishing = self._hub, self._publishing
         hub.origin = peer
         pos = 0
         try:
@@ -169,7 +185,7 @@ class Arrivals:
                 message, pos = read_record(records, pos, len(records), hub.now())
                 if hub.trail is not None:
                     hub.trail.arrive(message, peer)
-                route = broker.publishing.cache_get(message.topic) or broker.publishing.resolve(message.topic)
+                route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber
                     if delivery.lasting and is_for(session.client_id, number, keeper.moved):

@@ -16,17 +16,21 @@ and the order in which two questions reach it is no better than two clocks of on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.migration.machines import rightful
 from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.migration.takeover import Takeovers
+    from gossamer.clock import Clock
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.migration.ownership import Ownership
+    from gossamer.mqtt.migration.source import Sources
+    from gossamer.mqtt.session.sessions import SessionTable
 
-__all__ = ["SERVES", "Contests", "Standing"]
+__all__ = ["SERVES", "Claimant", "Contests", "Standing"]
 
 SERVES = "mqtt.serves"
 """What other nodes call: ``Contests.serves``."""
@@ -37,19 +41,44 @@ ROUNDS = 5
 Standing = Literal["", "served", "newer"]
 
 
-class Contests:
-    """See the module."""
+class Claimant(Protocol):
+    """A connection that wants a session."""
 
-    def __init__(self, home: Takeovers) -> None:
-        self._home = home
-        self._broker = home.broker
+    stamp: int
+    """When it came, for comparison with connections to other nodes."""
+    came: float
+    """The same by this node's clock."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+
+class Contests:
+    """See the module. ``claimant(client)`` is the connection that waits for a session on its way here."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        sources: Sources,
+        distribution: Distribution,
+        *,
+        table: SessionTable,
+        clock: Clock,
+        claimant: Callable[[str], Claimant | None],
+    ) -> None:
+        self._ownership = ownership
+        self._sources = sources
+        self._runtime = distribution.runtime
+        self._sessions = table.sessions
+        self._clock = clock
+        self._claimant = claimant
         self._open: set[str] = set()
 
     def stamp(self, client_id: str) -> int:
         """The stamp of a connection that comes now."""
-        session = self._broker.sessions.get(client_id)
-        known = max(self._home.claims(client_id).values(), default=0)
-        now = int(self._broker.clock.wall() * 1e6)
+        session = self._sessions.get(client_id)
+        known = max(self._ownership.claims(client_id).values(), default=0)
+        now = int(self._clock.wall() * 1e6)
         return max(now, known + 1, 0 if session is None else session.epoch + 1)
 
     def serves(self, client_id: str) -> int:
@@ -57,9 +86,9 @@ class Contests:
         channel = self._channel(client_id)
         return 0 if channel is None else channel.stamp
 
-    def age(self, channel: Channel | None) -> float:
+    def age(self, channel: Claimant | None) -> float:
         """Seconds since the client of a connection came; 0 where no client wants a session."""
-        return 0.0 if channel is None else self._broker.hub.now() - channel.came
+        return 0.0 if channel is None else self._clock.monotonic() - channel.came
 
     def standing(self, client_id: str, age: float, *, insist: bool) -> Standing:
         """What stands against giving the session to a connection of that age elsewhere; blank: nothing."""
@@ -74,30 +103,30 @@ class Contests:
         """Another node claims the client of a session that is connected here."""
         if session.client_id not in self._open:
             self._open.add(session.client_id)
-            self._broker.runtime.spawn(self._settle, session, label="mqtt_contest")
+            self._runtime.spawn(self._settle, session, label="mqtt_contest")
 
     async def _settle(self, session: Session) -> None:
-        home, client_id = self._home, session.client_id
+        owners, client_id = self._ownership, session.client_id
         try:
             for _ in range(ROUNDS):
-                owner, channel = rightful(home.claims(client_id)), session.channel
-                if owner in (None, home.node) or self._broker.sessions.get(client_id) is not session:
+                owner, channel = rightful(owners.claims(client_id)), session.channel
+                if owner in (None, owners.node) or self._sessions.get(client_id) is not session:
                     return
                 assert owner is not None  # noqa: S101 - or it had returned
                 if channel is not None:
                     answer = await remote.call(owner, SERVES, client_id, timeout=SERVES_TIMEOUT)
-                    if session.channel is not channel or rightful(home.claims(client_id)) != owner:
+                    if session.channel is not channel or rightful(owners.claims(client_id)) != owner:
                         continue
                     theirs = answer.value if isinstance(answer, remote.Returned) else None
-                    if isinstance(theirs, int) and (theirs, owner) < (channel.stamp, home.node):
-                        home.outbid(session)
+                    if isinstance(theirs, int) and (theirs, owner) < (channel.stamp, owners.node):
+                        owners.outbid(session)
                         return
-                home.supersede(session, owner)
+                self._sources.supersede(session, owner)
                 return
         finally:
             self._open.discard(client_id)
 
-    def _channel(self, client_id: str) -> Channel | None:
-        session = self._broker.sessions.get(client_id)
-        channel: Channel | None = None if session is None else session.channel
-        return channel or self._home.claimant(client_id)
+    def _channel(self, client_id: str) -> Claimant | None:
+        session = self._sessions.get(client_id)
+        channel: Claimant | None = None if session is None else session.channel
+        return channel or self._claimant(client_id)

@@ -5,20 +5,16 @@ All nodes are asked, not only the one that claims the session: it may be on its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.errors import UnavailableError
 
-if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
-
 __all__ = ["KICK", "KickError", "kick_everywhere"]
 
 KICK = "mqtt.kick"
-"""What other nodes call: ``Broker.kick``."""
+"""What other nodes call: ``SessionTable.kick``."""
 CALL_WITHIN = 5.0
 
 
@@ -33,13 +29,13 @@ class KickError(UnavailableError):
         )
 
 
-async def kick_everywhere(broker: Broker, distribution: Distribution, client_id: str) -> bool:
-    """End a client's connection and session; False where no node has them.
+async def kick_everywhere(kick: Callable[[str], bool], distribution: Distribution, client_id: str) -> bool:
+    """End a client's connection and session; False where no node has them; ``kick`` does it here.
 
     Raises:
         KickError: it was found nowhere, but not every node has answered.
     """
-    kicked = broker.kick(client_id)
+    kicked = kick(client_id)
     answers = await remote.multicall(distribution.nodes(), KICK, client_id, timeout=CALL_WITHIN)
     silent = [node for node, answer in answers.items() if not isinstance(answer, remote.Returned)]
     kicked = kicked or any(

@@ -57,8 +57,9 @@ from gossamer.mqtt.migration.moves import (
     Tick,
     Wait,
 )
+from gossamer.mqtt.session.transfer import rightful
 
-__all__ = ["FROZEN", "MARKS_WITHIN", "SILENT_WITHIN", "Giver", "Taker", "rightful"]
+__all__ = ["FROZEN", "MARKS_WITHIN", "SILENT_WITHIN", "Giver", "Taker"]
 
 FROZEN = 15.0
 MARKS_WITHIN = 3.0
@@ -69,11 +70,6 @@ SILENT_WITHIN = 6.0
 AGAIN = 0.05
 NONE_TIMEOUT = 1.0
 """How long the claim of a node is waited for to go, or to be outbid, that says that it has no session."""
-
-
-def rightful(rows: Mapping[str, int]) -> str | None:
-    """Whose session of a client it is, by the epochs that nodes claim; names decide between equals."""
-    return max(rows, key=lambda node: (rows[node], node)) if rows else None
 
 
 class Giver:

@@ -29,8 +29,9 @@ from gossamer.mqtt.handoff.hint_log import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record, record_of
-from gossamer.mqtt.migration.machines import rightful
-from gossamer.mqtt.migration.transfer import (
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.transfer import (
     forget,
     had_from,
     halves_of,
@@ -39,15 +40,23 @@ from gossamer.mqtt.migration.transfer import (
     left_of,
     messages_in,
     queue_left,
+    rightful,
     subscriptions_in,
     unreleased_in,
 )
-from gossamer.mqtt.session.qos2 import Once
-from gossamer.mqtt.session.session import Session
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.migration.takeover import Takeovers
+    from gossamer.clock import Clock
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.migration.ownership import Ownership
+    from gossamer.mqtt.migration.source import Sources
+    from gossamer.mqtt.migration.withdrawals import Withdrawals
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.mqtt.session.wills import Wills
+    from gossamer.routes import Router
 
 __all__ = ["MARKS_TIMEOUT", "Remains"]
 
@@ -71,11 +80,38 @@ OFFERED = 100
 
 
 class Remains:
-    """See the module."""
+    """See the module. ``is_moving(client)`` says whether a session is on its way; then ``told(client, had)``
+    is told what its client has had from another one."""
 
-    def __init__(self, home: Takeovers) -> None:
-        self._home = home
-        self._broker = home.broker
+    def __init__(
+        self,
+        ownership: Ownership,
+        sources: Sources,
+        withdrawals: Withdrawals,
+        distribution: Distribution,
+        *,
+        table: SessionTable,
+        wills: Wills,
+        hub: Fanout,
+        router: Router,
+        away: Away,
+        clock: Clock,
+        is_moving: Callable[[str], bool],
+        told: Callable[[str, list[Any]], object],
+    ) -> None:
+        self._ownership = ownership
+        self._sources = sources
+        self._withdrawals = withdrawals
+        self._runtime = distribution.runtime
+        self._table = table
+        self._sessions = table.sessions
+        self._wills = wills
+        self._hub = hub
+        self._router = router
+        self._away = away
+        self._clock = clock
+        self._is_moving = is_moving
+        self._told = told
         self._offering: dict[str, Session] = {}
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
@@ -90,42 +126,41 @@ class Remains:
         }
         """What other nodes call."""
 
-    def end(self, session: Session, *, moved: bool) -> None:
+    def end(self, session: Session, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
 
         One that begins anew elsewhere is subscribed to nothing at first; until its client has had the time to
         subscribe, what comes is for this one.
         """
-        broker = self._broker
         if session.channel is not None:
-            broker.table.suspend(session)
+            self._table.suspend(session)
         session.will_due = session.will_at = session.gate = None
-        broker.wills.let_go(session.client_id)
+        self._wills.let_go(session.client_id)
         if self._offering.get(session.client_id) is session:
             return
         if not (
             session.revised or session.subscriptions or session.inflight or session.queue or session.incoming
         ):
-            broker.table.end(session, None)
+            self._table.end(session, None)
             return
         if moved:
-            broker.router.unsubscribe_all(session)
-            if not (session.inflight or session.queue or self._awaits_more or self._anybody_away):
-                broker.table.end(session, None)
+            self._router.unsubscribe_all(session)
+            if not (session.inflight or session.queue or self._away.pending or self._away.anybody):
+                self._table.end(session, None)
                 return
-            self._home.unclaim(session)
+            self._ownership.unclaim(session)
         else:
             # A share group must not choose this one any more.
             shared = [name for name in session.subscriptions if name.startswith("$share/")]
             for name in shared:
-                broker.router.unsubscribe(name, session)
+                self._router.unsubscribe(name, session)
             self._subscribed.add(session.client_id)
         self._offering[session.client_id] = session
         self._given.discard(session.client_id)
         if moved:
             self._given.add(session.client_id)
         self._awaited.discard(session.client_id)
-        broker.runtime.spawn(self._offer, session, label="mqtt_remains")
+        self._runtime.spawn(self._offer, session, label="mqtt_remains")
 
     def _hear_no_more(self, session: Session) -> None:
         """All that other nodes have sent to this session is here, or was for its successor too."""
@@ -133,25 +168,25 @@ class Remains:
             session.gate = None
             self._subscribed.discard(session.client_id)
             self._given.add(session.client_id)
-            self._broker.router.unsubscribe_all(session)
+            self._router.unsubscribe_all(session)
 
     def has(self, client_id: str) -> bool:
         """Whether something of a client's is still here."""
         session = self._offering.get(client_id)
         # One that has been moved back here leaves with its next look.
-        return session is not None and self._broker.sessions.get(client_id) is session
+        return session is not None and self._sessions.get(client_id) is session
 
     def reclaim(self, client_id: str) -> Session | None:
         """What is left here of a client's session, which is offered to nobody any more."""
         session = self._offering.pop(client_id, None)
         self._subscribed.discard(client_id)
-        if session is None or self._broker.sessions.get(client_id) is not session:
+        if session is None or self._sessions.get(client_id) is not session:
             return None
         given = client_id in self._given
         self._given.discard(client_id)
         if given and not left_of(session, given=session.given is not None):
             # The client has gone on with it elsewhere, and would be told that it has it here.
-            self._broker.table.end(session, None)
+            self._table.end(session, None)
             return None
         return session
 
@@ -164,18 +199,8 @@ class Remains:
         if session.queue or session.inflight or client_id in self._subscribed:
             self._awaited.add(client_id)
             return False
-        self._broker.table.end(session, None)
+        self._table.end(session, None)
         return True
-
-    @property
-    def _awaits_more(self) -> bool:
-        away = self._broker.away
-        return away is not None and away.arrivals.pending
-
-    @property
-    def _anybody_away(self) -> bool:
-        away = self._broker.away
-        return away is not None and away.keeping.anybody_away
 
     def late(self, message: Message, number: int, moved: Moved) -> None:
         """A message that another node has kept; who moved meanwhile may have had it there."""
@@ -195,20 +220,20 @@ class Remains:
                 session.take(message, qos=min(message.qos, qos), retain=False)
 
     async def _offer(self, session: Session) -> None:
-        home, broker, client_id = self._home, self._broker, session.client_id
+        hub, client_id = self._hub, session.client_id
         taken, lost = 0, 0
         told = ""
         given = heard = False
         until = 0.0
         # Who is away may be about to come back, and to hand over what it has kept for this session.
-        lingers = broker.hub.now() + RETURN_TIMEOUT if self._anybody_away else 0.0
+        lingers = hub.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
         try:
-            while broker.sessions.get(client_id) is session and self._offering.get(client_id) is session:
-                owner = rightful(home.claims(client_id))
-                if owner == home.node or owner is None:
+            while self._sessions.get(client_id) is session and self._offering.get(client_id) is session:
+                owner = rightful(self._ownership.claims(client_id))
+                if owner == self._ownership.node or owner is None:
                     # Whoever claimed it is gone.
                     if (left := self.reclaim(client_id)) is not None:
-                        home.keep(left)
+                        self._sources.keep(left)
                     return
                 if told != owner and (answer := await self._was_given(owner, session)) is not None:
                     if self._offering.get(client_id) is not session:
@@ -223,22 +248,24 @@ class Remains:
                     if given:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
-                        session.gate = home.unmarked(session)
-                    until = broker.hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
+                        session.gate = self._sources.unmarked(session)
+                    until = hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
                 if told == owner:
-                    if client_id in self._subscribed and (heard or broker.hub.now() >= until):
+                    if client_id in self._subscribed and (heard or hub.now() >= until):
                         self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    over = client_id not in self._subscribed and broker.hub.now() >= lingers
-                    if over and not session.queue and not self._awaits_more:
-                        broker.hub.dropped("session_superseded", lost)
+                    over = client_id not in self._subscribed and hub.now() >= lingers
+                    if over and not session.queue and not self._away.pending:
+                        hub.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
-                        broker.table.end(session, None)
+                        self._table.end(session, None)
                         return
                     if client_id in self._subscribed:
                         # What they sent before is on its way for the time of a look at most.
-                        heard = home.all_marked(session) if given else await self._is_succeeded(session)
+                        heard = (
+                            self._sources.all_marked(session) if given else await self._is_succeeded(session)
+                        )
                 await self._a_while(client_id, owner)
         finally:
             if self._offering.get(client_id) is session:
@@ -251,12 +278,12 @@ class Remains:
         """Wait, but for a later claim: what the client has had must be told before that is given it again."""
         for _ in range(LOOKS):
             await asyncio.sleep(AGAIN / LOOKS)
-            if rightful(self._home.claims(client_id)) != owner:
+            if rightful(self._ownership.claims(client_id)) != owner:
                 return
 
     async def _is_succeeded(self, session: Session) -> bool:
         """Whether every node that is up knows of a successor, and sends or keeps for it what comes."""
-        return bool(await self._home.withdrawals.all_know({session.client_id: session.epoch}))
+        return bool(await self._withdrawals.all_know({session.client_id: session.epoch}))
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
@@ -304,18 +331,18 @@ class Remains:
         Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
         had from it. None: not known yet.
         """
-        session = self._broker.sessions.get(client_id)
+        session = self._sessions.get(client_id)
         if session is None or self.has(client_id):
             # Left from here itself: whoever asks will see the later claim too.
             return None
-        if self._home.is_moving(client_id):
-            self._home.told(client_id, had)
+        if self._is_moving(client_id):
+            self._told(client_id, had)
             return None
         if had and session.expiry:
             forget(session, _once(had))
         if session.born == born and revised > session.revised:
             await self._adopt(session, revised, subscriptions)
-            if self._broker.sessions.get(client_id) is not session or self._home.is_moving(client_id):
+            if self._sessions.get(client_id) is not session or self._is_moving(client_id):
                 # Wherever it is by now is asked next.
                 return None
         verdict: bool | str = False
@@ -329,8 +356,8 @@ class Remains:
         elif self._may_subscribe(session) and not session.clean:
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.
-                install(session, subscriptions, self._broker.hub.now())
-                self._broker.table.subscribe_again(session)
+                install(session, subscriptions, self._hub.now())
+                self._table.subscribe_again(session)
                 session.save()
             covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
             verdict = False if covered else NOT_SUBSCRIBED
@@ -339,17 +366,16 @@ class Remains:
     async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
         """Subscribe a session to what another copy of it was, where its client changed that later; come back
         once the other nodes know, and the disc has it."""
-        broker = self._broker
         wanted = {options[0] for _, options, _ in subscriptions}
         added = wanted - session.subscriptions.keys()
         gone = session.subscriptions.keys() - wanted
-        broker.table.unsubscribe(session, sorted(gone))
-        install(session, subscriptions, broker.hub.now())
-        await broker.router.visible(broker.table.subscribe_again(session))
+        self._table.unsubscribe(session, sorted(gone))
+        install(session, subscriptions, self._hub.now())
+        await self._router.visible(self._table.subscribe_again(session))
         if session.store is not None:
             await session.store.settled()
-        if broker.hub.trail is not None:
-            broker.hub.trail.subscribed(session, sorted(added), "moved")
+        if self._hub.trail is not None:
+            self._hub.trail.subscribed(session, sorted(added), "moved")
         # Not before, for the other node asks again where it takes long, and lets go of its copy then.
         session.revise(revised)
 
@@ -360,9 +386,7 @@ class Remains:
         due = len(session.queue)
         while session.queue and count < due:
             offered = list(islice(session.queue, OFFERED))
-            records = [
-                record_of(message, self._broker.hub.now()) for message in messages_in(session, offered)
-            ]
+            records = [record_of(message, self._hub.now()) for message in messages_in(session, offered)]
             answer = await remote.call(
                 node, "mqtt.remains", session.client_id, session.born, records, timeout=CALL_WITHIN
             )
@@ -375,13 +399,13 @@ class Remains:
 
     async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
         """What another node still had for a client of this one; how many were taken. None: not now."""
-        session = self._broker.sessions.get(client_id)
-        if session is None or self.has(client_id) or self._home.is_moving(client_id):
+        session = self._sessions.get(client_id)
+        if session is None or self.has(client_id) or self._is_moving(client_id):
             return None
         later = session.clean and session.born > born
         if not later and session.born != born and self._may_subscribe(session):
             return None
-        hub = self._broker.hub
+        hub = self._hub
         levels: list[tuple[str, int]] = []
         if not later:
             levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
@@ -407,13 +431,13 @@ class Remains:
             return True
         if session.channel is None:
             return False
-        since = self._broker.clock.wall() - session.channel.since
+        since = self._clock.wall() - session.channel.since
         # One that has gone from node to node since was subscribed on its first.
         return bool(max(since, self._age(session)) < SUBSCRIBE_TIMEOUT)
 
     def _age(self, session: Session) -> float:
         # Seconds. Epochs are microseconds of the day.
-        return float(self._broker.clock.wall() - session.born / 1e6)
+        return float(self._clock.wall() - session.born / 1e6)
 
 
 def _once(blocks: list[Any]) -> Once:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from gossamer.mqtt.migration.moves import (
     Installed,
     Marked,
     MarksSent,
+    NodeDown,
     Own,
     Released,
     SendMarks,
@@ -37,7 +39,10 @@ from gossamer.mqtt.migration.moves import (
     Wait,
 )
 from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
-from gossamer.mqtt.migration.transfer import (
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.session import Item, Session
+from gossamer.mqtt.session.sessions import Pending
+from gossamer.mqtt.session.transfer import (
     distinct,
     forget,
     halves_of,
@@ -51,16 +56,19 @@ from gossamer.mqtt.migration.transfer import (
     subscriptions_in,
     unreleased_in,
 )
-from gossamer.mqtt.session.qos2 import Once
-from gossamer.mqtt.session.session import Item, Session
-from gossamer.mqtt.session.sessions import Pending
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.migration.takeover import Takeovers
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.migration.claims import Claimant, Contests
+    from gossamer.mqtt.migration.ownership import Ownership
+    from gossamer.mqtt.migration.source import Sources
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.routes import Router
 
-__all__ = ["Taking"]
+__all__ = ["Taking", "Targets"]
 
 log = structlog.get_logger(__name__)
 
@@ -73,10 +81,70 @@ EVERYTHING = 1 << 30
 """Of what is queued: more than there can be."""
 
 
+class Targets:
+    """Sessions that are on their way to this node, by client.
+
+    ``mark(token, source, target)`` sends the marks of a move.
+    """
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        sources: Sources,
+        contests: Contests,
+        distribution: Distribution,
+        *,
+        table: SessionTable,
+        hub: Fanout,
+        router: Router,
+        away: Away,
+        mark: Callable[[str, str, str], object],
+    ) -> None:
+        self.ownership = ownership
+        self.sources = sources
+        self.contests = contests
+        self.distribution = distribution
+        self.table = table
+        self.hub = hub
+        self.router = router
+        self.away = away
+        self.mark = mark
+        self._taking: dict[str, Taking] = {}
+        self.get = self._taking.get
+        self._number = 0
+
+    def is_open(self, client_id: str) -> bool:
+        """Whether the session of a client is on its way here, and not whole yet."""
+        taking = self._taking.get(client_id)
+        return taking is not None and not taking.committed
+
+    async def take(self, client_id: str, claimant: Claimant | None) -> bool:
+        """Have the session of a client here; False: it is to stay where it is."""
+        self._number += 1
+        token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
+        taking = self._taking[client_id] = Taking(self, client_id, token, claimant)
+        try:
+            return await taking.run()
+        finally:
+            if self._taking.get(client_id) is taking:
+                del self._taking[client_id]
+            taking.over.set()
+
+    def node_down(self, node: str) -> None:
+        """A node is gone: moves from it end."""
+        for taking in list(self._taking.values()):
+            taking.feed(NodeDown(node))
+
+    def marked(self, origin: str, token: str) -> None:
+        """Everything that ``origin`` sent before the move ``token`` is here."""
+        for taking in list(self._taking.values()):
+            taking.marked(origin, token)
+
+
 class Taking:
     """One move. ``over`` is set when it has ended, however it did."""
 
-    def __init__(self, home: Takeovers, client_id: str, token: str, claimant: Channel | None) -> None:
+    def __init__(self, home: Targets, client_id: str, token: str, claimant: Claimant | None) -> None:
         self.token = token
         self.claimant = claimant
         """The connection that wants it; None: this node does."""
@@ -89,9 +157,13 @@ class Taking:
         self.committed = False
         """The session is whole."""
         self._home = home
-        self._broker = home.broker
+        self._hub = home.hub
+        self._table = home.table
+        self._router = home.router
+        self._ownership = home.ownership
+        self._distribution = home.distribution
         self._client_id = client_id
-        self._machine = Taker(token, now=home.broker.hub.now())
+        self._machine = Taker(token, now=self._hub.now())
         self._actions: deque[Action] = deque()
         self._awake = asyncio.Event()
         self._session: Session | None = None
@@ -118,12 +190,12 @@ class Taking:
 
     def feed(self, event: Event) -> None:
         """Something happened."""
-        self._actions += self._machine.handle(event, self._broker.hub.now(), self._rows())
+        self._actions += self._machine.handle(event, self._hub.now(), self._rows())
         self._awake.set()
 
     async def run(self) -> bool:
         """Move the session here, or find that there is none to be had; False: that it is to stay there."""
-        self._actions += self._machine.begin(self._broker.hub.now(), self._rows())
+        self._actions += self._machine.begin(self._hub.now(), self._rows())
         done = False
         try:
             while self._machine.state != Taker.DONE or self._actions:
@@ -139,7 +211,7 @@ class Taking:
             session = self._session
             if session is not None and not done:
                 # The giver still has it.
-                self._broker.table.end(session, None)
+                self._table.end(session, None)
         return not self._machine.kept
 
     async def _something(self) -> None:
@@ -152,14 +224,14 @@ class Taking:
             self.feed(Tick())
 
     def _rows(self) -> dict[str, int]:
-        return self._home.better(self._client_id)
+        return self._ownership.better(self._client_id)
 
     async def _perform(self, action: Action) -> Event | None:
         match action:
             case AskFreeze(node):
                 return await self._ask(node)
             case Wait(until):
-                await asyncio.sleep(max(0.0, until - self._broker.hub.now()))
+                await asyncio.sleep(max(0.0, until - self._hub.now()))
                 return Tick()
             case Install(state):
                 return await self._install(*state)
@@ -172,10 +244,9 @@ class Taking:
             case Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
-                await self._home.announce(self._session, self._machine.giver)
-                if self._broker.away is not None:
-                    self._broker.away.settle(self._session)
-                trail = self._broker.hub.trail
+                await self._ownership.announce(self._session, self._machine.giver)
+                self._home.away.settle(self._session)
+                trail = self._hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
                     trail.subscribed(self._session, list(self._session.subscriptions), "moved")
@@ -187,7 +258,7 @@ class Taking:
         return None
 
     async def _ask(self, node: str) -> Event:
-        ask = partial(self._call, node, "mqtt.freeze", self._home.node, self._stamp)
+        ask = partial(self._call, node, "mqtt.freeze", self._ownership.node, self._stamp)
         claimant, contests = self.claimant, self._home.contests
         answer = await ask(contests.age(claimant), claimant is None)
         if answer == "served" and claimant is not None and not claimant.is_closed:
@@ -204,8 +275,7 @@ class Taking:
         return Answered("state", (answer, entries))
 
     async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
-        broker = self._broker
-        known = broker.sessions.get(self._client_id)
+        known = self._table.sessions.get(self._client_id)
         older: list[Message] = []
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
@@ -215,7 +285,7 @@ class Taking:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = is_given(known, state["moves"])
             older = left_of(known, given=given)
-            move = self._home.move_of(known)
+            move = self._home.sources.move_of(known)
             self._left = move if move is not None and move.token else None
             same = known.born == state["born"]
             if not given and same:
@@ -231,8 +301,8 @@ class Taking:
                 # What it was given in a move from here is among what comes, and the client has not had it.
                 known.once.release(message.ident for message in left_of(known, given=False))
                 self.known.load(known.once.dump())
-            broker.table.end(known, None)
-        session = self._session = broker.table.create(self._client_id, state["expiry"])
+            self._table.end(known, None)
+        session = self._session = self._table.create(self._client_id, state["expiry"])
         session.version = state["version"]
         session.username = state["username"]
         session.clean = state["clean"]
@@ -243,26 +313,26 @@ class Taking:
             session.remember().load(state["once"])
         session.gate = self._admit
         self._above = state["epoch"]
-        queued = install(session, entries, broker.hub.now())
+        queued = install(session, entries, self._hub.now())
         if revised > state["revised"] or (wanted and not session.subscriptions):
             # Its client changed them here later, or never knew that this one began anew: it believes to be
             # subscribed as it was here.
             theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
             self._theirs = [body_of(name) for name in theirs]
             session.subscriptions.clear()
-            install(session, wanted, broker.hub.now())
+            install(session, wanted, self._hub.now())
         session.end_halves(halves)
         know(session, unreleased)
-        self._older = list(packed(older, session, broker.hub.now()))
+        self._older = list(packed(older, session, self._hub.now()))
         self._before = queued
         self._pending = pending_of(state)
-        self._routed = broker.table.subscribe_again(session)
+        self._routed = self._table.subscribe_again(session)
         if self._routed is not None:
-            await broker.router.visible(self._routed)
+            await self._router.visible(self._routed)
         return Installed()
 
     def _admit(self, item: Item) -> bool:
-        origin = self._broker.hub.where()
+        origin = self._hub.where()
         if self._machine.admits(origin):
             return True
         if self._left is not None and origin is not None and self._left.admits(origin):
@@ -273,30 +343,30 @@ class Taking:
         return False
 
     async def _send_marks(self) -> Event:
-        home, giver = self._home, self._machine.giver
-        home.mark(self.token, giver, home.node)
+        giver = self._machine.giver
+        self._home.mark(self.token, giver, self._ownership.node)
         sent = await self._mark(self._knowing())
-        late = frozenset(home.distribution.nodes()) - sent
+        late = frozenset(self._distribution.nodes()) - sent
         if late:
-            self._broker.runtime.spawn(self._mark_late, late, label="mqtt_marks")
+            self._distribution.runtime.spawn(self._mark_late, late, label="mqtt_marks")
         return MarksSent(sent)
 
     def _knowing(self) -> frozenset[str]:
         """The nodes that send to this one too what is for the session; only from then on may they mark."""
-        behind = () if self._routed is None else self._broker.router.unconfirmed(self._routed)
-        return frozenset(self._home.distribution.nodes()).difference(behind)
+        behind = () if self._routed is None else self._router.unconfirmed(self._routed)
+        return frozenset(self._distribution.nodes()).difference(behind)
 
     async def _mark(self, nodes: frozenset[str]) -> frozenset[str]:
-        giver, here = self._machine.giver, self._home.node
+        giver, here = self._machine.giver, self._ownership.node
         answers = await remote.multicall(nodes, "mqtt.mark", self.token, giver, here, timeout=MARKS_WITHIN)
         return frozenset(node for node, answer in answers.items() if isinstance(answer, remote.Returned))
 
     async def _mark_late(self, late: frozenset[str]) -> None:
         """Have the others mark once they know; until then the giver listens."""
-        until = self._broker.hub.now() + MARKS_TIMEOUT
-        while late and self._broker.hub.now() < until:
+        until = self._hub.now() + MARKS_TIMEOUT
+        while late and self._hub.now() < until:
             await asyncio.sleep(LOOK)
-            late &= frozenset(self._home.distribution.nodes())
+            late &= frozenset(self._distribution.nodes())
             late -= await self._mark(late & self._knowing())
 
     async def _ask_release(self, node: str) -> list[Item] | None:
@@ -307,7 +377,7 @@ class Taking:
         entries = await self._pull(node, parts)
         if entries is None:
             return None
-        now = self._broker.hub.now()
+        now = self._hub.now()
         rest: list[Item] = []
         for kind, *fields in entries:
             if kind == "h":
@@ -335,7 +405,7 @@ class Taking:
         session.epoch = max(self._stamp, self._above + 1)
         # Should this node die before the giver has let go, the giver has all of it still.
         session.given = EVERYTHING
-        self._broker.table.revive(session, self._pending)
+        self._table.revive(session, self._pending)
         if session.store is not None:
             await session.store.settled()
         return Committed()

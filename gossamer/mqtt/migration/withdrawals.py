@@ -15,7 +15,6 @@ from typing import Any
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import OwnedTable
-from gossamer.supervisor import Runtime
 
 __all__ = ["KNOWS", "Withdrawals"]
 
@@ -29,8 +28,8 @@ ASKED = 1000
 class Withdrawals:
     """See the module. ``table`` has the claims: epochs, by client and node."""
 
-    def __init__(self, runtime: Runtime, distribution: Distribution, table: OwnedTable) -> None:
-        self._runtime = runtime
+    def __init__(self, distribution: Distribution, table: OwnedTable) -> None:
+        self._runtime = distribution.runtime
         self._distribution = distribution
         self._node = distribution.runtime.node
         self._table = table

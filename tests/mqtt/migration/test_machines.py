@@ -10,7 +10,6 @@ from gossamer.mqtt.migration.machines import (
     SILENT_WITHIN,
     Giver,
     Taker,
-    rightful,
 )
 from gossamer.mqtt.migration.moves import (
     Answered,
@@ -37,6 +36,7 @@ from gossamer.mqtt.migration.moves import (
     Tick,
     Wait,
 )
+from gossamer.mqtt.session.transfer import rightful
 
 ROWS = {"a": 3}
 

@@ -7,9 +7,9 @@ from gossamer.mqtt import Framer, Message, decode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
-from gossamer.mqtt.migration.transfer import forget, know, unreleased_in
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.transfer import forget, know, unreleased_in
 
 
 class Hub:

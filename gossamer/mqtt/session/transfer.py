@@ -10,7 +10,7 @@ another version and have other subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -45,6 +45,7 @@ __all__ = [
     "packed",
     "pending_of",
     "queue_left",
+    "rightful",
     "subscriptions_in",
     "unreleased_in",
 ]
@@ -53,6 +54,11 @@ PART = 512 * 1024
 """A part is about so large, or one packet."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def rightful(rows: Mapping[str, int]) -> str | None:
+    """Whose session of a client it is, by the epochs that nodes claim; names decide between equals."""
+    return max(rows, key=lambda node: (rows[node], node)) if rows else None
 
 
 def describe(session: Session, pending: Pending) -> dict[str, Any]:

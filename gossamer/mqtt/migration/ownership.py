@@ -1,0 +1,163 @@
+"""Which node has the session of a client: the claims of this one, and those of others.
+
+Each node says in the *owned* table ``sessions`` whose sessions it has, with an epoch; the highest ``(epoch,
+node)`` has the client.
+
+Rules: 1. A client whose session is new or came with it is served once every node that is up has seen the
+claim, the giver among them: from then on nobody thaws it, should this node die, nobody has a second copy to
+deliver, and whichever node the client goes to next knows that there is a session.  2. Who thawed a session
+that another node may have committed claims it, when the client comes, above what that node claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gossamer.mqtt.session.transfer import rightful
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mnesia_like import OwnedTable
+    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.migration.withdrawals import Withdrawals
+    from gossamer.mqtt.session.session import Session
+    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.mqtt.session.wills import Wills
+
+__all__ = ["Ownership"]
+
+CLAIMED_WITHIN = 3.0
+"""Seconds that a claim may take to be seen by nodes that are said to be up."""
+NEW_CLAIM_TIMEOUT = 1.0
+"""The same of a session that is new, of which nothing can be delivered twice."""
+
+
+class Ownership:
+    """See the module. ``rows`` are the claims: epochs, by client and node."""
+
+    def __init__(
+        self,
+        rows: OwnedTable,
+        distribution: Distribution,
+        withdrawals: Withdrawals,
+        *,
+        table: SessionTable,
+        wills: Wills,
+        away: Away,
+    ) -> None:
+        self.node = distribution.runtime.node
+        self.doubtful: dict[str, int] = {}
+        """Whose sessions were given to a node that died, or was cut off, before it was seen to have them; and
+        the epoch with which it may have claimed them."""
+        self.check: Callable[[str], object] = _nothing
+        """Told of clients whom another node may claim more than this one."""
+        self._rows = rows
+        self._distribution = distribution
+        self._withdrawals = withdrawals
+        self._table = table
+        self._wills = wills
+        self._away = away
+
+    def rows(self, client_id: str) -> dict[str, int]:
+        """The claims of other nodes that can be reached."""
+        up = self._distribution.nodes()
+        return {node: epoch for node, epoch in self._rows.read(client_id).items() if node in up}
+
+    def better(self, client_id: str) -> dict[str, int]:
+        """Those of them that are higher than this node's own."""
+        rows = self.rows(client_id)
+        session = self._table.sessions.get(client_id)
+        if session is None or not rows:
+            return rows
+        return {node: epoch for node, epoch in rows.items() if (epoch, node) > (session.epoch, self.node)}
+
+    def claims(self, client_id: str) -> dict[str, int]:
+        """Who claims a client's session, this node too."""
+        return self._rows.read(client_id)
+
+    def unclaim(self, session: Session) -> None:
+        """It has moved to another node, which claims it; what comes late is waited for here."""
+        self._withdrawals.withdraw(session.client_id)
+
+    def next_epoch(self, client_id: str) -> int:
+        """An epoch above all that are known."""
+        return int(max(self._rows.read(client_id).values(), default=0)) + 1
+
+    def own(self, session: Session, stamp: int) -> None:
+        """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
+        self._number_for(session, stamp)
+        if session.subscriptions:
+            self._away.settle(session)
+        if session.store is None:
+            self.claim(session)
+        else:
+            session.save()
+            session.store.append_acked(b"", lambda _: self.claim(session))
+
+    def _number_for(self, session: Session, stamp: int) -> None:
+        client_id = session.client_id
+        found = self._rows.read(client_id)
+        doubt = self.doubtful.pop(client_id, None)
+        if doubt is not None:
+            session.epoch = max(stamp, doubt, self.next_epoch(client_id), session.epoch + 1) + 1
+        elif found.get(self.node) != (session.epoch or None) or rightful(found) != self.node:
+            session.epoch = max(stamp, self.next_epoch(client_id))
+        session.born = session.born or session.epoch
+
+    async def establish(self, session: Session, stamp: int) -> None:
+        """Claim a new session that outlives its connection, and come back once the other nodes know."""
+        self._number_for(session, stamp)
+        session.save()
+        if session.store is not None:
+            await session.store.settled()
+        number = self.claim(session)
+        if number is not None:
+            await self._rows.visible(number, NEW_CLAIM_TIMEOUT)
+
+    def outbid(self, session: Session) -> None:
+        """Claim a session above a claim that has no connection behind it."""
+        session.epoch = self.next_epoch(session.client_id)
+        session.save()
+        self.claim(session)
+
+    async def announce(self, session: Session, source: str) -> None:
+        """Claim a session that was moved here, and come back once the other nodes know."""
+        number = self.claim(session)
+        known = number is not None and await self._rows.visible(number, CLAIMED_WITHIN)
+        if known and source in self._distribution.nodes():
+            self._wills.moved(session.client_id, source)
+        session.given = None
+        session.save()
+
+    def reclaim(self, session: Session) -> None:
+        """Claim a session that this node had when it began."""
+        if session.given is not None:
+            self.doubtful[session.client_id] = 0
+        self.claim(session)
+
+    def claim(self, session: Session) -> int | None:
+        """Say that the session is here, with the epoch that it has; a higher claim of others ends it.
+
+        The number of the write, where there was one.
+        """
+        client_id = session.client_id
+        if self._table.sessions.get(client_id) is not session:
+            return None
+        if not session.epoch:
+            session.epoch = self.next_epoch(client_id)
+        number = None
+        self._withdrawals.stays(client_id)
+        if self._rows.read(client_id).get(self.node) != session.epoch:
+            number = self._rows.write(client_id, session.epoch)
+        self.check(client_id)
+        return number
+
+    def disown(self, client_id: str) -> None:
+        """The session is over."""
+        self.doubtful.pop(client_id, None)
+        self._withdrawals.withdraw(client_id)
+
+
+def _nothing(_client_id: str) -> None:
+    pass

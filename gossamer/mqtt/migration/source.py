@@ -1,0 +1,266 @@
+"""The giving side of a move: carries out what ``machines.Giver`` decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, Giver
+from gossamer.mqtt.migration.moves import (
+    Asked,
+    Done,
+    Event,
+    Freeze,
+    Give,
+    Marked,
+    NodeDown,
+    Refuse,
+    ReleaseAsked,
+    Superseded,
+    Thaw,
+    Tick,
+)
+from gossamer.mqtt.session.qos2 import Block, Once
+from gossamer.mqtt.session.session import Item, Session
+from gossamer.mqtt.session.sessions import Pending
+from gossamer.mqtt.session.transfer import describe, forget, in_parts, items_of
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.migration.ownership import Ownership
+    from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.session.sessions import SessionTable
+
+__all__ = ["Sources"]
+
+DISC_TIMEOUT = 1.0
+"""Seconds for which the disc of a node is waited for that gives a session away."""
+
+
+class _Giving:
+    """One session that is being given away: its machine, and what goes with it."""
+
+    def __init__(self, session: Session, pending: Pending) -> None:
+        self.machine = Giver()
+        self.session = session
+        self.pending = pending
+        self.aside: list[Item] = []
+        """Messages that are the taker's to queue; ours again if it does not make it."""
+        self.had = Once()
+        """What the client was found to have had from another session meanwhile."""
+        self.parts: list[list[Any]] = []
+        self.answer: Any = None
+        self.released: asyncio.Future[int | None] | None = None
+        self.stamp = 0
+        """Of the connection that it is given to."""
+        self.over = asyncio.Event()
+        """Set while it is neither frozen nor given."""
+
+
+class Sources:
+    """Sessions that go from this node to another, or have gone, by client."""
+
+    def __init__(
+        self, table: SessionTable, hub: Fanout, ownership: Ownership, distribution: Distribution
+    ) -> None:
+        self.on_done: Callable[[Session, bool], object] = _nothing
+        """Told of a session that is somebody else's, and whether it has moved from here, as it was."""
+        self._table = table
+        self._hub = hub
+        self._ownership = ownership
+        self._distribution = distribution
+        self._loop = distribution.runtime.loop
+        self._giving: dict[str, _Giving] = {}
+
+    def gives(self, client_id: str) -> bool:
+        """Whether the session of a client is on its way from here."""
+        giving = self._giving.get(client_id)
+        return giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
+
+    def told(self, client_id: str, had: Iterable[Block]) -> None:
+        """The client of a session that is on its way has had these messages from another one."""
+        self._giving[client_id].had.load(had)
+
+    def over(self, client_id: str) -> asyncio.Event:
+        """Set once a session is on its way no more."""
+        return self._giving[client_id].over
+
+    def keep(self, session: Session) -> Any:
+        """Nobody else claims it any more: it is this node's as it was; what to wait for until all know."""
+        session.gate = None
+        self.forget(session.client_id)
+        seq = self._table.subscribe_again(session)
+        self._table.rest(session)
+        self._ownership.claim(session)
+        return seq
+
+    def supersede(self, session: Session, owner: str) -> None:
+        """Another node has the client of a session of this one."""
+        self._feed(self._giver(session), Superseded(owner))
+
+    def forget(self, client_id: str) -> None:
+        """The session is over, or not on its way any more."""
+        giving = self._giving.pop(client_id, None)
+        if giving is not None:
+            giving.over.set()
+
+    def _giver(self, session: Session) -> _Giving:
+        giving = self._giving.get(session.client_id)
+        if giving is None or giving.session is not session:
+            giving = self._giving[session.client_id] = _Giving(session, Pending(None, None, None))
+        return giving
+
+    def _feed(self, giving: _Giving, event: Event) -> None:
+        now = self._hub.now()
+        for action in giving.machine.handle(event, now, self._distribution.nodes()):
+            match action:
+                case Freeze():
+                    self._do_freeze(giving)
+                case Refuse(answer):
+                    giving.answer = answer
+                case Give():
+                    self._do_give(giving)
+                case Thaw(doubtful):
+                    self._do_thaw(giving, doubtful=doubtful)
+                case Done(complete):
+                    moved = complete and self.all_marked(giving.session)
+                    self.on_done(giving.session, moved)
+                case _:  # pragma: no cover - the others are the taker's
+                    pass
+        if giving.machine.state in (Giver.FROZEN, Giver.GIVEN):
+            giving.over.clear()
+        else:
+            giving.over.set()
+
+    def _do_freeze(self, giving: _Giving) -> None:
+        session, now = giving.session, self._hub.now()
+        giving.pending = self._table.suspend(session)
+        where = self._hub.where
+
+        def admit(item: Item) -> bool:
+            if giving.machine.admits(where()):
+                return True
+            giving.aside.append(item)
+            return False
+
+        session.gate = admit
+        session.given = len(session.queue)
+        session.move = giving.machine.token
+        session.save()
+        giving.aside = []
+        giving.parts = in_parts(session, now)
+        giving.answer = describe(session, giving.pending) | {
+            "parts": len(giving.parts),
+            "epoch": session.epoch,
+        }
+        self._loop.call_later(FROZEN, self._tick, giving)
+
+    def _do_give(self, giving: _Giving) -> None:
+        session = giving.session
+        since = list(session.queue)[session.given or 0 :]
+        session.given = len(session.queue)
+        session.save()
+        giving.parts = items_of(since, self._hub.now())
+        if giving.had:
+            giving.parts.append([["h", giving.had.dump()]])
+        if giving.released is not None and not giving.released.done():
+            giving.released.set_result(len(giving.parts))
+
+    def _do_thaw(self, giving: _Giving, *, doubtful: bool) -> None:
+        session = giving.session
+        session.gate = None
+        if doubtful:
+            self._ownership.doubtful[session.client_id] = giving.stamp
+        else:
+            session.given = None
+        for item in giving.aside:
+            if session.admits_item(item):
+                session.enqueue(*item)
+        if giving.had:
+            forget(session, giving.had)
+        giving.aside = []
+        giving.parts = []
+        if giving.released is not None and not giving.released.done():
+            giving.released.set_result(None)
+        self._table.revive(session, giving.pending)
+
+    def _tick(self, giving: _Giving) -> None:
+        if self._giving.get(giving.session.client_id) is giving:
+            self._feed(giving, Tick())
+
+    def node_down(self, node: str) -> None:
+        """A node is gone: moves to it end."""
+        for giving in list(self._giving.values()):
+            self._feed(giving, NodeDown(node))
+
+    def marked(self, origin: str, token: str) -> None:
+        """Everything that ``origin`` sent before the move ``token`` is here."""
+        for giving in list(self._giving.values()):
+            if giving.machine.token == token:
+                self._feed(giving, Marked(origin, token))
+
+    def all_marked(self, session: Session) -> bool:
+        """Whether all that was sent to a session before its last move is here."""
+        giving = self._giving.get(session.client_id)
+        if giving is None or giving.session is not session or giving.machine.token != session.move:
+            return True
+        return {"", *self._distribution.nodes()} <= giving.machine.marked
+
+    def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
+        """A gate for what comes still of nodes that had not sent their mark when a session moved."""
+        move = self.move_of(session)
+        return None if move is None else lambda _item: move.admits(self._hub.where())
+
+    def move_of(self, session: Session) -> Giver | None:
+        """The latest move of a session from here."""
+        giving = self._giving.get(session.client_id)
+        return None if giving is None or giving.session is not session else giving.machine
+
+    # -- what the taker calls
+
+    async def freeze(self, session: Session, token: str, taker: str, stamp: int) -> dict[str, Any] | str:
+        """Freeze a session for ``taker``, whose connection has ``stamp``: the session, or why not."""
+        giving = self._giver(session)
+        giving.answer, giving.stamp = None, max(giving.stamp, stamp)
+        self._feed(giving, Asked(token, taker))
+        answer: dict[str, Any] | str = giving.answer
+        await self._recorded(session)
+        return answer
+
+    def part(self, client_id: str, token: str, number: int) -> list[Any] | None:
+        """A part of a session that is frozen, or of what came since."""
+        giving = self._giving.get(client_id)
+        if giving is None or giving.machine.token != token or number >= len(giving.parts):
+            return None
+        return list(giving.parts[number])
+
+    async def release(self, client_id: str, token: str) -> int | None:
+        """What came since goes to the taker, in how many parts; None: it is not for it."""
+        giving = self._giving.get(client_id)
+        if giving is None or giving.machine.token != token:
+            return None
+        loop = asyncio.get_running_loop()
+        released: asyncio.Future[int | None] = loop.create_future()
+        giving.released = released
+        loop.call_later(MARKS_WITHIN, self._tick, giving)
+        self._feed(giving, ReleaseAsked(token))
+        parts = await released
+        await self._recorded(giving.session)
+        return parts
+
+    async def _recorded(self, session: Session) -> None:
+        """Have it on disc that a session was given, for the next life of this node.
+
+        Not for long: a full disc would hold up a client that has its session on another's. Should this node
+        die then, it offers once more what it gave.
+        """
+        if session.store is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DISC_TIMEOUT):
+                    await session.store.settled()
+
+
+def _nothing(_session: Session, _moved: bool) -> None:
+    pass
