@@ -14,16 +14,17 @@ which costs the API server a connection for each node and finds nobody sooner th
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import httpx
+from msgspec import Meta, MsgspecError, Struct, field
+from msgspec.json import Decoder
 
 from gossamer.config.discovery import K8sConfig
 from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
@@ -44,6 +45,40 @@ class _Credentials:
     token: str
     authority: str
     namespace: str
+
+
+class _Port(Struct):
+    name: str | None = None
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+
+
+class _Conditions(Struct):
+    terminating: bool | None = None
+
+
+class _Endpoint(Struct):
+    addresses: list[str] = []
+    hostname: str | None = None
+    conditions: _Conditions | None = None
+
+
+class _Slice(Struct):
+    """An EndpointSlice of ``discovery.k8s.io/v1``, as far as it is read."""
+
+    ports: list[_Port] | None = None
+    endpoints: list[_Endpoint] | None = None
+
+
+class _Metadata(Struct):
+    further: str = field(name="continue", default="")
+
+
+class _Page(Struct):
+    items: list[_Slice]
+    metadata: _Metadata = field(default_factory=_Metadata)
+
+
+_decode = Decoder(_Page).decode
 
 
 class K8s(Strategy):
@@ -86,7 +121,7 @@ class K8s(Strategy):
 
     # -- the one request
 
-    async def _slices(self, credentials: _Credentials, namespace: str) -> list[Any]:
+    async def _slices(self, credentials: _Credentials, namespace: str) -> list[_Slice]:
         url = f"{self._url}/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         query = {
             "labelSelector": f"kubernetes.io/service-name={self._config.service_name}",
@@ -95,7 +130,7 @@ class K8s(Strategy):
         headers = {"Accept": "application/json"}
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token}"
-        items: list[Any] = []
+        items: list[_Slice] = []
         left = _MAX_ANSWER
         try:
             async with asyncio.timeout(self._config.timeout), self._client(credentials.authority) as client:
@@ -103,23 +138,31 @@ class K8s(Strategy):
                     async with client.stream("GET", url, params=query, headers=headers) as response:
                         if response.status_code != httpx.codes.OK:
                             raise DiscoveryFailedError(self._url, _refusal(response.status_code, namespace))
-                        body = await _body(response, left)
+                        body = await self._body(response, left)
                     left -= len(body)
-                    page, further = _page(body)
-                    items += page
-                    if not further:
+                    page = _decode(body)
+                    items += page.items
+                    if not page.metadata.further:
                         break
-                    query["continue"] = further
+                    query["continue"] = page.metadata.further
         except TimeoutError:
             problem = f"the API server did not answer within {self._config.timeout:g} s"
             raise DiscoveryFailedError(self._url, problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             problem = f"the API server cannot be asked: {_reason(error)}"
             raise DiscoveryFailedError(self._url, problem) from None
-        except ValueError as error:
-            problem = f"the answer is no list of EndpointSlices ({error}); is apiserver right?"
+        except MsgspecError:
+            problem = "the answer is no list of EndpointSlices; is apiserver right?"
             raise DiscoveryFailedError(self._url, problem) from None
         return items
+
+    async def _body(self, response: httpx.Response, limit: int) -> bytes:
+        body = bytearray()
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > limit:
+                raise DiscoveryFailedError(self._url, f"the answer is larger than {_MAX_ANSWER} bytes")
+        return bytes(body)
 
     def _client(self, authority: str) -> httpx.AsyncClient:
         # trust_env off: a proxy of the environment must not see the token. Time is limited around all pages,
@@ -146,42 +189,25 @@ class K8s(Strategy):
 
     # -- from slices to addresses
 
-    def _pods(self, slices: list[Any], namespace: str, own_port: int) -> Iterator[Address]:
-        """Hosts and ports; whatever has not the shape of the API is passed over."""
+    def _pods(self, slices: list[_Slice], namespace: str, own_port: int) -> Iterator[Address]:
+        """Hosts and ports."""
         for one in slices:
-            if not isinstance(one, dict):
-                continue
-            port = self._port(one.get("ports"), own_port)
-            for endpoint in _dicts(one.get("endpoints")):
-                conditions = endpoint.get("conditions")
-                if isinstance(conditions, dict) and conditions.get("terminating") is True:
-                    continue
-                for host in self._names(endpoint, namespace):
-                    yield host, port
+            named = (port.port for port in one.ports or () if port.name == self._config.port_name)
+            port = next(named, None) or own_port
+            for endpoint in one.endpoints or ():
+                if endpoint.conditions is None or not endpoint.conditions.terminating:
+                    for host in self._names(endpoint, namespace):
+                        yield host, port
 
-    def _names(self, endpoint: dict[str, Any], namespace: str) -> Iterator[str]:
+    def _names(self, endpoint: _Endpoint, namespace: str) -> Iterator[str]:
         kind = self._config.address_type
         suffix = self._config.suffix or _SUFFIXES.get(kind, "")
         if kind == "hostname":
-            host = endpoint.get("hostname")
-            if isinstance(host, str) and host:
-                yield f"{host}.{self._config.service_name}.{namespace}.{suffix}"
+            if endpoint.hostname:
+                yield f"{endpoint.hostname}.{self._config.service_name}.{namespace}.{suffix}"
             return
-        addresses = endpoint.get("addresses")
-        for address in addresses if isinstance(addresses, list) else ():
-            if not isinstance(address, str) or not is_literal(address):
-                continue
-            if kind == "ip":
-                yield address
-            else:
-                yield f"{address.replace('.', '-').replace(':', '-')}.{namespace}.{suffix}"
-
-    def _port(self, ports: object, own_port: int) -> int:
-        for port in _dicts(ports):
-            number = port.get("port")
-            if port.get("name") == self._config.port_name and isinstance(number, int) and 0 < number < 65536:
-                return number
-        return own_port
+        for address in filter(is_literal, endpoint.addresses):
+            yield address if kind == "ip" else f"{re.sub('[.:]', '-', address)}.{namespace}.{suffix}"
 
 
 def _own_apiserver(environ: Mapping[str, str]) -> str:
@@ -211,27 +237,6 @@ def _read(directory: Path) -> _Credentials:
     if not re.fullmatch(r"[a-z0-9-]*", namespace):
         raise DiscoveryFailedError(str(directory / "namespace"), "holds no name of a namespace")
     return _Credentials(token, text("ca.crt"), namespace)
-
-
-async def _body(response: httpx.Response, limit: int) -> bytes:
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > limit:
-            raise ValueError(f"larger than {_MAX_ANSWER} bytes")
-    return bytes(body)
-
-
-def _page(body: bytes) -> tuple[list[Any], str]:
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ValueError("no JSON") from None
-    if not isinstance(answer, dict) or not isinstance(answer.get("items"), list):
-        raise ValueError("no items")
-    metadata = answer.get("metadata")
-    further = metadata.get("continue") if isinstance(metadata, dict) else ""
-    return answer["items"], further if isinstance(further, str) else ""
 
 
 def _reason(error: Exception) -> str:
@@ -266,7 +271,3 @@ def _refusal(status: int, namespace: str) -> str:
         case status if status >= 500:
             return f"{status}, the API server is not well"
     return f"{status}, expected 200; is apiserver the URL of Kubernetes?"
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
