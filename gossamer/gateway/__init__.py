@@ -1,6 +1,6 @@
 """The way in for Python: what a node offers to its actors and to hidden nodes."""
 
-from gossamer.gateway.actors import Mqtt, PublishUnsafeError
+from gossamer.gateway.actors import BrokerPort, Mqtt, PublishUnsafeError
 from gossamer.gateway.messages import (
     GATEWAY,
     WINDOW,
@@ -16,7 +16,6 @@ from gossamer.gateway.messages import (
     Unsubscribe,
     Whereabouts,
 )
-from gossamer.gateway.port import BrokerPort
 from gossamer.gateway.server import Gateway, gateway_spec
 from gossamer.supervisor.thespian.messages import Delivered
 

@@ -3,6 +3,9 @@
 ``node.applications`` names a function that is given the node; it hands ``Mqtt(node)`` to the actors that need
 it. What an actor subscribes to arrives in its mailbox as :class:`Delivered`, in ``handle_info``.
 
+A Thespian system that runs on the node takes the same as its ``MessagePort``:
+``ThespianSystem.start_link(broker=BrokerPort(node.broker))``.
+
 Rules: 1. A subscription belongs to the process that made it and ends with it, so an actor subscribes in its
 ``init`` and a restarted one subscribes again.  2. ``publish`` with QoS 1 or 2 returns once every node that
 must deliver the message has it, and waits while a receiver is behind.  3. A mailbox is bounded; a message
@@ -13,19 +16,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Protocol
 
 from gossamer.errors import UnavailableError
-from gossamer.gateway.port import BrokerPort
-from gossamer.gateway.publisher import Publisher
+from gossamer.gateway.guest import Guest, Publisher, publish
+from gossamer.gateway.outlet import close_outlet, open_outlet, send_retained, wants_retained
 from gossamer.mqtt import Broker
 from gossamer.routes import parse_name
 from gossamer.supervisor import NotInProcess, Runtime, self_pid
-from gossamer.supervisor.thespian.messages import Publish, Subscribe
+from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe
 
-__all__ = ["Mqtt", "PublishUnsafeError"]
+__all__ = ["BrokerPort", "Mqtt", "PublishUnsafeError"]
 
 
+ENDLESS = 1 << 62
+"""The window of who takes what it is given."""
 TURNS = 10
 """Turns of the loop in which a lone node logs a row."""
 
@@ -47,6 +54,54 @@ class PublishUnsafeError(UnavailableError):
             f"publish to {topic!r}: the link to a node that needs it overflowed; publish again, "
             "it may then come twice"
         )
+
+
+class BrokerPort:
+    """``ThespianSystem.start_link(broker=BrokerPort(node.broker))``."""
+
+    def __init__(self, broker: Broker, *, name: str = "thespian") -> None:
+        self._broker = broker
+        self._numbers = count(1)
+        self._name = f"{broker.runtime.node}/{name}"
+        self._guest: Guest | None = None
+
+    def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
+        """Publish to all nodes. Raises UsageError where the topic is none."""
+        qos = min(max(message.qos, 0), 2)
+        if self._guest is None:
+            self._guest = Guest(self._broker.hub, self._name)
+        publish(
+            *(self._broker, self._guest, message.topic, message.payload),
+            qos=qos,
+            retain=message.retain,
+            on_safe=on_safe,
+        )
+
+    def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
+        """Call ``deliver`` for what arrives, from all nodes. Raises UsageError where the filter is none."""
+        return self.begin(request, deliver)[0]
+
+    def begin(
+        self, request: Subscribe, deliver: Callable[[Delivered], object]
+    ) -> tuple[Callable[[], None], int | None]:
+        """As ``subscribe``; returns the function that ends it, and what ``Router.confirmed`` takes."""
+        broker, qos = self._broker, min(max(request.qos, 0), 2)
+
+        def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
+            for topic, payload, qos, retain in messages:
+                deliver(Delivered(topic, payload, qos, retain))  # type: ignore[arg-type]
+
+        outlet, number = open_outlet(
+            *(broker, f"{self._name}/{next(self._numbers)}", request.filter, qos),
+            emit=emit,
+            owner=None,
+            window=ENDLESS,
+            acknowledges=False,
+        )
+        outlet.guest.subscribed(request.filter, qos)
+        if wants_retained(request.filter, 0, again=False):
+            broker.runtime.spawn(send_retained, broker, request.filter, qos, outlet, label="port_retained")
+        return partial(close_outlet, broker, outlet, "unsubscribed"), number
 
 
 class Mqtt:

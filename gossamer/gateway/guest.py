@@ -1,4 +1,4 @@
-"""A Python client as the recorder sees it: who publishes, and each of its subscriptions.
+"""A Python client as the recorder and back-pressure see it: who publishes, and each of its subscriptions.
 
 A client is called by the identifier of its process, which is the same at whatever node it is attached. Each
 of its subscriptions gets its own copy of a message, so each is a client of its own there, called by a number
@@ -6,7 +6,9 @@ behind that; what it was sent counts as delivered when it leaves for the client,
 client has said that it is done with it.
 
 Rules: 1. Nothing is done for messages that are not recorded.  2. Who is here when recording begins is told
-then: the hub knows its guests.  3. A guest's session is its connection, and ends with it.
+then: the hub knows its guests.  3. A guest's session is its connection, and ends with it.  4. The broker
+slows MQTT clients down by not reading from them; a Python client waits for its answer instead, until nobody
+that gets its message is behind.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from gossamer.mqtt import Broker, Message, Subscription, is_recorded
+from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
 
-__all__ = ["Guest", "publish"]
+__all__ = ["Guest", "Publisher", "publish"]
 
 
 class Guest:
@@ -118,3 +120,41 @@ def publish(
     broker.publishing.route(
         message, client_id=guest.client_id, on_safe=safe if qos and on_safe is not None else None
     )
+
+
+class Publisher:
+    """What the broker's back-pressure sees of one client, as publisher and as owner of its subscriptions."""
+
+    unwritten = 0
+    """Nothing waits in a socket."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._why = 0
+        self._waiting: list[Callable[[], object]] = []
+
+    def pause_reading(self, why: int) -> None:
+        """The broker says: wait."""
+        self._why |= why
+
+    def resume_reading(self, why: int) -> None:
+        """The broker says: go on."""
+        self._why &= ~why
+        if not self._why:
+            waiting, self._waiting = self._waiting, []
+            for then in waiting:
+                then()
+
+    def published(self, topic: str, then: Callable[[], object]) -> None:
+        """Something went out on ``topic``: call ``then``, now or once the client may go on."""
+        pressure = self._broker.hub.pressure
+        if pressure and not self._why:
+            name = topic.encode()
+            route: Any = self._broker.publishing.cache_get(name) or self._broker.publishing.resolve(name)
+            plan = compile_plan(route)
+            # One that is behind on its own messages is not made to wait: only it can help itself.
+            pressure.hold_up(self, plan.sessions, plan.peers)
+        if self._why:
+            self._waiting.append(then)
+        else:
+            then()

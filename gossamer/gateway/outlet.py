@@ -5,7 +5,9 @@ is bounded, in messages and bytes. QoS 0 that finds no room is dropped and count
 are made to wait before anything is lost, as for a session that is behind: publishers of this node from half
 of the bound on, other nodes once it is reached. Only a client that takes nothing at all lets the queue grow
 to :data:`FAR` bounds; what is lost then is told to it, in its place, as a number.  4. Everything of one turn
-of the loop leaves together.
+of the loop leaves together.  5. Retained messages are sent in steps, and no faster than the client takes: a
+topic is looked up when its turn has come, and what is on another node is fetched after the rest, several at a
+time. Share groups get none (MQTT 5.0, 4.8.2).
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gossamer.errors import GossamerError
 from gossamer.gateway.guest import Guest
-from gossamer.mqtt import Pressure, is_recorded
+from gossamer.mqtt import Broker, Message, Pressure, is_recorded
+from gossamer.routes import SubscriptionOptions, body_of
 
-__all__ = ["FAR", "Emit", "Outlet"]
+__all__ = ["FAR", "Emit", "Outlet", "close_outlet", "open_outlet", "send_retained", "wants_retained"]
 
 BATCH_BYTES = 1024 * 1024
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+STEP = 200
+"""Retained topics a turn of the loop."""
+FETCHES = 16
 FAR = 4
 """How many times its bound the queue of a client may hold before QoS 1 and 2 are lost."""
 
@@ -64,7 +72,7 @@ class Outlet:
         self._soon = soon
         self._now = now
         self._pressure = pressure
-        self._guest = guest
+        self.guest = guest
         self._acknowledges = acknowledges
         self._window = window
         self._max_queued = max_queued
@@ -100,7 +108,7 @@ class Outlet:
         if not self._fits(size, FAR if qos else 1):
             self.dropped += 1
             self._lost += qos > 0
-            self._guest.lost(message.ident, "queue_full")
+            self.guest.lost(message.ident, "queue_full")
             if not self._queue:
                 self._schedule()
             return
@@ -108,7 +116,7 @@ class Outlet:
         ident = message.ident
         waiting = _Waiting(
             *(message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost),
-            *(ident, self._guest.share(ident), stored),
+            *(ident, self.guest.share(ident), stored),
         )
         self._lost = 0
         self._queue.append(waiting)
@@ -124,7 +132,7 @@ class Outlet:
         # A count that is not true would let it in for more than the window, or for nothing ever again.
         self._taken = max(self._taken, min(count, self._sent))
         self.delivered += 1
-        self._guest.taken(self._taken)
+        self.guest.taken(self._taken)
         self.flush()
 
     def flush(self) -> None:
@@ -152,7 +160,7 @@ class Outlet:
         """Take nothing more, and hold nobody up."""
         self.closed = True
         for item in self._queue:
-            self._guest.lost(item.ident, "session_ended")
+            self.guest.lost(item.ident, "session_ended")
         self._queue.clear()
         self._bytes = 0
         self._relieve()
@@ -172,9 +180,9 @@ class Outlet:
                 batch.append([item.topic, item.payload, item.qos, item.retain])
                 if is_recorded(item.ident):
                     place = self._sent + len(batch) if self._acknowledges else 0
-                    self._guest.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
+                    self.guest.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
             else:
-                self._guest.lost(item.ident, "expired")
+                self.guest.lost(item.ident, "expired")
         self._sent += len(batch)
         return batch
 
@@ -204,3 +212,81 @@ class Outlet:
         if not self._scheduled:
             self._scheduled = True
             self._soon(self.flush)
+
+
+def open_outlet(
+    broker: Broker,
+    client_id: str,
+    topic_filter: str,
+    qos: int,
+    *,
+    emit: Emit,
+    owner: object,
+    window: int,
+    acknowledges: bool = True,
+) -> tuple[Outlet, int | None]:
+    """Subscribe; the outlet, and what ``Router.visible`` takes.
+
+    Raises:
+        InvalidTopicFilter: it is no topic filter.
+    """
+    outlet = Outlet(
+        emit=emit,
+        soon=broker.runtime.loop.call_soon,
+        now=broker.hub.now,
+        pressure=broker.hub.pressure,
+        owner=owner,
+        guest=Guest(broker.hub, client_id),
+        window=window,
+        max_queued=max(1, broker.config.limits.max_queued),
+        max_bytes=MAX_QUEUED_BYTES,
+        acknowledges=acknowledges,
+    )
+    options = SubscriptionOptions(qos=qos, retain_as_published=True)
+    try:
+        return outlet, broker.router.subscribe(topic_filter, outlet, options).seq
+    except GossamerError:
+        outlet.guest.close("refused")
+        raise
+
+
+def close_outlet(broker: Broker, outlet: Outlet, why: str) -> None:
+    """Unsubscribe; once more does nothing."""
+    if not outlet.closed:
+        outlet.close()
+        broker.router.unsubscribe_all(outlet)
+        outlet.guest.close(why)
+
+
+def wants_retained(topic_filter: str, handling: int, *, again: bool) -> bool:
+    """``handling`` as in MQTT 5.0, 3.8.3.1; ``again``: the client had the subscription at another node."""
+    return not topic_filter.startswith("$share/") and (handling == 0 or (handling == 1 and not again))
+
+
+async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Outlet) -> None:
+    """Put what is retained under ``topic_filter`` into ``outlet``."""
+    store = broker.retained
+    far: list[str] = []
+    for number, topic in enumerate(store.topics(body_of(topic_filter)), 1):
+        found = store.get(topic)
+        if isinstance(found, Message):
+            outlet.put(found, min(qos, found.qos), True, stored=True)
+        elif found is not None:
+            far.append(topic)
+        if number % STEP == 0:
+            await asyncio.sleep(0)
+        await outlet.room()
+        if outlet.closed:
+            return
+    waiting = iter(far)
+
+    async def fetch() -> None:
+        for topic in waiting:
+            found = store.get(topic)
+            if found is not None and not isinstance(found, Message):
+                found = await found()
+            await outlet.room()
+            if found is not None:
+                outlet.put(found, min(qos, found.qos), True, stored=True)
+
+    await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(far)))))

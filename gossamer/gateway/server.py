@@ -11,7 +11,7 @@ no :class:`~gossamer.gateway.messages.Ping` for :data:`SILENCE` seconds. However
 end with it.
 
 A publish that wants an answer gets it once every node that must deliver the message has it, and once nobody
-here who gets it is behind (:mod:`~gossamer.gateway.publisher`).
+here who gets it is behind (:mod:`~gossamer.gateway.guest`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import structlog
 
 from gossamer.distribution import Distribution, Event, NodeDown
 from gossamer.errors import GossamerError
-from gossamer.gateway.guest import Guest, publish
+from gossamer.gateway.guest import Guest, Publisher, publish
 from gossamer.gateway.messages import (
     GATEWAY,
     WINDOW,
@@ -40,11 +40,8 @@ from gossamer.gateway.messages import (
     Unsubscribe,
     Whereabouts,
 )
-from gossamer.gateway.outlet import Outlet
-from gossamer.gateway.publisher import Publisher
-from gossamer.gateway.retained import send_retained, wants_retained
+from gossamer.gateway.outlet import Outlet, close_outlet, open_outlet, send_retained, wants_retained
 from gossamer.mqtt import Broker
-from gossamer.routes import SubscriptionOptions
 from gossamer.supervisor import (
     Caller,
     ChildSpec,
@@ -74,7 +71,6 @@ SILENCE = 15.0
 """Seconds without a sign of life after which a client is given up."""
 MAX_CLIENTS = 1000
 MAX_SUBSCRIPTIONS = 1000
-MAX_QUEUED_BYTES = 16 * 1024 * 1024
 _CHECK = "check"
 
 
@@ -86,7 +82,7 @@ class Attachment(GenServer):
         self._client = client
         self._broker = broker
         self._distribution = distribution
-        self._outlets: dict[int, tuple[Outlet, Guest]] = {}
+        self._outlets: dict[int, Outlet] = {}
         self._guest = Guest(broker.hub, str(client))
         self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
@@ -116,9 +112,9 @@ class Attachment(GenServer):
     async def handle_cast(self, request: Any) -> None:
         self._seen = self._runtime.loop.time()
         if isinstance(request, Taken):
-            held = self._outlets.get(request.number)
-            if held is not None:
-                held[0].taken(request.count)
+            outlet = self._outlets.get(request.number)
+            if outlet is not None:
+                outlet.taken(request.count)
         elif isinstance(request, Publish):
             try:
                 self._out(request, 0, None)
@@ -173,29 +169,19 @@ class Attachment(GenServer):
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
             self._runtime.send(client, Deliveries(me, number, messages, dropped, lost))
 
-        guest = Guest(self._broker.hub, f"{client}/{number}")
-        outlet = Outlet(
-            emit=emit,
-            soon=self._runtime.loop.call_soon,
-            now=self._broker.hub.now,
-            pressure=self._broker.hub.pressure,
-            owner=self._publisher,
-            guest=guest,
-            window=WINDOW,
-            max_queued=max(1, self._broker.config.limits.max_queued),
-            max_bytes=MAX_QUEUED_BYTES,
-        )
-        router = self._broker.router
-        qos = min(max(wanted.qos, 0), 2)
-        options = SubscriptionOptions(qos=qos, retain_as_published=True)
+        router, qos = self._broker.router, min(max(wanted.qos, 0), 2)
         try:
-            done = router.subscribe(wanted.filter, outlet, options)
+            outlet, seq = open_outlet(
+                *(self._broker, f"{client}/{number}", wanted.filter, qos),
+                emit=emit,
+                owner=self._publisher,
+                window=WINDOW,
+            )
         except GossamerError as error:
-            guest.close("refused")
             return Refused(str(error))
-        self._outlets[number] = outlet, guest
-        await router.visible(done.seq)
-        guest.subscribed(wanted.filter, qos)
+        self._outlets[number] = outlet
+        await router.visible(seq)
+        outlet.guest.subscribed(wanted.filter, qos)
         if wants_retained(wanted.filter, wanted.retain, again=wanted.again):
             self._runtime.spawn(
                 send_retained,
@@ -219,12 +205,9 @@ class Attachment(GenServer):
             self._runtime.send(self._client, Gone(event.name))
 
     def _close(self, number: int, why: str) -> None:
-        held = self._outlets.pop(number, None)
-        if held is not None:
-            outlet, guest = held
-            outlet.close()
-            self._broker.router.unsubscribe_all(outlet)
-            guest.close(why)
+        outlet = self._outlets.pop(number, None)
+        if outlet is not None:
+            close_outlet(self._broker, outlet, why)
 
     def _release(self, why: str) -> None:
         self._distribution.unsubscribe(self._event)
