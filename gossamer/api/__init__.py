@@ -6,8 +6,7 @@ from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tok
 from gossamer.api.jobs.processes import Programs, runs_spec
 from gossamer.api.jobs.runs import Runs
 from gossamer.api.metrics import Exposition, ProcessNumbers
-from gossamer.api.peers.client_search import ClientSearch, sort_key
-from gossamer.api.peers.paging import Listed, Walked
+from gossamer.api.peers.paging import ClientSearch, Listed, Walked, sort_key
 from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
 from gossamer.api.resources.audits import is_audit, spark_lacks
 from gossamer.api.resources.healing import OWN_ALARMS, Alarms

@@ -45,8 +45,7 @@ from gossamer.api.model.node import (
     TableInfo,
     TopicMatch,
 )
-from gossamer.api.peers.client_search import ClientSearch
-from gossamer.api.peers.paging import Listed, Walked
+from gossamer.api.peers.paging import ClientSearch, Listed, Walked
 from gossamer.api.peers.requests import Answer, Ask, More
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable

@@ -74,6 +74,14 @@ class Run(Value):
     """Why it failed."""
 
 
+def page_at(directory: Path) -> float:
+    """When the page in ``directory`` was made, 0 without one."""
+    try:
+        return (directory / "report.html").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 class Runs:
     """The runs of one kind. ``what`` is the word for them in errors; ``most`` are kept.
 
@@ -88,13 +96,13 @@ class Runs:
         most: int,
         now: Callable[[], float],
         programs: Programs,
-        made_at: Callable[[Path], float] | None = None,
+        made_at: Callable[[Path], float] = page_at,
         lacks: Callable[[], UnavailableError | None] = lambda: None,
     ) -> None:
         self.what = what
         self.lacks = lacks
         """What is missing on this machine for anything to be run; None: nothing."""
-        self._made_at = made_at or _page_at
+        self._made_at = made_at
         # Programs have a directory of their own to work in.
         self._root = None if directory is None else directory.absolute()
         self._most = most
@@ -296,14 +304,6 @@ def _last_words(file: Path) -> str:
     _, mark, said = text.rpartition("error: ")
     printed = [line for line in text.splitlines() if line.strip()]
     return (said if mark else printed[-1] if printed else "").strip()[:_WORDS]
-
-
-def _page_at(directory: Path) -> float:
-    """When the page in ``directory`` was made, 0 without one."""
-    try:
-        return (directory / "report.html").stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _write(directory: Path, run: Run) -> None:

@@ -18,13 +18,26 @@ import binascii
 import heapq
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from gossamer.errors import WrongValueError, mismatch
 
-__all__ = ["STRIDE", "Key", "Listed", "Walked", "cursor_of", "decode_cursor", "page_of", "walk_in_order"]
+__all__ = [
+    "STRIDE",
+    "ClientSearch",
+    "ClientSort",
+    "Key",
+    "Listed",
+    "Walked",
+    "cursor_of",
+    "decode_cursor",
+    "page_of",
+    "sort_key",
+    "walk_in_order",
+]
 
 T = TypeVar("T")
 
@@ -38,6 +51,8 @@ Walked = Listed[T] | None
 STRIDE = 2000
 """Items that are walked in one turn of the loop: about a millisecond."""
 _KEY: Callable[[Listed[object]], Key] = itemgetter(0)
+_DIGITS = 20
+_HIGHEST = 0x10FFFF
 WINDOW = 50_000
 """Items that one walk gives for certain: 10 MB or so."""
 
@@ -123,3 +138,63 @@ def decode_cursor(cursor: str | None) -> Key:
 
 def _bad_cursor(cursor: str) -> WrongValueError:
     return mismatch(WrongValueError, "after", repr(cursor[:60]), "the value of next of an earlier page")
+
+
+def sort_key(value: str | float, *, descending: bool = False) -> str:
+    """A text that sorts as ``value`` does; numbers to a thousandth, from 0 on."""
+    if isinstance(value, str):
+        folded = value.casefold()
+        if not descending:
+            return folded
+        # The last letter for the first, and so on; what is longer comes first.
+        return "".join(chr(_HIGHEST - ord(letter)) for letter in folded) + chr(_HIGHEST)
+    number = min(max(0, int(value * 1000)), 10**_DIGITS - 1)
+    return f"{10**_DIGITS - 1 - number if descending else number:0{_DIGITS}d}"
+
+
+ClientSort = Literal[
+    "client",
+    "node",
+    "username",
+    "address",
+    "connected_at",
+    "subscriptions",
+    "inflight",
+    "queued",
+    "dropped",
+]
+"""Fields of a client that a list may be sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSearch:
+    """The clients that are wanted; parts are case-folded, and let all in where they are empty."""
+
+    client: str | None = None
+    """Exactly this identifier."""
+    connected: bool | None = None
+    part: str = ""
+    """Part of the identifier."""
+    user: str = ""
+    """Part of the user name."""
+    address: str = ""
+    """Part of the address."""
+    sort: ClientSort | None = None
+    """None: by identifier and node, as it stands."""
+    descending: bool = False
+
+    def admits(self, client: str, *, connected: bool, user: str, address: str) -> bool:
+        """Whether a client is wanted."""
+        return (
+            self.connected in (None, connected)
+            and self.part in client.casefold()
+            and self.user in user.casefold()
+            and self.address in address.casefold()
+        )
+
+    def key(self, row: dict[str, Any]) -> Key:
+        """Where a row of the answer stands."""
+        client, node = row["client"], row["node"]
+        if self.sort is None:
+            return client, node
+        return sort_key(row[self.sort], descending=self.descending), client, node

@@ -33,11 +33,10 @@ from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError, UsageError, mismatch
 
-__all__ = ["Peers", "Row", "own_lines"]
+__all__ = ["Peers", "Row", "Rows", "own_lines"]
 
 T = TypeVar("T")
 Row = dict[str, Any]
-Fetch = Callable[[], Awaitable[tuple[Sequence[Row], str | None]]]
 
 TIMEOUT = 2.0
 """Seconds that a node has for each page."""
@@ -51,17 +50,12 @@ Lines = list[tuple[Key, bytes]]
 _KEY: Callable[[tuple[Key, bytes]], Key] = itemgetter(0)
 
 
-class _Page(msgspec.Struct):
+class Rows(msgspec.Struct):
+    """A page of rows, of one node or merged; ``missing`` is who did not answer, and why."""
+
     items: Sequence[Row]
     next: str | None = None
-
-
-class MergedPage(msgspec.Struct):
-    """Some rows of all nodes, in order; ``missing`` is who did not answer, and why."""
-
-    items: list[Row]
-    next: str | None
-    missing: dict[str, str]
+    missing: Mapping[str, str] = {}
 
 
 class Peers:
@@ -122,24 +116,24 @@ class Peers:
         path: str,
         params: Mapping[str, str],
         *,
-        own: Fetch,
+        own: Callable[[], Awaitable[Rows]],
         key: Callable[[Row], Key],
         limit: int,
         after: str | None,
         node: str | None = None,
-    ) -> MergedPage:
+    ) -> Rows:
         """The first ``limit`` rows of the lists at ``path`` of all nodes; ``own`` is this one's page."""
 
-        def keyed(page: _Page) -> tuple[list[tuple[Key, Row]], bool]:
+        def keyed(page: Rows) -> tuple[list[tuple[Key, Row]], bool]:
             return [(key(row), row) for row in page.items], page.next is not None
 
         async def fetch() -> tuple[list[tuple[Key, Row]], bool]:
-            return keyed(_Page(*await own()))
+            return keyed(await own())
 
         query = _query(params, limit=limit, after=after)
         pages, missing = await self.gather(
             f"{path}?{query}",
-            lambda body: keyed(msgspec.json.decode(body, type=_Page)),
+            lambda body: keyed(msgspec.json.decode(body, type=Rows)),
             own=fetch,
             node=node,
         )
@@ -147,7 +141,7 @@ class Peers:
         found = list(islice(rows, limit))
         more = any(unfinished for _, unfinished in pages) or next(rows, None) is not None
         following = cursor_of(found[-1][0]) if more and found else None
-        return MergedPage([row for _, row in found], following, missing)
+        return Rows([row for _, row in found], following, missing)
 
     def stream(
         self,

@@ -247,9 +247,7 @@ def _steps_in(directory: Path) -> list[tuple[str, float | None]]:
         text = (directory / "err").read_text(errors="replace")[-65536:]
     except OSError:
         return []
-    found: dict[str, float | None] = {}
-    for name, _, seconds in _STEP.findall(text):
-        found[name] = float(seconds) if seconds else None
+    found = {name: float(seconds) if seconds else None for name, _, seconds in _STEP.findall(text)}
     return list(found.items())
 
 
@@ -272,12 +270,8 @@ def _of_stream(directory: Path) -> dict[str, Any]:
 
 
 def _batches(directory: Path) -> list[Path]:
-    found = [file for file in directory.glob("batches/*.json") if file.stem.isdecimal()]
-    return sorted(found, key=_number)
-
-
-def _number(file: Path) -> int:
-    return int(file.stem)
+    found = (file for file in directory.glob("batches/*.json") if file.stem.isdecimal())
+    return sorted(found, key=lambda file: int(file.stem))
 
 
 def _changed(file: Path) -> float:

@@ -14,7 +14,7 @@ from gossamer.api.http.answers import problem
 from gossamer.api.model.base import Page, Problem
 from gossamer.api.model.cluster import Done
 from gossamer.api.model.node import ClientInfo, SubscriptionInfo
-from gossamer.api.peers.client_search import ClientSearch, ClientSort
+from gossamer.api.peers.paging import ClientSearch, ClientSort
 from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.resources.messages import Filter
 from gossamer.api.view import NodeView

@@ -29,8 +29,7 @@ from gossamer.api.http.limits import StreamAnswer
 from gossamer.api.http.tokens import Principal, Role
 from gossamer.api.model.base import Page, Value
 from gossamer.api.model.cluster import NodeHistory, Pulse
-from gossamer.api.peers.client_search import sort_key
-from gossamer.api.peers.paging import Walked
+from gossamer.api.peers.paging import Walked, sort_key
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.resources.listing import STREAMED, ListingQuery, OnNode, Scope
 from gossamer.api.view import NodeView

@@ -9,7 +9,7 @@ neither costs more than one scan of each node's rows, in turns of a bounded leng
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ from gossamer.api.http.access import principal_of
 from gossamer.api.http.limits import NDJSON, StreamAnswer
 from gossamer.api.model.base import Page
 from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
-from gossamer.api.peers.scatter_gather import Peers, Row, own_lines
+from gossamer.api.peers.scatter_gather import Peers, Row, Rows, own_lines
 from gossamer.api.view import NodeView
 
 __all__ = ["STREAMED", "After", "Limit", "Listing", "ListingQuery", "OnNode", "Scope", "local_page"]
@@ -58,20 +58,17 @@ class Listing:
         """One list of all nodes: ``own`` are this node's items, lines by ``fields``, pages by ``key``."""
         above = decode_cursor(self.after)
         node = view.name if scope == "node" else self.node
-        peers, path, params = (
-            Peers(view, principal_of(self.request)),
-            self.request.url.path,
-            self.request.query_params,
-        )
+        peers = Peers(view, principal_of(self.request))
+        path, params = self.request.url.path, self.request.query_params
         if self.format == "ndjson":
             lines = own_lines(own, above=above)
             return StreamAnswer(
                 peers.stream(path, params, own=lines, fields=fields, after=self.after, node=node)
             )
 
-        async def fetch() -> tuple[Sequence[Row], str | None]:
+        async def fetch() -> Rows:
             items, following = await page_of(own(), limit=self.limit, after=self.after)
-            return [item.model_dump() for item in items], following
+            return Rows([item.model_dump() for item in items], following)
 
         def usual(row: Row) -> Key:
             return tuple(row[name] for name in fields)
