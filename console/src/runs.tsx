@@ -26,7 +26,9 @@ export async function end(node: string, path: string, run: { id: string; state: 
     : await ask("Remove this run?", `${run.id}, its figures and its report are deleted from the disc of ${node}.`, "remove it");
   if (!sure) return false;
   try {
-    await order("DELETE", at(node, `${path}/${encodeURIComponent(run.id)}`));
+    // One that has ended while the question stood is not meant to be removed.
+    const only = running ? { running: "true" } : {};
+    await order("DELETE", at(node, `${path}/${encodeURIComponent(run.id)}`), undefined, only);
     tell(running ? "stopped" : "removed");
     return true;
   } catch (error) {

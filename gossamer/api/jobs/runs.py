@@ -169,8 +169,10 @@ class Runs:
             raise mismatch(NotFoundError, self.what, id, "the id of one that is listed")
         return found
 
-    async def remove(self, id: str) -> Run:  # noqa: A002
+    async def remove(self, id: str, *, running: bool = False) -> Run:  # noqa: A002
         """Stop the one that runs, or remove one that is over and all of its files; as it was.
+
+        ``running``: whoever asks means to stop it, so that one which has just ended stays.
 
         Raises:
             NotFoundError: none has this ID.
@@ -181,7 +183,8 @@ class Runs:
                 self._stopping = True
                 await self._stop()
             return await self.get(id)
-        await asyncio.to_thread(shutil.rmtree, self.directory(id), ignore_errors=True)
+        if not running:
+            await asyncio.to_thread(shutil.rmtree, self.directory(id), ignore_errors=True)
         return run
 
     async def read(self, id: str, name: str) -> bytes | None:  # noqa: A002

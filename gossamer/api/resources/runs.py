@@ -46,6 +46,7 @@ _PATHS: dict[Kind, str] = {
 
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
 RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
+OnlyRunning = Annotated[bool, Query(description="Only stop it: one that has just ended stays.")]
 
 
 class RunInfo(Run):
@@ -75,10 +76,10 @@ def add_run_routes(
         """Its page, with a policy under which it can do nothing."""
         return page_response(await runs.report(id))
 
-    async def remove(id: RunId) -> Info:  # noqa: A002
+    async def remove(id: RunId, running: OnlyRunning = False) -> Info:  # noqa: A002
         """Stop the run, and all that it started; or remove one that is over, with all that it made."""
         told = await info(await runs.get(id))
-        after = await runs.remove(id)
+        after = await runs.remove(id, running=running)
         changed = {"state": after.state, "ended_at": after.ended_at, "says": after.says}
         return told.model_copy(update=changed)
 

@@ -101,6 +101,9 @@ async def test_a_drill_is_stopped_and_then_forgotten(client, view):
     id = (await client.post(DRILLS, json={"kind": "pause"})).json()["id"]  # noqa: A001
     assert (await client.delete(f"{DRILLS}/{id}")).json()["state"] == "stopped"
     assert (await client.get(f"{DRILLS}/{id}")).json()["state"] == "stopped"
+    # Whoever meant to stop it, and was late, does not remove it.
+    assert (await client.delete(f"{DRILLS}/{id}", params={"running": True})).json()["state"] == "stopped"
+    assert view.drills.directory(id).exists()
     assert (await client.delete(f"{DRILLS}/{id}")).status_code == 200
     assert (await client.get(f"{DRILLS}/{id}")).status_code == 404
     assert not view.drills.directory(id).exists()
