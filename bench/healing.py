@@ -85,9 +85,7 @@ class Host:
     def __init__(self, name: str) -> None:
         self.runtime = Runtime(node=name, creation=1)
         carrier = StreamTransport(SystemNetwork())
-        self.links = Distribution(
-            self.runtime, carrier, cookie="benchmark cookie", address=("127.0.0.1", 0), retain=64 * 1024**2
-        )
+        self.links = Distribution(self.runtime, carrier, cookie="benchmark cookie", address=("127.0.0.1", 0))
         self.store = Store(node=name, creation=1, link=TableLinks(self.links))
 
     async def start(self) -> SharedTable:

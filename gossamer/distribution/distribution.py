@@ -26,11 +26,12 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 
+from gossamer.config import DistributionConfig
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
 from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp
 from gossamer.distribution.links.admission import Door
@@ -64,10 +65,8 @@ HIDDEN_GRACE = 5.0
 class Distribution:
     """Authenticated links from one node to its peers. Sizes in bytes, times in seconds.
 
-    ``nonce`` returns fresh random bytes for handshakes; the simulator passes a seeded one.
-
-    Raises:
-        UsageError: ``retain`` is less than twice ``max_frame``.
+    ``nonce`` returns fresh random bytes for handshakes; the simulator passes a seeded one. At least two
+    of the largest frames are retained, whatever ``config`` says.
     """
 
     def __init__(
@@ -77,36 +76,27 @@ class Distribution:
         *,
         cookie: str,
         env: str = "",
-        address: Address = ("127.0.0.1", 4370),
+        config: DistributionConfig | None = None,
+        address: Address | None = None,
         rng: random.Random | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
         evidence: Evidence | None = None,
-        retain: int = 64 * MIB,
         queue: int = 16 * MIB,
-        max_frame: int = 16 * MIB,
-        batch_size: int = MIB // 4,
-        handshake_timeout: float = 5.0,
-        ack_delays: Mapping[Purpose, float] | None = None,
-        backoff_initial: float = 0.05,
-        backoff_maximum: float = 5.0,
         hidden: bool = False,
     ) -> None:
-        if max_frame * 2 > retain:
-            raise UsageError(
-                f"retain is {retain} bytes; expected at least twice max_frame, which is {max_frame}"
-            )
+        config = config or DistributionConfig()
         self.runtime = runtime
         self.transport = transport
-        self.address = address
+        self.address = address or (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank: every address
         """Where peers reach this node; the port is the real one once it listens."""
         self.evidence = evidence
-        self.max_frame = max_frame
+        self.max_frame = config.max_frame
         # A message holds frames of about a batch's size, or one longer frame.
-        self.batch_size = min(batch_size, max_frame)
-        self.max_message = max_frame + 4096
-        self.handshake_timeout = handshake_timeout
+        self.batch_size = min(MIB // 4, config.max_frame)
+        self.max_message = config.max_frame + 4096
+        self.handshake_timeout = config.handshake_timeout
         # Whoever waits for control traffic waits for an answer, not for an ack.
-        self.ack_delays: dict[Purpose, float] = dict(ack_delays or {"control": 0.02})
+        self.ack_delays: dict[Purpose, float] = {"control": 0.02}
         self.refreshers: dict[Purpose, Refresh] = {}
         self.env = env
         self.hidden = hidden
@@ -118,9 +108,9 @@ class Distribution:
         self._local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
         self._rng = rng or random.Random()
         self._nonce = nonce
-        self._retain = retain
+        self._retain = max(config.retention, 2 * config.max_frame)
         self._queue = queue
-        self._backoff = (backoff_initial, backoff_maximum)
+        self._backoff = (config.reconnect_min, config.reconnect_max)
         self._bulletin = Bulletin(runtime)
         self._door = Door(self)
 

@@ -127,21 +127,15 @@ class NodeParts:
     def _build_links(
         self, cookie: str, transport: LinkTransport | None, nonce: Callable[[int], bytes]
     ) -> None:
-        links = self.config.distribution
         self.distribution = Distribution(
             self.runtime,
             transport or self._carrier(None if self.faults is None else self.between),
             cookie=cookie,
             env=self.config.cluster.env,
-            address=(links.host or "0.0.0.0", links.port),  # noqa: S104 - blank means every address
+            config=self.config.distribution,
             rng=self.rng,
             nonce=nonce,
             evidence=self._evidence,
-            retain=max(links.retention, 2 * links.max_frame),
-            max_frame=links.max_frame,
-            handshake_timeout=links.handshake_timeout,
-            backoff_initial=links.reconnect_min,
-            backoff_maximum=links.reconnect_max,
         )
         self.links = TableLinks(self.distribution)
         self.store = Store(

@@ -5,6 +5,7 @@ import random
 import selectors
 from functools import partial
 
+from gossamer.config import DistributionConfig
 from gossamer.distribution import Distribution, StreamTransport
 from gossamer.supervisor import Runtime, Supervisor
 
@@ -169,12 +170,15 @@ class Net:
         self.nodes = {}
         self.seed = seed
 
-    async def start(self, name, creation=1, **options):
+    async def start(self, name, creation=1, config=None, **options):
         """A node whose host has its name, with what happens to it recorded."""
         runtime = Runtime(name, creation)
         rng = random.Random(f"{self.seed} {name} {creation}")
         options = {"cookie": "secret", "env": "Test", "rng": rng, "nonce": rng.randbytes} | options
-        node = Distribution(runtime, StreamTransport(self.wires.host(name)), address=(name, 4370), **options)
+        # Links come back sooner than those of a real cluster, which shares its machine.
+        config = DistributionConfig(reconnect_min=0.05, **(config or {}))
+        transport = StreamTransport(self.wires.host(name))
+        node = Distribution(runtime, transport, config=config, address=(name, 4370), **options)
         node.events, node.evidence_seen, node.frames, node.acks = [], [], [], []
         node.evidence = lambda peer, kind: node.evidence_seen.append((peer, kind))
         node.subscribe(node.events.append)

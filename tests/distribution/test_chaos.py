@@ -70,7 +70,7 @@ class Chaos:
 
     async def start(self, name):
         self.creations[name] += 1
-        node = await self.net.start(name, self.creations[name], max_frame=2000, retain=8000)
+        node = await self.net.start(name, self.creations[name], config={"max_frame": 2000, "retention": 8000})
         self.witnesses.append(Witness(node))
         self.members(name)
 

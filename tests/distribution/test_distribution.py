@@ -69,7 +69,7 @@ async def test_frames_of_one_turn_leave_as_one_message(net):
 
 @simulated
 async def test_unknown_peers_and_oversized_frames_are_errors(net):
-    a, _ = await net.pair(max_frame=1000, retain=2000)
+    a, _ = await net.pair(config={"max_frame": 1000, "retention": 2000})
     with pytest.raises(PeerGoneError, match="'c' is not up"):
         a.send("c", "data", b"")
     with pytest.raises(FrameTooLargeError, match="1001 bytes, expected at most 1000"):
@@ -285,7 +285,7 @@ async def test_a_receiver_that_raises_does_not_hold_up_the_rest(net):
 
 @simulated
 async def test_a_session_whose_retention_overflows_ends_on_both_sides(net):
-    a, b = await net.pair(max_frame=1000, retain=5000)
+    a, b = await net.pair(config={"max_frame": 1000, "retention": 5000})
     net.wires.cuts.add(frozenset("ab"))
     net.wires.reset()
     for n in range(10):

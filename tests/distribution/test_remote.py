@@ -251,7 +251,7 @@ async def test_order_per_sender_and_receiver_holds_over_reconnects(net):
 
 @simulated
 async def test_what_may_not_travel_is_refused_where_it_can_be_seen(net):
-    a, _, server = await remote_pair(net, max_frame=100_000, retain=1_000_000)
+    a, _, server = await remote_pair(net, config={"max_frame": 100_000, "retention": 1_000_000})
     with pytest.raises(TermError, match="object"):
         await a.runtime.call(server, object())
     with pytest.raises(TermError):
@@ -355,7 +355,7 @@ async def test_bytes_that_are_no_signal_are_counted_and_hurt_nobody(net):
 
 @simulated
 async def test_an_overflowing_control_stream_is_the_loss_of_the_node(net):
-    a, _, server = await remote_pair(net, max_frame=1000, retain=20_000)
+    a, _, server = await remote_pair(net, config={"max_frame": 1000, "retention": 20_000})
     downs = []
 
     async def body():
