@@ -12,7 +12,6 @@ Rejected: one ``call_later`` a call, which costs more than the rest of the call 
 from __future__ import annotations
 
 import asyncio
-from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -132,7 +131,7 @@ class RemoteCaller(Caller):
 
 
 class Lane:
-    """Calls that share one time limit, oldest first; infinity is no limit."""
+    """Calls that share one time limit, oldest first."""
 
     __slots__ = ("_loop", "_pending", "_timeout", "_timer")
 
@@ -144,8 +143,6 @@ class Lane:
 
     def add(self, caller: Caller) -> None:
         """Expire ``caller`` in ``timeout`` seconds unless it is removed before."""
-        if self._timeout == inf:
-            return
         self._pending[caller] = deadline = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._fire)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import Struct
 
-from gossamer.supervisor.errors import NameTaken
+from gossamer.supervisor.errors import NameTaken, NotInProcess
 from gossamer.supervisor.process import signals
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, Destination, Down, Exit, Pid, Reason, Ref
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gossamer.supervisor.process.calls import Caller
     from gossamer.supervisor.process.runtime import Runtime
 
-__all__ = ["Entry", "Sent", "Tracer", "Watcher", "current"]
+__all__ = ["Entry", "Sent", "Tracer", "Watcher", "current", "running"]
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,18 @@ Tracer = Callable[[str, object], None]
 
 current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
 """The process that the running code belongs to."""
+
+
+def running(function: str) -> Entry:
+    """Return the running process for ``function``, which needs one.
+
+    Raises:
+        NotInProcess: none runs here.
+    """
+    entry = current.get(None)
+    if entry is None:
+        raise NotInProcess(function)
+    return entry
 
 
 class Sent(Struct, frozen=True):

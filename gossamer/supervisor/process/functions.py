@@ -12,23 +12,16 @@ from typing import Any, TypeVarTuple
 
 from gossamer.errors import UsageError
 from gossamer.supervisor.errors import ExitProcess, NotInProcess
-from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.entry import current, running
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
 from gossamer.supervisor.values import KILL, KILLED, Cast, Destination, Pid, Reason, Ref
 
 Ts = TypeVarTuple("Ts")
 
 
-def _me(function: str) -> Entry:
-    entry = current.get(None)
-    if entry is None:
-        raise NotInProcess(function)
-    return entry
-
-
 def self_pid() -> Pid:
     """Return the pid of the running process."""
-    return _me("self_pid").pid
+    return running("self_pid").pid
 
 
 def spawn(
@@ -39,7 +32,7 @@ def spawn(
     max_mailbox: int = MAX_MAILBOX,
 ) -> Pid:
     """Start a process that runs ``body(*args)``; not linked."""
-    return _me("spawn").runtime.spawn(body, *args, name=name, label=label, max_mailbox=max_mailbox)
+    return running("spawn").runtime.spawn(body, *args, name=name, label=label, max_mailbox=max_mailbox)
 
 
 def spawn_link(
@@ -50,7 +43,7 @@ def spawn_link(
     max_mailbox: int = MAX_MAILBOX,
 ) -> Pid:
     """As ``spawn``, linked to the running process before its first step."""
-    me = _me("spawn_link")
+    me = running("spawn_link")
     return me.runtime.spawn(body, *args, name=name, label=label, link_to=me.pid, max_mailbox=max_mailbox)
 
 
@@ -67,7 +60,7 @@ def send(destination: Destination, message: object) -> bool:
 
 async def send_wait(destination: Destination, message: object) -> bool:
     """As ``send``, but wait while the receiver's mailbox is full: back-pressure."""
-    runtime = _me("send_wait").runtime
+    runtime = running("send_wait").runtime
     pause = 0.001
     while True:
         target = runtime.find(destination)
@@ -102,7 +95,7 @@ def link(pid: Pid) -> None:
     Raises:
         UsageError: it is a name. A link holds a process, and a name may move to another.
     """
-    me = _me("link")
+    me = running("link")
     if not isinstance(pid, Pid):
         raise UsageError(f"link() got {pid!r}; expected a Pid, look a name up with whereis() or pid_of()")
     me.link(pid)
@@ -110,17 +103,17 @@ def link(pid: Pid) -> None:
 
 def unlink(pid: Pid) -> None:
     """Remove the tie; no signal of it comes afterwards."""
-    _me("unlink").unlink(pid)
+    running("unlink").unlink(pid)
 
 
 def monitor(destination: Destination) -> Ref:
     """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
-    return _me("monitor").monitor(destination)
+    return running("monitor").monitor(destination)
 
 
 def demonitor(ref: Ref, *, flush: bool = False) -> bool:
     """Stop watching; ``flush`` removes a ``Down`` already queued. False when the watch was over."""
-    me = _me("demonitor")
+    me = running("demonitor")
     watched = me.demonitor(ref)
     if flush and not watched and isinstance(me, Process):
         kept = [message for message in me.mailbox if getattr(message, "ref", None) != ref]
@@ -136,7 +129,7 @@ def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erla
         ExitProcess: the running process was meant; let it through.
         BadDestination: it is no destination.
     """
-    me = _me("exit")
+    me = running("exit")
     if me.runtime.find(destination) is me and isinstance(me, Process) and asyncio.current_task() is me.task:
         if reason == KILL:
             raise ExitProcess(KILLED)
@@ -147,7 +140,7 @@ def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erla
 
 def trap_exit(flag: bool = True) -> bool:
     """Receive exit signals as messages from now on; return the old flag. Ports decide in ``handle_exit``."""
-    me = _me("trap_exit")
+    me = running("trap_exit")
     if not isinstance(me, Process):
         return True
     before, me.trapping = me.trapping, flag
@@ -170,13 +163,13 @@ def receive(
 
 def register(name: str) -> None:
     """Register the running process under ``name``."""
-    me = _me("register")
+    me = running("register")
     me.runtime.register(name, me.pid)
 
 
 def whereis(name: str) -> Pid | None:
     """Return the process registered under ``name`` on this node, None if there is none."""
-    return _me("whereis").runtime.whereis(name)
+    return running("whereis").runtime.whereis(name)
 
 
 class TimerRef:
@@ -201,7 +194,7 @@ class TimerRef:
 
 def send_after(seconds: float, destination: Destination, message: object) -> TimerRef:
     """Send ``message`` in ``seconds`` seconds, to the process that has the name then; dropped if none has."""
-    runtime = _me("send_after").runtime
+    runtime = running("send_after").runtime
     loop = runtime.loop
     when = loop.time() + seconds
     return TimerRef(loop, loop.call_later(seconds, runtime.send, destination, message), when)

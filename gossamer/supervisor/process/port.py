@@ -22,9 +22,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from gossamer.supervisor.errors import NoSuchCallback, NotInProcess
+from gossamer.supervisor.errors import NoSuchCallback
 from gossamer.supervisor.process.calls import Caller, RemoteCaller
-from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.entry import Entry, current, running
 from gossamer.supervisor.process.process import reason_of
 from gossamer.supervisor.process.reports import report_crash
 from gossamer.supervisor.process.runtime import Runtime
@@ -61,9 +61,7 @@ class Port(Entry):
         """
         parent = current.get(None)
         if runtime is None:
-            if parent is None:
-                raise NotInProcess("Port.open")
-            runtime = parent.runtime
+            runtime = running("Port.open").runtime
         if link_to is None and parent is not None and parent.runtime is runtime:
             above: Pid | None = parent.pid
         else:
@@ -184,9 +182,7 @@ def guarded(callback: Callable[P, R], *, entry: Entry | None = None) -> Callable
     Raises:
         NotInProcess: no process runs here and none was named.
     """
-    owner = current.get(None) if entry is None else entry
-    if owner is None:
-        raise NotInProcess("guarded")
+    owner = running("guarded") if entry is None else entry
 
     def run(*args: P.args, **options: P.kwargs) -> R | None:
         if owner.reason is not None:

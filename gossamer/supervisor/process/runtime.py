@@ -14,14 +14,13 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
 import structlog
 
-from gossamer.supervisor.errors import CallFailed, CallingSelf, MailboxFull, NotAsync, NotInProcess
+from gossamer.supervisor.errors import CallFailed, CallingSelf, MailboxFull, NotAsync
 from gossamer.supervisor.process.calls import Caller, Lane
-from gossamer.supervisor.process.entry import Entry, Sent, current
+from gossamer.supervisor.process.entry import Entry, Sent, current, running
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
 from gossamer.supervisor.process.signals import CallSignal, ExitSignal, SendSignal
 from gossamer.supervisor.process.table import ProcessTable
@@ -71,7 +70,7 @@ class Runtime(ProcessTable):
         self.traced = 0
         self.restarts: Counter[str] = Counter()
         """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
-        self._lanes: dict[float | None, Lane] = {}
+        self._lanes: dict[float, Lane] = {}
 
     @staticmethod
     def current() -> Runtime:
@@ -80,10 +79,7 @@ class Runtime(ProcessTable):
         Raises:
             NotInProcess: no process runs here.
         """
-        entry = current.get(None)
-        if entry is None:
-            raise NotInProcess("Runtime.current")
-        return entry.runtime
+        return running("Runtime.current").runtime
 
     # Making processes.
 
@@ -263,13 +259,15 @@ class Runtime(ProcessTable):
         if calls is None:
             calls = target.calls = {}
         calls[caller] = None
-        lane = self._lanes.get(timeout) or self._lane(timeout)
-        lane.add(caller)
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        if lane is not None:
+            lane.add(caller)
         try:
             return await caller._future
         finally:
             calls.pop(caller, None)
-            lane.remove(caller)
+            if lane is not None:
+                lane.remove(caller)
             if me is not None and type(me) is Process:
                 me.waiting_on = None
 
@@ -303,18 +301,20 @@ class Runtime(ProcessTable):
         pid = None if me is None else me.pid
         caller = Caller(pid, request, destination, self.loop.create_future())
         self.remote_calls[ref] = caller
-        lane = self._lanes.get(timeout) or self._lane(timeout)
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
         try:
             if not self.route(CallSignal(node, to, ref, pid, request)):
                 raise CallFailed(destination, NOCONNECTION)
-            lane.add(caller)
+            if lane is not None:
+                lane.add(caller)
             return await caller._future
         finally:
             del self.remote_calls[ref]
-            lane.remove(caller)
+            if lane is not None:
+                lane.remove(caller)
 
-    def _lane(self, timeout: float | None) -> Lane:
-        lane = Lane(self.loop, inf if timeout is None else timeout)
+    def _lane(self, timeout: float) -> Lane:
+        lane = Lane(self.loop, timeout)
         if len(self._lanes) < LANES:
             self._lanes[timeout] = lane
         return lane

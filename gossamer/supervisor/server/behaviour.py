@@ -16,8 +16,8 @@ from typing import Any, Generic, ParamSpec, cast, overload
 
 import structlog
 
-from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, NotInProcess, StopInit
-from gossamer.supervisor.process.entry import current
+from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, StopInit
+from gossamer.supervisor.process.entry import current, running
 from gossamer.supervisor.process.process import Process, reason_of
 from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.process.runtime import Initialised, Runtime
@@ -120,9 +120,7 @@ class Behaviour:
             Ignore: ``init`` does not want to run.
             NameTaken: another process holds the name.
         """
-        me = current.get(None)
-        if me is None:
-            raise NotInProcess(f"{cls.__name__}.start")
+        me = running("Behaviour.start")
         return await cls._otp_launch(me.runtime, None, args, options)
 
     @overload
@@ -139,9 +137,7 @@ class Behaviour:
     @classmethod
     async def start_link(cls, *args: Any, **options: Any) -> Pid:
         """As ``start``, linked to the running process."""
-        me = current.get(None)
-        if me is None:
-            raise NotInProcess(f"{cls.__name__}.start_link")
+        me = running("Behaviour.start_link")
         return await cls._otp_launch(me.runtime, me.pid, args, options)
 
     @classmethod

@@ -1,13 +1,7 @@
 """GenServer: a process that serves requests one after another and keeps state between them.
 
-Callbacks return what shall happen next, as in OTP: ``Reply(value)``, ``NoReply()`` (answer later with
-``reply(caller, value)``), ``Stop(reason)``; ``None`` from a callback that answers nobody means
-``NoReply()``. State is the instance's own attributes.
-
-``terminate(reason)`` runs on Stop, on an exception or a bad return in a callback, and when the parent
-exits while this process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
-``Stop(reason, reply=value)`` runs ``terminate`` first and answers then. ``handle_continue`` runs before
-any queued message.
+Rules: 1. ``Stop(reason, reply=value)`` runs ``terminate`` first and answers then.  2. ``handle_continue``
+runs before any queued message.
 
 The loop pops the mailbox itself instead of awaiting ``receive``, and gives way to other processes after a
 burst of messages: a mailbox that never runs empty must not stop the node.

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from gossamer.supervisor.errors import CallFailed, MailboxFull, NotInProcess
+from gossamer.supervisor.errors import CallFailed, MailboxFull
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Tracer, current
+from gossamer.supervisor.process.entry import Tracer, running
 from gossamer.supervisor.process.process import Process
-from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.process.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
 
@@ -82,7 +81,7 @@ def trace(destination: Destination, tracer: Tracer | None) -> None:
     ``tracing`` lists the events. The tracer runs in the turn of whoever acts: quick; one that raises is taken
     off and reported.
     """
-    entry = _runtime().find(destination)
+    entry = running("a system request").runtime.find(destination)
     if entry is None:
         raise CallFailed(destination, NOPROC)
     if tracer is None:
@@ -98,17 +97,10 @@ def statistics(destination: Destination) -> Statistics:
 
 
 def _find(destination: Destination) -> Process:
-    entry = _runtime().find(destination)
+    entry = running("a system request").runtime.find(destination)
     if not isinstance(entry, Process):
         raise CallFailed(destination, NOPROC)
     return entry
-
-
-def _runtime() -> Runtime:
-    me = current.get(None)
-    if me is None:
-        raise NotInProcess("a system request")
-    return me.runtime
 
 
 def _state(process: Process) -> dict[str, Any]:

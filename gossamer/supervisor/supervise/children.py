@@ -3,7 +3,9 @@
 Rules: 1. Whatever goes wrong in a start function is the child's failure.  2. Stopping watches for the end by
 the table row, not by a link, so a child that unlinked cannot hang its supervisor.  3. A child that hangs in
 its start does not keep the tree above it from stopping.  4. With back-off a restart counts against the
-intensity when the child fails, not when the wait ends, so a supervisor that gives up does so at once.
+intensity when the child fails, not when the wait ends, so a supervisor that gives up does so at once.  5. A
+wait is never zero: a child with back-off is never restarted in the same turn. Rejected: a first restart at
+once; what fails on every node would still restart on all of them together.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Literal, TypeVar, TypeVarTuple
@@ -24,7 +27,6 @@ from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.functions import call, send_after, trap_exit
 from gossamer.supervisor.process.process import Process, reason_of
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Reply, Stop
-from gossamer.supervisor.supervise.restarts import Delays, RestartWindow
 from gossamer.supervisor.supervise.spec import Backoff, ChildCounts, ChildInfo, ChildSpec, Flags, Shutdown
 from gossamer.supervisor.values import (
     KILL,
@@ -40,12 +42,68 @@ from gossamer.supervisor.values import (
     is_clean,
 )
 
-__all__ = ["Administered", "Child", "ChildKeeper", "Failed", "TryAgain", "ask", "expected_end", "start_one"]
+__all__ = [
+    "Administered",
+    "Child",
+    "ChildKeeper",
+    "Delays",
+    "Failed",
+    "RestartWindow",
+    "TryAgain",
+    "ask",
+    "expected_end",
+    "start_one",
+]
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class RestartWindow:
+    """Counts restarts in the last ``period`` seconds."""
+
+    __slots__ = ("_intensity", "_period", "_stamps")
+
+    def __init__(self, *, intensity: int, period: float) -> None:
+        self._intensity = intensity
+        self._period = period
+        self._stamps: deque[float] = deque()
+
+    def admit(self, now: float) -> bool:
+        """Record a restart; False means give up."""
+        self._stamps.append(now)
+        # A stamp exactly one period old still counts, as in OTP.
+        while self._stamps[0] < now - self._period:
+            self._stamps.popleft()
+        return len(self._stamps) <= self._intensity
+
+
+class Delays:
+    """The waits of one child."""
+
+    __slots__ = ("_backoff", "_failures", "_rng", "_tried_at")
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self._backoff = backoff
+        self._rng = rng
+        self._failures = 0
+        self._tried_at = 0.0
+
+    def next(self, now: float) -> float:
+        """Seconds to wait after a failure at ``now``."""
+        backoff = self._backoff
+        if now - self._tried_at >= backoff.reset_after:
+            self._failures = 0
+        delay = backoff.initial
+        # The exponent is bounded: a child may fail for weeks, and floats overflow.
+        if self._failures:
+            delay = min(backoff.maximum, delay * backoff.factor ** min(self._failures, 64))
+        self._failures += 1
+        delay *= 1 - backoff.jitter * self._rng.random()
+        self._tried_at = now + delay
+        return delay
 
 
 class Failed(Struct, frozen=True):

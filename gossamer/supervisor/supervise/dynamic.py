@@ -195,9 +195,9 @@ class DynamicSupervisor(ChildKeeper):
             runtime.exit(pid, KILL if spec.shutdown == "brutal_kill" else SHUTDOWN)
         waiting = [end for end in ends.values() if not end.done()]
         if waiting:
-            endless = any(spec.shutdown == "infinity" for spec in children.values())
-            times = [s.shutdown for s in children.values() if isinstance(s.shutdown, int | float)]
-            await asyncio.wait(waiting, timeout=None if endless else max(times, default=0.0))
+            shutdowns = {spec.shutdown for spec in children.values()}
+            seconds = max((s for s in shutdowns if isinstance(s, int | float)), default=0.0)
+            await asyncio.wait(waiting, timeout=None if "infinity" in shutdowns else seconds)
         for pid, end in ends.items():
             if not end.done():
                 runtime.exit(pid, KILL)

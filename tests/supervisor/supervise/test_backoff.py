@@ -19,7 +19,7 @@ from gossamer.supervisor import (
     trap_exit,
     whereis,
 )
-from gossamer.supervisor.supervise.restarts import Delays
+from gossamer.supervisor.supervise.children import Delays
 from tests.supervisor.harness import settle, virtual
 from tests.supervisor.supervise.test_supervisor import ended, probe, running
 

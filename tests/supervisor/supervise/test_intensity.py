@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.supervisor import BadChildSpec, ChildSpec
-from gossamer.supervisor.supervise.restarts import RestartWindow
+from gossamer.supervisor.supervise.children import RestartWindow
 from gossamer.supervisor.supervise.spec import Flags, check_children
 
 
