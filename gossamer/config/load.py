@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from gossamer.config.discovery import STRATEGIES
 from gossamer.config.model import Config
-from gossamer.config.problems import Location, conflicts, key_path, problems_of
+from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
 
 __all__ = ["config_from", "json_schema", "load_config", "to_plain", "to_yaml"]
@@ -91,35 +91,29 @@ class _Loader(yaml.SafeLoader):
 
 
 def _read(path: Path) -> dict[str, Any]:
+    where = "(file)"
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(
-            str(path), [ConfigProblem("(file)", reason, "a YAML file that can be read")]
-        ) from error
-    except UnicodeDecodeError as error:
-        got = f"byte {error.start} that is not UTF-8"
-        raise ConfigError(str(path), [ConfigProblem("(file)", got, "YAML in UTF-8")]) from error
-    try:
-        loader = _Loader(text)
+        loader = _Loader(path.read_text(encoding="utf-8"))
         try:
             loader.name = str(path)
             tree = loader.get_single_data()
         finally:
             loader.dispose()
+        if tree is None or isinstance(tree, dict):
+            return tree or {}
+        got, expected = shown_of(tree), "sections: node, cluster, mqtt, …"
+        where = "(top level)"
+    except OSError as error:
+        got, expected = error.strerror or type(error).__name__, "a YAML file that can be read"
+    except UnicodeDecodeError as error:
+        got, expected = f"byte {error.start} that is not UTF-8", "YAML in UTF-8"
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "(file)"
-        raise ConfigError(str(path), [ConfigProblem(where, error.problem or "bad YAML", "YAML")]) from None
+        if error.problem_mark:
+            where = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+        got, expected = error.problem or "bad YAML", "YAML"
     except yaml.YAMLError as error:
-        raise ConfigError(str(path), [ConfigProblem("(file)", str(error), "YAML")]) from None
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        got = "a list" if isinstance(tree, list) else repr(tree)[:60]
-        raise ConfigError(str(path), [ConfigProblem("(top level)", got, "sections: node, cluster, mqtt, …")])
-    return tree
+        got, expected = str(error), "YAML"
+    raise ConfigError(str(path), [ConfigProblem(where, got, expected)])
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:

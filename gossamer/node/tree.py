@@ -29,7 +29,7 @@ anew.
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -140,9 +140,8 @@ def _applications_spec(node: NodeParts) -> ChildSpec:
 
 def _load_application(application: str) -> Callable[[NodeParts], Iterable[ChildSpec]]:
     """The function that a name stands for. Raises ApplicationError."""
-    module, _, function = application.partition(":")
     try:
-        found = getattr(importlib.import_module(module), function)
+        found = pkgutil.resolve_name(application)
     except (ImportError, AttributeError, ValueError) as error:
         raise ApplicationError(application=application, reason=str(error)) from error
     if not callable(found):

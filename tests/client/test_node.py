@@ -82,4 +82,4 @@ def test_the_front_door_has_what_it_names():
 def test_the_front_door_loads_nothing_until_it_is_asked():
     code = "import gossamer, sys; print([m for m in sys.modules if m.startswith('gossamer.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "['gossamer.lazy']"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gossamer.api import Alarms
 from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
     HealEpisode,
     HealPlanInfo,
-    HealRows,
     HealSettings,
     HealStatusInfo,
     PartitionInfo,
@@ -132,18 +133,7 @@ def _plan(plan: HealPlan) -> HealPlanInfo:
 
 
 def _episode(episode: Episode) -> HealEpisode:
-    return HealEpisode(
-        plan=episode.plan,
-        coordinator=episode.coordinator,
-        survivors=episode.survivors,
-        reloaded=episode.reloaded,
-        skipped=episode.skipped,
-        saw_down=episode.saw_down,
-        split_at=episode.split_at,
-        healed_at=episode.healed_at,
-        rows=HealRows.model_validate(episode.rows),
-        text=describe(episode),
-    )
+    return HealEpisode.model_validate({**asdict(episode), "text": describe(episode)})
 
 
 def _row(kept: Kept) -> QuarantinedRow:
