@@ -223,9 +223,9 @@ def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
         typer.echo(f"\n{name}")
         for sentence in told.sentences:
             typer.echo(textwrap.fill(sentence, width, initial_indent="  ", subsequent_indent="    "))
-    for problem in outcome.problems:
+    for problem in outcome.recording.problems:
         typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
-    for hole in outcome.holes:
+    for hole in outcome.recording.holes:
         typer.echo(f"not judged: {hole.node}: {hole.in_words}", err=True)
 
 

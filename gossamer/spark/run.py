@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,8 +26,6 @@ import msgspec
 
 from gossamer.spark.analyses.completeness import Terms
 from gossamer.spark.jobs import JOBS, Told
-from gossamer.spark.source.files import FileProblem
-from gossamer.spark.source.holes import Hole
 from gossamer.spark.source.source import Recording
 
 __all__ = ["Outcome", "broken_promises", "run_jobs", "step"]
@@ -37,38 +35,40 @@ __all__ = ["Outcome", "broken_promises", "run_jobs", "step"]
 class Outcome:
     """What all jobs of a run found."""
 
-    begin: datetime
-    end: datetime
-    files: int
-    nodes: tuple[str, ...]
-    holes: tuple[Hole, ...]
-    problems: tuple[FileProblem, ...]
+    recording: Recording
     told: Mapping[str, Told]
-    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes of which there is no recording, each with those that saw it."""
-    engine: str = ""
-    share: float = 1.0
-    """Of all messages, those that were recorded."""
+
+    @property
+    def begin(self) -> datetime:
+        """Of the span that was judged."""
+        return _moment(self.recording.begin)
+
+    @property
+    def end(self) -> datetime:
+        """Of the span, excluded."""
+        return _moment(self.recording.end)
 
     def as_json(self) -> dict[str, Any]:
+        """As the summaries have it."""
+        recording = self.recording
         return {
             "from": self.begin.isoformat(),
             "to": self.end.isoformat(),
-            "engine": self.engine,
-            "share": self.share,
-            "files": self.files,
-            "nodes": list(self.nodes),
-            "missing": {node: list(seers) for node, seers in self.missing.items()},
+            "engine": recording.engine.name,
+            "share": recording.share,
+            "files": recording.files,
+            "nodes": list(recording.nodes),
+            "missing": {node: list(seers) for node, seers in recording.missing.items()},
             "holes": [
                 {
-                    "node": h.node,
-                    "from": _moment(h.begin).isoformat(),
-                    "to": _moment(h.end).isoformat(),
-                    "why": h.why,
+                    "node": hole.node,
+                    "from": _moment(hole.begin).isoformat(),
+                    "to": _moment(hole.end).isoformat(),
+                    "why": hole.why,
                 }
-                for h in self.holes
+                for hole in recording.holes
             ],
-            "problems": msgspec.to_builtins(self.problems),
+            "problems": msgspec.to_builtins(recording.problems),
             "jobs": {
                 name: {
                     "numbers": dict(told.numbers),
@@ -116,18 +116,7 @@ def run_jobs(
                 tables[table] = written[f"{name}/{table}"] = engine.save(question, path)
             told[name] = job.tell(engine, tables)
         engine.clear()
-    outcome = Outcome(
-        begin=_moment(recording.begin),
-        end=_moment(recording.end),
-        files=recording.files,
-        nodes=recording.nodes,
-        holes=recording.holes,
-        problems=recording.problems,
-        told=told,
-        missing=recording.missing,
-        engine=engine.name,
-        share=recording.share,
-    )
+    outcome = Outcome(recording, told)
     summary = outcome.as_json()
     for name in order:
         own = {**summary, "jobs": {name: summary["jobs"][name]}}

@@ -36,7 +36,7 @@ from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.errors import NoDataError
 from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of
 from gossamer.spark.source.source import MARGIN, read, recording_of, spoken_of
-from gossamer.spark.watch import Known, dump, parse
+from gossamer.spark.watch import Known
 
 __all__ = ["Auditor", "Batch", "post_alarm", "start"]
 
@@ -193,10 +193,10 @@ class Auditor:
 
     def _known(self, engine: SparkEngine, number: int) -> Known:
         text = engine.read_text(f"{self.checkpoint}/known/{number}.json") if number >= 0 else None
-        return parse(text) if text is not None else Known()
+        return msgspec.json.decode(text, type=Known) if text is not None else Known()
 
     def _keep(self, engine: SparkEngine, number: int, known: Known) -> None:
-        engine.write_text(f"{self.checkpoint}/known/{number}.json", dump(known))
+        engine.write_text(f"{self.checkpoint}/known/{number}.json", msgspec.json.encode(known).decode())
         past = number - _KEPT
         # The batch before may have to be done again, and reads what it read.
         needed = {known.sessions_at, *(self._known(engine, n).sessions_at for n in range(past + 1, number))}

@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from gossamer.spark.source.files import FileProblem, Footer
 from gossamer.spark.source.holes import Hole
 
-__all__ = ["Known", "dump", "parse"]
+__all__ = ["Known"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,3 @@ def _joined(life: Iterable[Footer]) -> list[Footer]:
         else:
             joined.append(replace(footer, path="", gaps=(), only=()))
     return joined
-
-
-def dump(known: Known) -> str:
-    """As JSON, for the checkpoint."""
-    return msgspec.json.encode(known).decode()
-
-
-def parse(text: str) -> Known:
-    return msgspec.json.decode(text, type=Known)

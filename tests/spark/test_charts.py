@@ -1,18 +1,18 @@
 """Charts are drawn to scale; what a topic says stays within its text."""
 
 import xml.etree.ElementTree as ET
-from datetime import UTC, datetime
 
 from gossamer.spark.jobs import Told
 from gossamer.spark.report.charts import Chart
 from gossamer.spark.report.report import render
 from gossamer.spark.run import Outcome
+from gossamer.spark.source.source import Recording
 
 
 def parsed(chart):
     """The chart as the page has it."""
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    page = render(Outcome(now, now, 0, (), (), (), {"hotspots": Told({}, (), (chart,))}), {})
+    recording = Recording(engine=None, events="", begin=0, end=1, last=1)
+    page = render(Outcome(recording, {"hotspots": Told({}, (), (chart,))}), {})
     return ET.fromstring(page[page.index("<svg") : page.index("</svg>") + len("</svg>")])
 
 

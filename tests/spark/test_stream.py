@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import msgspec
 import pytest
 from real.harness import Program, eventually
 
@@ -18,7 +19,7 @@ from gossamer.spark.engine.session import JAVA_OPTIONS
 from gossamer.spark.source.files import Footer, micros_of
 from gossamer.spark.source.source import load
 from gossamer.spark.stream import Auditor, start
-from gossamer.spark.watch import Known, dump, parse
+from gossamer.spark.watch import Known
 from tests.spark.world import SECOND, World
 
 PATIENCE = 300
@@ -57,7 +58,7 @@ def test_old_files_are_folded_to_one_entry_and_what_is_missing_stays_visible():
         ("", 41, 50),
         ("a-51", 51, 60),
     ]
-    assert parse(dump(folded)) == folded
+    assert msgspec.json.decode(msgspec.json.encode(folded), type=Known) == folded
 
 
 class KilledError(Exception):

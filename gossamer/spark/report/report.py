@@ -25,7 +25,7 @@ def missing_in_words(outcome: Outcome) -> list[str]:
     return [
         f"Missing: no recording of {node} is here, though {' and '.join(seers[:3])} saw it. What only it "
         "knows cannot be judged: bring its files too."
-        for node, seers in outcome.missing.items()
+        for node, seers in outcome.recording.missing.items()
     ]
 
 
@@ -33,7 +33,7 @@ def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str
     """One sentence for somebody who reads nothing else."""
     blind = sum(told.numbers.get("undecidable", 0) for told in outcome.told.values())
     doubt = f"; {blind:,} deliveries could not be judged" if blind else ""
-    if not doubt and outcome.holes:
+    if not doubt and outcome.recording.holes:
         doubt = f"; what {_names(outcome)} did not record could not be judged"
     if broken:
         what = ", ".join(f"{number:,} {name}" for name, number in broken.items())
@@ -50,7 +50,7 @@ def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str
 
 
 def _names(outcome: Outcome) -> str:
-    return ", ".join(sorted({hole.node for hole in outcome.holes}))
+    return ", ".join(sorted({hole.node for hole in outcome.recording.holes}))
 
 
 def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
@@ -66,13 +66,9 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
         end=f"{outcome.end:%Y-%m-%d %H:%M:%S} UTC",
         missing=missing_in_words(outcome),
         words=verdict_in_words(outcome, broken),
-        mood="bad" if broken or lost else "doubt" if outcome.holes else "good",
+        mood="bad" if broken or lost else "doubt" if outcome.recording.holes else "good",
         cards=cards,
-        share=outcome.share,
-        files=outcome.files,
-        nodes=outcome.nodes,
-        problems=outcome.problems,
-        holes=outcome.holes,
+        recording=outcome.recording,
         most=_SHOWN,
         questions={name: job.question for name, job in JOBS.items()},
         jobs=[

@@ -138,23 +138,13 @@ def without_duplicates(footers: Iterable[Footer]) -> tuple[list[Footer], list[Fi
         life = by_life.setdefault((footer.node, footer.creation), [])
         twins = [f for f in life if f.first <= footer.last and footer.first <= f.last]
         rest = _rest(footer, twins)
-        if not twins:
-            kept.append(footer)
-        elif not rest:
-            problems.append(
-                FileProblem(
-                    footer.path, "duplicate", f"holds events that {twins[0].path} holds too; read once"
-                )
-            )
-            continue
-        else:
-            problems.append(
-                FileProblem(
-                    footer.path, "overlap", f"holds some events that {twins[0].path} holds too; read once"
-                )
-            )
-            kept.append(replace(footer, only=rest))
-        life.append(footer)
+        if twins:
+            kind, what = ("overlap", "some events") if rest else ("duplicate", "events")
+            message = f"holds {what} that {twins[0].path} holds too; read once"
+            problems.append(FileProblem(footer.path, kind, message))
+        if rest or not twins:
+            kept.append(replace(footer, only=rest) if twins else footer)
+            life.append(footer)
     return kept, problems
 
 

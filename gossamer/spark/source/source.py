@@ -232,24 +232,15 @@ def _share(detail: str | None) -> float | None:
 def _of_clocks(footers: Iterable[Footer], wrong: Mapping[Life, int]) -> list[FileProblem]:
     problems = []
     for file in footers:
+        clock = f"the clock of {file.node} was"
         if abs(file.offset) > MAX_OFFSET:
-            problems.append(
-                FileProblem(
-                    file.path,
-                    "clock",
-                    f"the clock of {file.node} was {file.offset / 1e6:+.1f} s off, which it knew; corrected",
-                )
-            )
+            message = f"{clock} {file.offset / 1e6:+.1f} s off, which it knew; corrected"
+            problems.append(FileProblem(file.path, "clock", message))
         offset = wrong.get((file.node, file.creation))
         if offset is not None:
-            problems.append(
-                FileProblem(
-                    file.path,
-                    "clock",
-                    f"the clock of {file.node} was about {offset / 1e6:+.1f} s off, which it did not know; "
-                    "corrected by what its links tell",
-                )
-            )
+            message = f"{clock} about {offset / 1e6:+.1f} s off, which it did not know; "
+            message += "corrected by what its links tell"
+            problems.append(FileProblem(file.path, "clock", message))
     return problems
 
 
