@@ -3,6 +3,8 @@
 A process is one task with a mailbox, owned by the process table of its ``Runtime``. Semantics are OTP's,
 names too. See ``process`` for exit signals, ``supervisor`` for what one decides, ``port`` for
 connections.
+
+This list is the only one: what a module behind the door defines is for the whole package.
 """
 
 from gossamer.supervisor.errors import (

@@ -21,8 +21,6 @@ import msgspec
 
 from gossamer.supervisor.values import Crash, Pid, Ref
 
-__all__ = ["Told", "is_secret", "shown"]
-
 SECRETS = frozenset(
     {
         "authorization",

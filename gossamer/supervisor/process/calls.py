@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 
-__all__ = ["Caller", "Lane", "RemoteCaller", "waiting_chain"]
-
-
 class Caller:
     """A call in flight: the calling process, its request, and the way back for the answer."""
 

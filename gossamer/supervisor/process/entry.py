@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gossamer.supervisor.process.calls import Caller
     from gossamer.supervisor.process.runtime import Runtime
 
-__all__ = ["Entry", "Sent", "Tracer", "Watcher", "current", "running"]
-
 log = structlog.get_logger(__name__)
 
 Watcher = Pid | Callable[[Down], None]

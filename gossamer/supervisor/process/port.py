@@ -30,8 +30,6 @@ from gossamer.supervisor.process.reports import report_crash
 from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.values import KILL, KILLED, NORMAL, Cast, Down, Exit, Pid, Reason
 
-__all__ = ["Port", "guarded"]
-
 log = structlog.get_logger(__name__)
 
 P = ParamSpec("P")
@@ -62,10 +60,9 @@ class Port(Entry):
         parent = current.get(None)
         if runtime is None:
             runtime = running("Port.open").runtime
+        above = link_to
         if link_to is None and parent is not None and parent.runtime is runtime:
-            above: Pid | None = parent.pid
-        else:
-            above = link_to
+            above = parent.pid
         self.enter(runtime, label=label or type(self).__name__, name=name, parent=above)
         self._busy = False
         self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...]]] | None = None

@@ -28,8 +28,6 @@ from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.values import KILL, KILLED, NORMAL, Crash, Down, Exit, Pid, Reason
 
-__all__ = ["MAX_MAILBOX", "Process", "reason_of"]
-
 log = structlog.get_logger(__name__)
 
 MAX_MAILBOX = 1_000_000

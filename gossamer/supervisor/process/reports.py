@@ -22,8 +22,6 @@ from gossamer.supervisor.process.entry import Entry, current
 from gossamer.supervisor.rendering import is_secret, shown
 from gossamer.supervisor.values import Cast, Crash, Reason, describe, is_clean
 
-__all__ = ["log_process", "report_crash", "where_is"]
-
 log = structlog.get_logger(__name__)
 
 FRAMEWORK = tuple(

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from gossamer.supervisor.process.tree import ProcessNode
     from gossamer.supervisor.server.behaviour import Behaviour
 
-__all__ = ["Initialised", "Runtime"]
-
 log = structlog.get_logger(__name__)
 
 P = ParamSpec("P")

@@ -34,8 +34,6 @@ from gossamer.supervisor.values import (
     reason_from_plain,
 )
 
-__all__ = ["ProcessTable", "Registry"]
-
 
 class ProcessTable:
     """Local processes by pid and by name; ``Runtime`` adds the messages and signals between them."""

@@ -42,8 +42,6 @@ from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 if TYPE_CHECKING:
     from gossamer.supervisor.process.runtime import Runtime
 
-__all__ = ["TraceLine", "attach", "clear", "detach", "follow"]
-
 log = structlog.get_logger(__name__)
 
 BACKLOG = 1000

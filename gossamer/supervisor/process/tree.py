@@ -23,8 +23,6 @@ from gossamer.supervisor.values import Pid
 if TYPE_CHECKING:
     from gossamer.supervisor.process.runtime import Runtime
 
-__all__ = ["Folded", "ProcessNode", "forest", "locate"]
-
 TASK_BYTES = 1200
 """What a task, its coroutines, its context and its future weigh beside what can be asked for its size."""
 

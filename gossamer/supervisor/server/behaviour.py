@@ -23,8 +23,6 @@ from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.process.runtime import Initialised, Runtime
 from gossamer.supervisor.values import KILL, Pid, Reason
 
-__all__ = ["Behaviour", "Named", "Stopped"]
-
 log = structlog.get_logger(__name__)
 
 P = ParamSpec("P")

@@ -22,8 +22,6 @@ from gossamer.supervisor.server.behaviour import Behaviour, Stopped
 from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
 
-__all__ = ["Continue", "GenServer", "NoReply", "Reply", "Stop", "reply"]
-
 log = structlog.get_logger(__name__)
 
 UNSET: Any = object()

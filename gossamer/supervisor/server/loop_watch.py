@@ -35,8 +35,6 @@ from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.values import Pid
 
-__all__ = ["PAUSES", "LoopWatch", "tune_collector"]
-
 log = structlog.get_logger(__name__)
 
 _TICK = object()

@@ -34,8 +34,6 @@ from gossamer.supervisor.process.functions import self_pid, send, spawn_link, tr
 from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.values import NORMAL, Exit, Pid, Reason
 
-__all__ = ["OsProcess", "exit_reason"]
-
 log = structlog.get_logger(__name__)
 
 LINE = 4096

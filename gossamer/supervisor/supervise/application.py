@@ -30,8 +30,6 @@ from gossamer.supervisor.supervise.children import Administered, Failed, ask, re
 from gossamer.supervisor.supervise.spec import ChildSpec, Restart, Shutdown, Start, check, check_choice
 from gossamer.supervisor.values import SHUTDOWN, Destination, Exit, Pid, Reason, describe, is_clean
 
-__all__ = ["Application", "Applications", "start_order"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -42,19 +42,6 @@ from gossamer.supervisor.values import (
     is_clean,
 )
 
-__all__ = [
-    "Administered",
-    "Child",
-    "ChildKeeper",
-    "Delays",
-    "Failed",
-    "RestartWindow",
-    "TryAgain",
-    "ask",
-    "expected_end",
-    "start_one",
-]
-
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")

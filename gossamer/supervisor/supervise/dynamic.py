@@ -27,8 +27,6 @@ from gossamer.supervisor.supervise.children import Child, ChildKeeper, Failed, T
 from gossamer.supervisor.supervise.spec import Backoff, ChildSpec, Flags, check, check_is_spec
 from gossamer.supervisor.values import KILL, SHUTDOWN, Destination, Pid, Reason, describe
 
-__all__ = ["DynamicSupervisor"]
-
 log = structlog.get_logger(__name__)
 
 

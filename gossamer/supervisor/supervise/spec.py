@@ -17,8 +17,6 @@ from msgspec import Struct
 from gossamer.supervisor.errors import BadChildSpec
 from gossamer.supervisor.values import Pid
 
-__all__ = ["Backoff", "ChildCounts", "ChildInfo", "ChildSpec", "Flags", "Shutdown", "Start"]
-
 P = ParamSpec("P")
 
 Restart = Literal["permanent", "transient", "temporary"]

@@ -47,8 +47,6 @@ from gossamer.supervisor.supervise.spec import (
 )
 from gossamer.supervisor.values import SHUTDOWN, Destination, Pid, Reason
 
-__all__ = ["Supervisor"]
-
 log = structlog.get_logger(__name__)
 
 RESTARTING: Literal["restarting"] = "restarting"

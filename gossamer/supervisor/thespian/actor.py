@@ -18,8 +18,6 @@ from gossamer.supervisor.server.genserver import GenServer, NoReply, Stop
 from gossamer.supervisor.thespian.system import ActorEnded, Begin, ThespianSystem
 from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit, Reason, is_clean
 
-__all__ = ["ThespianActor"]
-
 
 def _target_of(actor: type | str) -> str:
     """The name under which the host imports an actor class, ``package.module.Class``.

@@ -38,8 +38,6 @@ from thespian.system.transport import IPBase
 from gossamer.supervisor.thespian import wire
 from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME, Publish, Subscribe, Unsubscribe
 
-__all__ = ["Bridge", "main"]
-
 CRASH_STATUS = 70
 """Exit status of an actor whose handler raised; the report says more."""
 ADMIN_GONE = 71

@@ -16,8 +16,6 @@ from gossamer.supervisor.process.port import guarded
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.thespian import wire
 
-__all__ = ["BACKLOG", "HostLink"]
-
 log = structlog.get_logger(__name__)
 
 BACKLOG = 1000

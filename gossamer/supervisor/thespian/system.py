@@ -31,8 +31,6 @@ from gossamer.supervisor.thespian.link import BACKLOG, HostLink
 from gossamer.supervisor.thespian.messages import Delivered, MessagePort, Publish, Subscribe, Unsubscribe
 from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reason
 
-__all__ = ["ActorEnded", "Begin", "ThespianSystem"]
-
 log = structlog.get_logger(__name__)
 
 STRAY = 1000
