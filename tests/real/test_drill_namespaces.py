@@ -15,7 +15,7 @@ import pytest
 from drill.made import cut_between
 
 from gossamer.drill.stage.backend import BackEndError, LinkFault
-from gossamer.drill.stage.namespaces import Namespaces, abilities_here, check_rights, leftovers
+from gossamer.drill.stage.netns import Namespaces, abilities_here, check_rights, leftovers
 from gossamer.drill.stage.netplan import maker_of
 from real.harness import eventually
 
@@ -184,7 +184,7 @@ def test_closing_takes_everything_away_and_may_be_done_again(able: frozenset[str
 
 def test_what_a_killed_drill_left_goes_with_the_next_and_what_is_in_use_stays(able: frozenset[str]):
     script = (
-        "from gossamer.drill.stage.namespaces import Namespaces\nimport subprocess, time\n"
+        "from gossamer.drill.stage.netns import Namespaces\nimport subprocess, time\n"
         "net = Namespaces(1, abilities=frozenset())\nnet.open()\n"
         "child = subprocess.Popen(['ip', 'netns', 'exec', net.plan.space(1), 'sleep', '1000'])\n"
         "print(child.pid, flush=True)\ntime.sleep(1000)\n"

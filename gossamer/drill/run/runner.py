@@ -43,12 +43,10 @@ from gossamer.drill.record import (
 from gossamer.drill.report.promises import judge, measure
 from gossamer.drill.run.client import TrafficClient
 from gossamer.drill.run.executor import Executor
-from gossamer.drill.run.findings import ends_of, heals_of, quarantined_of
 from gossamer.drill.run.load import Load
 from gossamer.drill.run.script import Script, check, script_of
-from gossamer.drill.run.watch import Sight, Watch
-from gossamer.drill.stage.backend import BackEnd
-from gossamer.drill.stage.gate import GateBackEnd
+from gossamer.drill.run.watch import Sight, Watch, ends_of, heals_of, quarantined_of
+from gossamer.drill.stage.backend import BackEnd, GateBackEnd
 from gossamer.drill.stage.janitor import Janitor
 from gossamer.errors import GossamerError
 from gossamer.network import SystemNetwork

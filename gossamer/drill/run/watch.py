@@ -6,6 +6,8 @@ times a second, and only while it matters.
 
 Rules: 1. A node that does not answer is asked again; what it kept is not lost.  2. A new life of a node
 counts from 1 again.  3. The drill's time of an event is that of the answer less the event's age.
+
+Once a drill is over, nodes are asked for heals, quarantined rows, members and checksums of their tables.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import httpx
+import msgspec
 
-from gossamer.drill.record import Mark, MarkKind
+from gossamer.drill.record import Heal, Mark, MarkKind, NodeEnd, Quarantined
 from gossamer.launch import NodePlan
 
-__all__ = ["Routes", "Sight", "State", "Watch", "mark_of"]
+__all__ = ["Routes", "Sight", "State", "Watch", "ends_of", "heals_of", "mark_of", "quarantined_of"]
 
 Routes = frozenset[tuple[str, frozenset[str]]]
 """Filters, and the nodes that have subscribers to them."""
@@ -44,6 +47,8 @@ _KINDS: dict[str, MarkKind] = {
 _EVENTS_EVERY = 0.25
 _ROUTES_EVERY = 0.2
 _TIMEOUT = 5.0
+_AGREEMENT_TIMEOUT = 10.0
+_RETRY_INTERVAL = 0.5
 
 State = Literal["up", "suspect", "down"]
 _STATES: dict[MarkKind, State] = {
@@ -174,3 +179,53 @@ class Watch:
             if mark is not None and mark.at >= 0:
                 self._tell(mark)
         self._known[name] = (told["creation"], serial)
+
+
+# -- in the end
+
+
+async def heals_of(watch: Watch, *, since: float) -> tuple[Heal, ...]:
+    """Every heal once, whichever node reports it; ``since`` is when the drill began, since 1970."""
+    heals: dict[str, Heal] = {}
+    for history in await watch.get_all("/api/v1/autoheal/history"):
+        for incident in history or ():
+            healed_at = round(incident["healed_at"] - since, 3)
+            heal = msgspec.convert({**incident, **incident["rows"], "healed_at": healed_at}, Heal)
+            heals.setdefault(heal.plan, heal)
+    return tuple(sorted(heals.values(), key=lambda heal: heal.healed_at))
+
+
+async def quarantined_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[Quarantined, ...]:
+    """Rows that lost, of the nodes that answer."""
+    statuses = await watch.get_all("/api/v1/autoheal")
+    return tuple(
+        Quarantined(node.name, str(node.directory / "quarantine.bin"), status["quarantined"])
+        for node, status in zip(nodes, statuses, strict=True)
+        if status is not None and status["quarantined"]
+    )
+
+
+async def ends_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[NodeEnd, ...]:
+    """Members and tables of each node.
+
+    Replication may still be on its way when load ends, so nodes that differ are asked again for a while, and
+    what they reported last counts.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _AGREEMENT_TIMEOUT
+    while True:
+        # A node that is not ready says so with its members.
+        ready = await watch.get_all("/ready", any_status=True)
+        tables = await watch.get_all("/api/v1/tables/digests")
+        ends = tuple(map(_end_of, nodes, ready, tables))
+        agree = len({(end.members, frozenset(end.tables.items())) for end in ends}) == 1
+        if (agree and len(ends[0].members) == len(ends)) or loop.time() >= deadline:
+            return ends
+        await asyncio.sleep(_RETRY_INTERVAL)
+
+
+def _end_of(node: NodePlan, ready: Any, digests: Any) -> NodeEnd:
+    if not (isinstance(ready, dict) and isinstance(digests, list)):
+        return NodeEnd(node.name)
+    tables = {f"{row['name']} of {row['owner']}": f"{row['rows']} rows {row['checksum']}" for row in digests}
+    return NodeEnd(node.name, tuple(sorted(ready.get("members", ()))), tables)

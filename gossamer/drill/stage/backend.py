@@ -11,6 +11,9 @@ directory, may be called again and at any time, also after a ``start`` that fail
 outlives its drill for long.  6. A node that ends is not restarted: the drill decides.  7. All nodes die with
 this process, however it ends. At the end they are killed, not stopped: what they hold is thrown away, and a
 node that is paused or cut off would take its time.
+
+With the gate, a fault of one direction is told where it has to be (see ``docs/design/drills.md``): a cut to
+both ends, since each end holds back only the connections that it opened; what slows or loses, to the sender.
 """
 
 from __future__ import annotations
@@ -43,7 +46,16 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-__all__ = ["Ability", "BackEnd", "BackEndError", "EndedAtStartError", "LinkFault", "abilities_for"]
+__all__ = [
+    "Ability",
+    "BackEnd",
+    "BackEndError",
+    "EndedAtStartError",
+    "GateBackEnd",
+    "LinkFault",
+    "abilities_for",
+    "requests_of",
+]
 
 Ability = Literal["delay", "jitter", "loss", "clock"]
 """What a back end may lack; every one cuts, both ways or one."""
@@ -267,3 +279,42 @@ def _tail(node: NodePlan) -> str:
     except OSError:
         text = ""
     return "\n".join(f"  {line}" for line in text.splitlines()[-_LOG_LINES:]) or "  (nothing)"
+
+
+def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, Any]]]:
+    """Requests for each node, by its name, for just these faults to hold."""
+    requests: dict[str, list[dict[str, Any]]] = {}
+    for fault in faults:
+        told: dict[str, Any] = {"peer": fault.target, "direction": "out"}
+        if fault.cut:
+            # Who opened an incoming connection is not known there: the other end holds back its own.
+            other = {"peer": fault.source, "direction": "in", "cut": True}
+            requests.setdefault(fault.target, []).append(other)
+            told["cut"] = True
+        else:
+            told |= {"loss": fault.loss, "delay": fault.delay, "jitter": fault.jitter}
+        requests.setdefault(fault.source, []).append(told)
+    return requests
+
+
+class GateBackEnd(BackEnd):
+    """Faults are told to the nodes, which let them end by themselves after their time."""
+
+    name: BackEndName = "gate"
+    abilities: frozenset[Ability] = frozenset({"delay", "jitter", "loss", "clock"})
+    settings: ClassVar[Mapping[str, str]] = {"GOSSAMER_DRILL__FAULTS": "true"}
+
+    def __init__(self, *, ended: Callable[[str, str], None]) -> None:
+        super().__init__(ended=ended)
+        self._told: set[str] = set()
+
+    async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
+        requests = requests_of(faults)
+        concerned = self._told | requests.keys()
+        self._told = set(requests)
+        # All at once, so that a cut is one moment.
+        await asyncio.gather(*(self._tell(name, requests.get(name, []), seconds) for name in concerned))
+
+    async def _tell(self, name: str, faults: list[dict[str, Any]], seconds: float) -> None:
+        body = {"faults": faults, "seconds": seconds if faults else None}
+        await self.put(name, "/api/v1/drill/faults", body)

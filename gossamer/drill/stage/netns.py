@@ -1,27 +1,188 @@
 """The back end with root's rights: every node in a network namespace, and packets that are really dropped.
 
 Nodes run without the fault gate, on sockets of the kernel, so what is seen here is what a network would do to
-them. While it is open, the thread that started it stands in the hub of the namespaces (see
-:mod:`gossamer.drill.stage.netplan`). If it is killed, a janitor takes them away, and the faults with them.
+them. If the drill is killed, a janitor takes the namespaces away, and the faults with them.
+
+Rules: 1. What was made is named after this process; what a dead one left goes when the next is made.
+2. While it is open, the thread that opened it is in the hub, and so are threads and processes that it
+starts; closing takes it back. Commands name the namespace that they are for, so any thread may run them.
+3. Closing may come at any time and again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import structlog
+
 from gossamer.drill.record import BackEndName
-from gossamer.drill.stage.backend import Ability, BackEnd, LinkFault
+from gossamer.drill.stage.backend import Ability, BackEnd, BackEndError, LinkFault, abilities_for
 from gossamer.drill.stage.janitor import Janitor
-from gossamer.drill.stage.namespaces import Namespaces, abilities_here, check_rights
+from gossamer.drill.stage.netplan import CABLE, Maker, NetPlan, cuts_of, maker_of, slow_of
 from gossamer.launch import ClusterPlan, NodePlan
 
-__all__ = ["NetnsBackEnd"]
+__all__ = ["Namespaces", "NetnsBackEnd", "abilities_here", "check_rights", "leftovers"]
 
+log = structlog.get_logger(__name__)
+
+NAME = "netns"
+_WHERE = Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
+_COMMAND_TIMEOUT = 30
 PORTS = {"mqtt": 1883, "api": 8091, "gossip": 7946, "distribution": 4370}
 """No two nodes share an address, so all have the ports that everybody knows."""
+_serials = itertools.count(1)
+
+
+def check_rights() -> None:
+    """Raises :class:`BackEndError` where namespaces cannot be made for a reason that is known at once."""
+    if os.geteuid() != 0:
+        raise _error("network namespaces need root", "run this by sudo, or take --backend gate")
+    if shutil.which("ip") is None:
+        raise _error(
+            "there is no command `ip`",
+            "install iproute2 (`apt-get install iproute2`), or take --backend gate",
+        )
+
+
+def abilities_here() -> frozenset[Ability]:
+    """What this kernel and its tools can do; tried out in a namespace of its own."""
+    plan = NetPlan(_this_maker(), next(_serials), 0)
+    hub = plan.space(0)
+    able: set[Ability] = set()
+    _run("ip", "netns", "add", hub)
+    try:
+        if _can("tc", "-n", hub, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"):
+            able |= {"delay", "jitter", "loss"}
+        elif _can("ip", "netns", "exec", hub, "nft", "-f", "-", text=plan.loss_text({1: 0.5})):
+            able.add("loss")
+    finally:
+        _run("ip", "netns", "delete", hub)
+    return frozenset(able)
+
+
+def _this_maker() -> Maker:
+    """This process."""
+    return Maker(os.getpid(), _started(os.getpid()) or 0)
+
+
+def leftovers() -> list[str]:
+    """Namespaces of drills whose process is gone."""
+    if not _WHERE.is_dir():
+        return []
+    makers = ((path.name, maker_of(path.name)) for path in sorted(_WHERE.iterdir()))
+    return [name for name, maker in makers if maker is not None and _started(maker.pid) != maker.started]
+
+
+class Namespaces:
+    """``nodes`` namespaces at a bridge; ``abilities`` as :func:`abilities_here` found them."""
+
+    def __init__(self, nodes: int, *, abilities: frozenset[Ability]) -> None:
+        self.plan = NetPlan(_this_maker(), next(_serials), nodes)
+        self._abilities = abilities
+        self._cuts: dict[int, frozenset[int]] = {}
+        self._slow: set[int] = set()
+        self._losing: set[int] = set()
+        self._made: list[str] = []
+        self._home: tuple[int, int] | None = None
+        """Where this thread was, as a descriptor, and which thread it is."""
+
+    def open(self) -> None:
+        """Make them and move this thread into the hub; first takes away what dead drills left."""
+        for space in leftovers():
+            log.info("drill_leftover_removed", namespace=space)
+            _remove(space)
+        plan = self.plan
+        for space in plan.spaces():
+            self._made.append(space)
+            _run("ip", "netns", "add", space)
+        _batch("ip", plan.space(0), plan.hub_lines())
+        for node in range(1, plan.nodes + 1):
+            _batch("ip", plan.space(node), plan.node_lines(node))
+            # Packets of open connections would not be looked up at all, and so pass a cut.
+            early = "echo 0 > /proc/sys/net/ipv4/ip_early_demux"
+            _run("ip", "netns", "exec", plan.space(node), "sh", "-c", early)
+        self._home = (_descriptor("/proc/thread-self/ns/net"), threading.get_ident())
+        _enter(_descriptor(str(_WHERE / plan.space(0))))
+
+    async def apply(self, faults: Sequence[LinkFault], numbers: Mapping[str, int]) -> None:
+        """Let just these hold. ``numbers``: of the nodes, by name."""
+        missing = next((able for able in abilities_for(faults) if able not in self._abilities), None)
+        if missing is not None:
+            raise _error(
+                f"this kernel has no netem, so no {missing} can be put on a link here",
+                "load it (`modprobe sch_netem`, in Debian's kernel and in kernel-modules-extra elsewhere), "
+                "or take --backend gate",
+            )
+        cuts, slow = cuts_of(faults, numbers), slow_of(faults, numbers)
+        if "delay" not in self._abilities:
+            await self._lose(slow)
+            slow = {}
+        for node in sorted(self._slow | set(slow)):
+            await self._slow_down(node, slow.get(node, {}))
+        # Cuts last and side by side: they shall come as one.
+        await asyncio.gather(
+            *(
+                self._cut(node, cuts.get(node, frozenset()))
+                for node in range(1, self.plan.nodes + 1)
+                if cuts.get(node, frozenset()) != self._cuts.get(node, frozenset())
+            )
+        )
+
+    async def _cut(self, node: int, new: frozenset[int]) -> None:
+        lines = self.plan.cut_lines(self._cuts.get(node, frozenset()), new)
+        await asyncio.to_thread(_batch, "ip", self.plan.space(node), lines)
+        self._cuts[node] = new
+
+    async def _slow_down(self, node: int, slow: Mapping[int, LinkFault]) -> None:
+        space = self.plan.space(node)
+        if node in self._slow:
+            await asyncio.to_thread(_run, "tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
+            self._slow.discard(node)
+        if slow:
+            # Noted first: half of it would have to go as well.
+            self._slow.add(node)
+            await asyncio.to_thread(_batch, "tc", space, self.plan.slow_lines(slow))
+
+    async def _lose(self, slow: Mapping[int, Mapping[int, LinkFault]]) -> None:
+        heard: dict[int, dict[int, float]] = {}
+        for source, targets in slow.items():
+            for target, fault in targets.items():
+                heard.setdefault(target, {})[source] = fault.loss
+        for node in sorted(self._losing | set(heard)):
+            nft = "ip", "netns", "exec", self.plan.space(node), "nft", "-f", "-"
+            await asyncio.to_thread(_run, *nft, text=self.plan.loss_text(heard.get(node, {})))
+        self._losing = set(heard)
+
+    def close(self) -> None:
+        """Move this thread back and remove all, with the processes in them."""
+        if self._home is not None:
+            descriptor, thread = self._home
+            if thread == threading.get_ident():
+                _enter(descriptor)
+            else:
+                os.close(descriptor)
+            self._home = None
+        failed: list[BackEndError] = []
+        for space in reversed(self._made):
+            try:
+                _remove(space)
+            except BackEndError as error:
+                failed.append(error)
+        self._made.clear()
+        if failed:
+            raise failed[0]
 
 
 class NetnsBackEnd(BackEnd):
@@ -73,3 +234,77 @@ class NetnsBackEnd(BackEnd):
             finally:
                 if self._janitor is not None:
                     await self._janitor.close()
+
+
+def _remove(space: str) -> None:
+    """One namespace, and the processes in it but this one."""
+    if not (_WHERE / space).exists():
+        return
+    for pid in _run("ip", "netns", "pids", space).split():
+        if int(pid) != os.getpid():
+            try:
+                os.kill(int(pid), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    _run("ip", "netns", "delete", space)
+
+
+def _started(pid: int) -> int | None:
+    """When a process began, in ticks; None: there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name in parentheses may hold blanks; a zombie is gone for our purposes.
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _descriptor(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _enter(descriptor: int) -> None:
+    """Move this thread; closes the descriptor."""
+    # os.setns is there from Python 3.12 on.
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        if libc.setns(descriptor, _CLONE_NEWNET):
+            reason = os.strerror(ctypes.get_errno())
+            raise _error(f"no entering of a namespace: {reason}", _CONTAINER)
+    finally:
+        os.close(descriptor)
+
+
+_CONTAINER = "a container needs to be privileged for that (CAP_SYS_ADMIN); or take --backend gate"
+
+
+def _error(reason: str, remedy: str) -> BackEndError:
+    return BackEndError(backend=NAME, reason=reason, remedy=remedy)
+
+
+def _batch(program: str, space: str, lines: Sequence[str]) -> None:
+    _run(program, "-n", space, "-batch", "-", text="".join(f"{line}\n" for line in lines))
+
+
+def _can(*command: str, text: str = "") -> bool:
+    try:
+        _run(*command, text=text)
+    except BackEndError:
+        return False
+    return True
+
+
+def _run(*command: str, text: str = "") -> str:
+    """Its output. Raises :class:`BackEndError` with what it complained about."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, input=text, capture_output=True, text=True, check=False, timeout=_COMMAND_TIMEOUT
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        remedy = "install iproute2, or take --backend gate"
+        raise _error(f"`{' '.join(command)}`: {error}", remedy) from error
+    if done.returncode:
+        complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise _error(f"`{' '.join(command)}`: {complaint}", _CONTAINER)
+    return done.stdout

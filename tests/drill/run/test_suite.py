@@ -21,8 +21,7 @@ from gossamer.drill.run.suite import (
     suite_json,
     suite_plans,
 )
-from gossamer.drill.stage.backend import Ability, BackEndError
-from gossamer.drill.stage.gate import GateBackEnd
+from gossamer.drill.stage.backend import Ability, BackEndError, GateBackEnd
 
 ALL = GateBackEnd.abilities
 CUTS: frozenset[Ability] = frozenset()

@@ -1,7 +1,6 @@
 """What a fault of one direction means for the gates of both nodes."""
 
-from gossamer.drill.stage.backend import LinkFault
-from gossamer.drill.stage.gate import requests_of
+from gossamer.drill.stage.backend import LinkFault, requests_of
 
 
 def test_a_one_way_cut_is_told_to_both_ends() -> None:
