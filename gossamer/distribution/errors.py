@@ -116,3 +116,7 @@ class PeerGoneError(UnavailableError):
         super().__init__(
             f"node {peer!r} is not up; expected a peer between its NodeUp and its NodeDown, wait for NodeUp"
         )
+
+
+Ending = HandshakeError | LinkLostError | WireError | None
+"""How a channel ended; None: in order."""

@@ -103,8 +103,8 @@ async def test_a_relay_with_another_certificate_is_found_out(identity):
     other = StreamTransport(SystemNetwork(), server_tls=server, client_tls=client, certificate=b"another")
     b = await start("b", other)
     refused = asyncio.get_running_loop().create_future()
-    away = b.turned_away
-    b.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
+    away = b.door.turned_away
+    b.door.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
     a.connect("b", 1, b.address)
     async with asyncio.timeout(10):
         assert (await refused).code == "cookie"

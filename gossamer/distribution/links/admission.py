@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gossamer.distribution.errors import HandshakeError
-from gossamer.distribution.links.channels import Ending
-from gossamer.distribution.links.peer import Peer
+from gossamer.distribution.errors import Ending, HandshakeError
 from gossamer.distribution.links.session import Admission, admit
+from gossamer.distribution.links.traffic import Peer
 from gossamer.distribution.wire import Hello
 
 if TYPE_CHECKING:
-    from gossamer.distribution.distribution import Distribution
+    from gossamer.distribution.links.hub import Hub
 
 __all__ = ["Door"]
 
@@ -35,7 +34,7 @@ REFUSED_KEPT = 1000
 class Door:
     """The door of one node."""
 
-    def __init__(self, hub: Distribution) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._strangers = 0
         self._refused: dict[str, str] = {}

@@ -12,36 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
-from gossamer.distribution.errors import HandshakeError, LinkLostError, WireError
+from gossamer.distribution.errors import Ending, LinkLostError, WireError
 from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Opened, Step
-from gossamer.distribution.links.peer import Peer
-from gossamer.distribution.links.traffic import Post, Receiving, Sending
+from gossamer.distribution.links.hub import Hub
+from gossamer.distribution.links.traffic import Peer, Receiving, Sending
 from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import Hello, Purpose
 
-__all__ = ["Ending", "Hub", "Inbound", "Outbound"]
-
-Ending = HandshakeError | LinkLostError | WireError | None
-"""How a channel ended; None: in order."""
-
-
-class Hub(Post, Protocol):
-    """What the ends of a channel ask of the node."""
-
-    max_message: int
-    handshake_timeout: float
-
-    def initiator(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Initiator: ...
-    def strange(self, number: int) -> bool: ...
-    def acceptor(self, admit: Callable[[Hello], Admitted], binding: bytes) -> Acceptor: ...
-    def admit(self, hello: Hello, address: str) -> Peer: ...
-    def sends(self, sending: Sending) -> None: ...
-    def sends_no_more(self, sending: Sending) -> None: ...
-    def receives(self, receiving: Receiving) -> None: ...
-    def receives_no_more(self, receiving: Receiving) -> None: ...
-    def turned_away(self, caller: str, address: str, error: Ending) -> None: ...
+__all__ = ["Inbound", "Outbound"]
 
 
 class _End:
@@ -182,7 +161,7 @@ class Inbound(_End):
         self._channel = channel
         self.address = channel.address
         self._strange = True
-        if not self._hub.strange(1):
+        if not self._hub.door.strange(1):
             self._fail(
                 WireError(where="listener", expected="fewer callers that are not known yet", got="one more")
             )
@@ -196,7 +175,7 @@ class Inbound(_End):
             self._caller = self._handshake.caller
         self._known()
         self._stopped()
-        self._hub.turned_away(self._caller, self.address, self._ending or error)
+        self._hub.door.turned_away(self._caller, self.address, self._ending or error)
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         self._known()
@@ -205,7 +184,7 @@ class Inbound(_End):
             self._run(self.peer, purpose, channel, opened, sends=self._hello.pull is not None)
 
     def _admit(self, hello: Hello) -> Admitted:
-        peer = self._hub.admit(hello, self.address)
+        peer = self._hub.door.admit(hello, self.address)
         self.peer, self._hello, self._caller = peer, hello, hello.name
         if hello.pull is not None:
             return Admitted(0, peer.session)
@@ -223,4 +202,4 @@ class Inbound(_End):
             self._timer = None
         if self._strange:
             self._strange = False
-            self._hub.strange(-1)
+            self._hub.door.strange(-1)

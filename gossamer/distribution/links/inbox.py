@@ -8,14 +8,17 @@ ever.  3. A process that ends stops taking; whoever takes over gets again what w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 
 from gossamer.distribution.events import Frame
-from gossamer.distribution.links.peer import Peer
 from gossamer.distribution.wire import Purpose
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Runtime
+
+if TYPE_CHECKING:
+    from gossamer.distribution.links.traffic import Peer
 
 __all__ = ["Inbox", "Receiver"]
 

@@ -16,22 +16,19 @@ from __future__ import annotations
 import asyncio
 import random
 from itertools import product
-from typing import TYPE_CHECKING
 
 import structlog
 from msgspec import Struct
 
-from gossamer.distribution.errors import HandshakeError, LinkLostError
-from gossamer.distribution.links.channels import Ending, Outbound
+from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError
+from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
-from gossamer.distribution.links.peer import Peer
+from gossamer.distribution.links.hub import RETRY, Hub
+from gossamer.distribution.links.traffic import Peer
 from gossamer.distribution.transport.transport import show
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
-if TYPE_CHECKING:
-    from gossamer.distribution.distribution import Distribution
-
-__all__ = ["RETRY", "Backoff", "Link", "retry"]
+__all__ = ["Backoff", "Link"]
 
 log = structlog.get_logger(__name__)
 
@@ -70,17 +67,14 @@ class _Ended(Struct, frozen=True):
     error: Ending
 
 
-RETRY = "retry"
-"""The message that cuts the waiting short."""
-
-
 class Link:
     """The body of the process."""
 
-    def __init__(self, hub: Distribution, name: str, backoff: Backoff) -> None:
+    def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
         self._name = name
-        self._backoff = backoff
+        initial, maximum = hub.backoff
+        self._backoff = Backoff(hub.rng, initial=initial, maximum=maximum)
         self._outbounds: list[Outbound] = []
         self._refusal = ""
 
@@ -214,10 +208,3 @@ class Link:
                 return
             if message == RETRY:
                 return
-
-
-def retry(hub: Distribution, name: str) -> None:
-    """Cut the waiting of a link short."""
-    pid = hub.links.get(name)
-    if pid is not None:
-        hub.runtime.send(pid, RETRY)

@@ -11,8 +11,8 @@ from gossamer.distribution.transport.transport import show
 from gossamer.supervisor import Exit, GenServer, Port, StopInit, guarded, trap_exit
 
 if TYPE_CHECKING:
-    from gossamer.distribution.distribution import Distribution
     from gossamer.distribution.errors import LinkLostError
+    from gossamer.distribution.links.hub import Hub
     from gossamer.distribution.transport.transport import Channel
     from gossamer.supervisor import Pid, Reason
 
@@ -36,7 +36,7 @@ class _ChannelPort(Port):
 class _Accepted:
     """The handler of an accepted channel: its inbound end inside a port, so that a fault ends it alone."""
 
-    def __init__(self, hub: Distribution, listener: Pid) -> None:
+    def __init__(self, hub: Hub, listener: Pid) -> None:
         self._hub = hub
         self._listener = listener
         self._inbound = Inbound(hub)
@@ -62,7 +62,7 @@ class _Accepted:
 class Listener(GenServer):
     """Opens the node's distribution port; ends with ``listen_failed`` where it cannot be had."""
 
-    async def init(self, hub: Distribution) -> None:
+    async def init(self, hub: Hub) -> None:
         trap_exit()
         self._hub = hub
         if hub.listening is not None:

@@ -1,4 +1,4 @@
-"""What runs on an open channel: the frames of one stream, and against them their acknowledgements.
+"""A session with a peer, and what runs on its open channels: frames, and against them acknowledgements.
 
 :class:`Sending` and :class:`Receiving` stand between the channel and the stream of one peer. Who opened the
 channel does not matter to them: a node calls its peers to send; a hidden node calls for both directions.
@@ -15,16 +15,83 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gossamer.distribution.errors import WireError
+from gossamer.distribution.events import Counts, StreamCounts
 from gossamer.distribution.links.inbox import Inbox
-from gossamer.distribution.links.peer import Peer
-from gossamer.distribution.links.stream import Refresh
+from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
 from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import Ack, Batch, Message, Purpose, decode_message, encode
+from gossamer.distribution.wire import PURPOSES, Ack, Batch, Message, Purpose, decode_message, encode
+from gossamer.network import Address
 
-__all__ = ["Post", "Receiving", "Sending"]
+__all__ = ["Peer", "Post", "Receiving", "Sending"]
 
 _ACKS_HELD = 64
 """Frames done after which a held-back ack goes at once."""
+
+
+class Peer:
+    """What this node knows of ``name`` in the session ``session``: its streams, and their channels.
+
+    Plain state: a link process that crashes loses its connections, and nothing else.
+    """
+
+    __slots__ = (
+        "address",
+        "counts",
+        "creation",
+        "given_up",
+        "hidden",
+        "inbound",
+        "name",
+        "outbound",
+        "purposes",
+        "receives",
+        "renewing",
+        "sends",
+        "session",
+        "theirs",
+        "up",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        creation: int,
+        address: Address,
+        *,
+        session: int,
+        retain: int,
+        queue: int,
+        counts: Counts | None = None,
+        purposes: tuple[Purpose, ...] = PURPOSES,
+        hidden: bool = False,
+    ) -> None:
+        self.name = name
+        self.creation = creation
+        self.address = address
+        self.session = session
+        self.theirs = 0
+        self.purposes = purposes
+        """The streams of this link; with a hidden node control alone."""
+        self.hidden = hidden
+        """It is no member: nobody counts it, and its going is seen by its connections alone."""
+        self.up = False
+        """Both directions have been open in this session."""
+        self.renewing = False
+        """Not up yet in this session, though it was in the one before: somebody waits for it."""
+        self.given_up = False
+        """The session ends with this turn."""
+        self.sends: dict[Purpose, SendStream] = {
+            purpose: SendStream(retain=retain, queue=queue) for purpose in PURPOSES
+        }
+        self.receives: dict[Purpose, ReceiveStream] = {purpose: ReceiveStream() for purpose in PURPOSES}
+        self.outbound: dict[Purpose, Sending] = {}
+        self.inbound: dict[Purpose, Receiving] = {}
+        self.counts = counts or Counts(streams={purpose: StreamCounts() for purpose in PURPOSES})
+
+    @property
+    def connected(self) -> bool:
+        """Every stream is open both ways."""
+        return len(self.outbound) == len(self.inbound) == len(self.purposes)
 
 
 class Post(Protocol):

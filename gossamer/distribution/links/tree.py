@@ -13,8 +13,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gossamer.distribution.links.hub import DIALER, LOOK, Hub
+from gossamer.distribution.links.link import Link
 from gossamer.distribution.links.listener import Listener
 from gossamer.distribution.transport.transport import LinkTransport
 from gossamer.supervisor import (
@@ -27,15 +29,9 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-if TYPE_CHECKING:
-    from gossamer.distribution.distribution import Distribution
+__all__ = ["children"]
 
-__all__ = ["DIALER", "LOOK", "children"]
-
-DIALER = "distribution_dialer"
 LINKS = "distribution_links"
-LOOK = "look"
-"""The message that tells the dialer of a new peer."""
 
 
 class _Transport(GenServer):
@@ -52,7 +48,7 @@ class _Transport(GenServer):
 class _Dialer(GenServer):
     """Starts links. It keeps nothing: which are missing can be seen."""
 
-    async def init(self, hub: Distribution) -> None:
+    async def init(self, hub: Hub) -> None:
         self._hub = hub
         await self._look()
 
@@ -73,11 +69,11 @@ class _Dialer(GenServer):
                 await DynamicSupervisor.start_child(LINKS, spec)
 
 
-async def _start_link(hub: Distribution, name: str) -> Pid:
-    return spawn_link(hub.new_link(name).run, label=f"link to {name}")
+async def _start_link(hub: Hub, name: str) -> Pid:
+    return spawn_link(Link(hub, name).run, label=f"link to {name}")
 
 
-def children(hub: Distribution) -> list[ChildSpec]:
+def children(hub: Hub) -> list[ChildSpec]:
     """For a supervisor of strategy ``rest_for_one``."""
     links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
     specs = [
