@@ -10,7 +10,6 @@ from gossamer.discovery.strategy import (
     Discovered,
     DiscoveryFailedError,
     Manual,
-    MissingExtraError,
     Singleton,
     Strategy,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "Dns",
     "K8s",
     "Manual",
-    "MissingExtraError",
     "Singleton",
     "Static",
     "Strategy",

@@ -32,7 +32,7 @@ from gossamer.discovery.dns import Dns
 from gossamer.discovery.etcd_embedded import dialled, embedded_spec
 from gossamer.discovery.hosts import Static
 from gossamer.discovery.k8s import K8s
-from gossamer.discovery.strategy import Manual, MissingExtraError, Singleton, Strategy
+from gossamer.discovery.strategy import Manual, Singleton, Strategy, missing_extra
 from gossamer.gossip import MembershipView
 from gossamer.supervisor import ChildSpec, Supervisor
 
@@ -70,7 +70,7 @@ def strategy_of(cluster: ClusterConfig, *, node: str, data_dir: Path = Path()) -
     """Return the strategy that a configuration asks for.
 
     Raises:
-        MissingExtraError: what it needs is not installed.
+        UsageError: what it needs is not installed.
     """
     section = cluster.discovery
     match section:
@@ -96,7 +96,7 @@ def _etcd(config: EtcdConfig, cluster: ClusterConfig, *, node: str, data_dir: Pa
         from gossamer.discovery.etcd import Etcd
         from gossamer.discovery.etcd_client import EtcdClient
     except ModuleNotFoundError as error:
-        raise MissingExtraError(what="strategy etcd", needs="aetcd", extra="etcd") from error
+        raise missing_extra("strategy etcd", "aetcd", "etcd") from error
     servers = list(config.servers)
     before = []
     if config.embedded:

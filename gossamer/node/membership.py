@@ -29,7 +29,7 @@ from gossamer.gossip import (
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import GenServer, self_pid, send_after
 
-__all__ = ["MEMBERSHIP", "Membership", "NodeNameTakenError"]
+__all__ = ["MEMBERSHIP", "Membership", "name_taken"]
 
 MEMBERSHIP = "membership"
 _NOTED: dict[type, str] = {
@@ -43,16 +43,12 @@ _HEARSAY = 1.0
 """Seconds for a member that others declared dead to say that it lives."""
 
 
-class NodeNameTakenError(UnavailableError):
+def name_taken(name: str, holder: str) -> UnavailableError:
     """Another living node of the cluster has this node's name."""
-
-    def __init__(self, *, name: str, holder: str) -> None:
-        self.name = name
-        self.holder = holder
-        super().__init__(
-            f"a node named {name} is alive at {holder} and was there first; "
-            "give this node another node.name, or stop that one"
-        )
+    return UnavailableError(
+        f"a node named {name} is alive at {holder} and was there first; "
+        "give this node another node.name, or stop that one"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ class Membership(GenServer):
             case MemberLeft(member):
                 self._left(member)
             case NameConflict(name, holder):
-                self._fatal(NodeNameTakenError(name=name, holder=f"{holder.address}:{holder.port}"))
+                self._fatal(name_taken(name, f"{holder.address}:{holder.port}"))
             case ForcedOut(by):
                 self._node.forced_out(by)
 

@@ -20,9 +20,9 @@ from gossamer.gossip import Leave, Status, UpdateMetadata
 from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.mqtt import mqtt_spec
 from gossamer.node.datadir import DataDir
-from gossamer.node.membership import NodeNameTakenError
+from gossamer.node.membership import name_taken
 from gossamer.node.parts import NodeParts, State
-from gossamer.node.tree import ApplicationError, children_of
+from gossamer.node.tree import children_of
 from gossamer.node.views.view import View
 from gossamer.supervisor import Crash, Pid, Reason, StartFailed, Supervisor, describe
 
@@ -73,7 +73,7 @@ class Node(NodeParts):
 
         Raises:
             ConfigError: there is no usable cookie, or a file that the configuration names cannot be used.
-            DataDirError, DataDirInUseError: there is no usable data directory.
+            TransportError, UnavailableError: there is no usable data directory.
         """
         cookie = cookie_of(config.node).get_secret_value()
         directory = DataDir(config.node.data_dir, wall=SystemClock().wall())
@@ -131,7 +131,7 @@ class Node(NodeParts):
             await self.runtime.run(Supervisor.start_child, "node", mqtt_spec(self.broker))
             # Tell the cluster of the ports that are open now.
             await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
-        except (StartFailed, UnavailableError, ApplicationError) as error:
+        except (StartFailed, UnavailableError, UsageError) as error:
             await self._clear()
             if isinstance(error, NodeFailedError):
                 raise
@@ -223,14 +223,14 @@ async def _wait_for_cluster(node: NodeParts) -> None:
     all. The exception is a name that a living member has: two nodes of one name undo each other's rows.
 
     Raises:
-        NodeNameTakenError: a living member has this node's name.
+        UnavailableError: a living member has this node's name.
     """
     if not await _settled(node, JOIN_WAIT):
         holder = await _namesake(node)
         if holder is not None and not await _settled(node, NAME_WAIT):
             holder = await _namesake(node)
             if holder is not None:
-                raise NodeNameTakenError(name=node.name, holder=holder)
+                raise name_taken(node.name, holder)
         log.warning("started_alone", node=node.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
     peers = [m.name for m in node.members.members()[1:] if m.status is Status.ONLINE]
     try:

@@ -38,7 +38,7 @@ from gossamer.api import REQUEST, TOKENS, ApiServer, runs_spec
 from gossamer.audit import WATCH
 from gossamer.discovery import discovery_spec
 from gossamer.distribution import remote_services
-from gossamer.errors import UnavailableError, UsageError
+from gossamer.errors import UnavailableError, UsageError, mismatch
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import GossipServer
 from gossamer.mqtt import MqttCluster
@@ -53,22 +53,10 @@ from gossamer.node.views.view import View
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid, Supervisor
 
-__all__ = ["ApplicationError", "children_of"]
+__all__ = ["children_of"]
 
 
 APPLICATIONS = "applications"
-
-
-class ApplicationError(UsageError):
-    """A name in ``node.applications`` does not lead to child specs."""
-
-    def __init__(self, *, application: str, reason: str) -> None:
-        self.application = application
-        self.reason = reason
-        super().__init__(
-            f"node.applications: got {application!r} ({reason}); expected package.module:function, which "
-            "takes the node and returns child specs, in a module that can be imported (PYTHONPATH)"
-        )
 
 
 def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableError], None]) -> list[ChildSpec]:
@@ -117,7 +105,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
 
 
 def _applications_spec(node: NodeParts) -> ChildSpec:
-    """What users run here, below one supervisor. Raises ApplicationError.
+    """What users run here, below one supervisor. Raises UsageError.
 
     ``node.applications`` names functions as ``package.module:function``. Each is given the node and returns
     child specs; it may also offer functions to the other nodes (``node.functions["name"] = ...``), since what
@@ -130,7 +118,7 @@ def _applications_spec(node: NodeParts) -> ChildSpec:
     for name in node.config.node.applications:
         made = list(_load_application(name)(node))
         if strange := [spec for spec in made if not isinstance(spec, ChildSpec)]:
-            raise ApplicationError(application=name, reason=f"it returned a {type(strange[0]).__name__}")
+            raise _not_an_application(name, f"it returned a {type(strange[0]).__name__}")
         specs += made
     start = partial(
         Supervisor.start_link, specs, intensity=10, period=10.0, name=APPLICATIONS, label=APPLICATIONS
@@ -139,14 +127,23 @@ def _applications_spec(node: NodeParts) -> ChildSpec:
 
 
 def _load_application(application: str) -> Callable[[NodeParts], Iterable[ChildSpec]]:
-    """The function that a name stands for. Raises ApplicationError."""
+    """The function that a name stands for. Raises UsageError."""
     try:
         found = pkgutil.resolve_name(application)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ApplicationError(application=application, reason=str(error)) from error
+        raise _not_an_application(application, str(error)) from error
     if not callable(found):
-        raise ApplicationError(application=application, reason=f"a {type(found).__name__}")
+        raise _not_an_application(application, f"a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def _not_an_application(name: str, reason: str) -> UsageError:
+    got = f"{name!r} ({reason})"
+    expected = (
+        "package.module:function, which takes the node and returns child specs, in a module that can be "
+        "imported (PYTHONPATH)"
+    )
+    return mismatch(UsageError, "node.applications", got, expected)
 
 
 def _reading(node: NodeParts) -> Reading:
