@@ -66,6 +66,15 @@ def _counted(engine: Engine, table: str, column: str, what: str = "count(*)") ->
     return {row["name"]: row["n"] for row in rows}
 
 
+def _bars(title: str, unit: str, values: Mapping[str, int]) -> Chart:
+    return Chart("bars", title, unit, tuple(values), {unit: tuple(map(float, values.values()))})
+
+
+def _sheets(title: str, rows: tuple[Row, ...]) -> tuple[Sheet, ...]:
+    """One of these rows; none without any."""
+    return (Sheet(title, rows),) if rows else ()
+
+
 def _many(number: int, what: str) -> str:
     if number == 1:
         return f"1 {what}"
@@ -104,22 +113,15 @@ def _tell_completeness(engine: Engine, tables: Tables) -> Told:
     ):
         if numbers[verdict]:
             said.append(words.format(numbers[verdict]))
-    sheets = [Sheet("Lost: where", lost)] if lost else []
+    sheets = _sheets("Lost: where", lost)
     for subject in ("receiver", "topic", "node"):
-        rows = _worst(engine, table, subject)
-        if rows:
-            sheets.append(Sheet(f"Lost, doubled or late: by {subject}, the {WORST} worst", rows))
+        if rows := _worst(engine, table, subject):
+            sheets += _sheets(f"Lost, doubled or late: by {subject}, the {WORST} worst", rows)
             names = ", ".join(str(row[subject]) for row in rows[:3])
             said.append(f"Worst {subject}{'s' if len(rows) > 1 else ''}: {names}.")
     wrong = [verdict for verdict in VERDICTS if verdict != "delivered"]
-    kinds = Chart(
-        "bars",
-        "Deliveries that were not simply made",
-        "deliveries",
-        tuple(wrong),
-        {"deliveries": tuple(float(numbers[v]) for v in wrong)},
-    )
-    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(engine, table)), tuple(sheets))
+    kinds = _bars("Deliveries that were not simply made", "deliveries", {v: numbers[v] for v in wrong})
+    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(engine, table)), sheets)
 
 
 def _worst(engine: Engine, table: str, subject: str) -> tuple[Row, ...]:
@@ -210,7 +212,7 @@ def _tell_latency(engine: Engine, tables: Tables) -> Told:
     worst = _rows(
         engine, f"SELECT * FROM {table} ORDER BY p99_us DESC, hop, prefix, from_node, to_node, hour"
     )
-    sheets = (Sheet("The slowest hops, by p99", worst),) if worst else ()
+    sheets = _sheets("The slowest hops, by p99", worst)
     return Told({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), sheets)
 
 
@@ -227,7 +229,7 @@ def _tell_routes(engine: Engine, tables: Tables) -> Told:
     if counted.get("undecidable"):
         said.append(f"{counted['undecidable']:,} seem wrong, but a recorder was not looking at the time.")
     rows = _rows(engine, f"SELECT * FROM {table} ORDER BY messages DESC, topic, fault, node, peer")
-    return Told(numbers, tuple(said), sheets=(Sheet("Wrong forwards", rows),) if rows else ())
+    return Told(numbers, tuple(said), sheets=_sheets("Wrong forwards", rows))
 
 
 def _tell_partitions(engine: Engine, tables: Tables) -> Told:
@@ -256,8 +258,8 @@ def _tell_partitions(engine: Engine, tables: Tables) -> Told:
     said.append(
         f"Of what was published meanwhile, {_many(lost, 'delivery')} {'was' if lost == 1 else 'were'} lost."
     )
-    sheet = Sheet("Each side of each split", rows[:WORST])
-    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=(sheet,))
+    sheets = _sheets("Each side of each split", rows[:WORST])
+    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=sheets)
 
 
 def _tell_hotspots(engine: Engine, tables: Tables) -> Told:
@@ -269,17 +271,10 @@ def _tell_hotspots(engine: Engine, tables: Tables) -> Told:
                 f"{name}: {top[0]['subject']} leads {top[0]['subjects']:,} with {top[0]['share']:.1%} "
                 f"of all, {top[0]['skew']:,.1f} times the average."
             )
-            charts.append(
-                Chart(
-                    "bars",
-                    f"Most messages: {name}",
-                    "messages",
-                    tuple(str(row["subject"]) for row in top),
-                    {"messages": tuple(float(row["messages"]) for row in top)},
-                )
-            )
+            bars = {str(row["subject"]): row["messages"] for row in top}
+            charts.append(_bars(f"Most messages: {name}", "messages", bars))
     wide = _rows(engine, f"SELECT * FROM {tables['fanout']} ORDER BY deliveries DESC, topic")
-    sheets = (Sheet("How many deliveries a message became, by topic", wide),) if wide else ()
+    sheets = _sheets("How many deliveries a message became, by topic", wide)
     return Told({}, tuple(said or ["Nothing was published."]), tuple(charts), sheets)
 
 
@@ -300,7 +295,7 @@ def _tell_sessions(engine: Engine, tables: Tables) -> Told:
         ),
     )
     rows = _rows(engine, f"SELECT * FROM {table} ORDER BY worst_hour DESC, dropped DESC, client")
-    return Told(numbers, said, sheets=(Sheet("Clients that flap, move or lose", rows),) if rows else ())
+    return Told(numbers, said, sheets=_sheets("Clients that flap, move or lose", rows))
 
 
 def _tell_anomalies(engine: Engine, tables: Tables) -> Told:
@@ -313,7 +308,7 @@ def _tell_anomalies(engine: Engine, tables: Tables) -> Told:
         f"{row['window_start']:%Y-%m-%d %H:%M}, usually {row['usual']:,.0f}."
         for row in rows[:5]
     ]
-    sheets = (Sheet("Windows of a minute that left the usual rate", rows),) if rows else ()
+    sheets = _sheets("Windows of a minute that left the usual rate", rows)
     return Told({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), sheets=sheets)
 
 

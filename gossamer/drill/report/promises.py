@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 
 from gossamer.drill.record import DrillRecord, Mark, MarkKind, Speed, Tally, Verdict
 from gossamer.faults import parse_shape
@@ -123,20 +124,13 @@ def _side_of(record: DrillRecord) -> dict[str, str]:
     return {node: side.name for side in record.sides for node in side.nodes}
 
 
-def _reachable(nodes: Iterable[str], cut: set[tuple[str, str]]) -> dict[str, set[str]]:
+def _reachable(nodes: Sequence[str], cut: set[tuple[str, str]]) -> dict[str, set[str]]:
     """Whom each node reaches, through others too."""
-    names = list(nodes)
-    found: dict[str, set[str]] = {}
-    for name in names:
-        if name in found:
-            continue
-        group, edge = {name}, [name]
-        while edge:
-            at = edge.pop()
-            near = [peer for peer in names if peer not in group and not {(at, peer), (peer, at)} & cut]
-            group.update(near)
-            edge += near
-        found |= dict.fromkeys(group, group)
+    found = {name: {name} for name in nodes}
+    for a, b in combinations(nodes, 2):
+        if not {(a, b), (b, a)} & cut and found[a] is not found[b]:
+            group = found[a] | found[b]
+            found |= dict.fromkeys(group, group)
     return found
 
 
