@@ -93,38 +93,34 @@ class _Followed(Struct, eq=False):
         return self.future.__await__()
 
 
-class RemoteCaller(Caller):
-    """A caller on another node."""
+class _Remote(Struct, eq=False):
+    """In the place of the future of a call from another node: sends the answer there, once."""
 
-    __slots__ = ("_entry", "_ref")
+    ref: Ref
+    entry: Entry
+    caller: Caller | None = None
 
-    def __init__(self, pid: Pid | None, request: object, ref: Ref, entry: Entry) -> None:
-        self.pid = pid
-        self.request = request
-        self._ref = ref
-        self._entry: Entry | None = entry
-        if entry.calls is None:
-            entry.calls = {}
-        entry.calls[self] = None
+    def done(self) -> bool:
+        return self.caller is None
 
-    def follow(self, tracer: Tracer) -> None:
-        pass
+    def set_result(self, value: object, *, failed: bool = False) -> None:
+        if self.entry.calls is not None and self.caller is not None:
+            self.entry.calls.pop(self.caller, None)
+        self.caller = None
+        self.entry.runtime.route(ReplySignal(self.ref.node, self.ref, value, failed))
 
-    def answer(self, value: object) -> None:
-        entry = self._entry
-        if entry is not None and entry.tracer is not None:
-            entry.tracer("reply", Sent(self.pid or "", value))
-        self._reply(value, failed=False)
+    def set_exception(self, error: CallFailed) -> None:
+        self.set_result(error.reason, failed=True)
 
-    def fail(self, reason: Reason) -> None:
-        self._reply(reason, failed=True)
 
-    def _reply(self, value: object, *, failed: bool) -> None:
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            if entry.calls is not None:
-                entry.calls.pop(self, None)
-            entry.runtime.route(ReplySignal(self._ref.node, self._ref, value, failed))
+def remote_caller(pid: Pid | None, request: object, ref: Ref, entry: Entry) -> Caller:
+    """A call of ``entry`` from another node, which knows it as ``ref``."""
+    answer = _Remote(ref, entry)
+    caller = answer.caller = Caller(pid, request, entry, answer)  # type: ignore[arg-type]
+    if entry.calls is None:
+        entry.calls = {}
+    entry.calls[caller] = None
+    return caller
 
 
 class Lane:

@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 
 from gossamer.supervisor.errors import NoSuchCallback
-from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.entry import Entry, current, running
 from gossamer.supervisor.process.process import reason_of
 from gossamer.supervisor.process.reports import report_crash
@@ -118,7 +118,7 @@ class Port(Entry):
         kind = type(message)
         if kind is Cast:
             self._take(self.handle_message, (message.request,))  # type: ignore[attr-defined]
-        elif kind is Caller or kind is RemoteCaller:
+        elif kind is Caller:
             self._take(self.handle_call, (message.request, message))  # type: ignore[attr-defined]
         else:
             self._take(self.handle_message, (message,))

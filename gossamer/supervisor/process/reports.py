@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import traceback
 from itertools import islice
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -24,17 +23,6 @@ from gossamer.supervisor.values import Cast, Crash, Reason, describe, is_clean
 
 log = structlog.get_logger(__name__)
 
-FRAMEWORK = tuple(
-    f"gossamer/supervisor/{module}.py"
-    for module in (
-        "process/process",
-        "process/runtime",
-        "server/behaviour",
-        "server/genserver",
-        "server/statem",
-    )
-)
-"""Ends of the file names whose frames are the framework's own."""
 LOOPS = {"_otp_live": "message", "_otp_step": "event"}
 """Functions of behaviours that take messages, and the local variable that is the one in hand."""
 
@@ -80,7 +68,7 @@ def where_is(task: asyncio.Task[None]) -> str:
 def _crash_text(error: BaseException) -> str:
     """The traceback of ``error``, from the user's first frame on."""
     start = error.__traceback__
-    while start is not None and _is_ours(start):
+    while start is not None and "gossamer/supervisor/" in start.tb_frame.f_code.co_filename:
         start = start.tb_next
     return "".join(traceback.format_exception(type(error), error, start or error.__traceback__))
 
@@ -120,10 +108,6 @@ def _said(message: object) -> str:
     if isinstance(message, Cast):
         return f"cast: {shown(message.request)}"
     return shown(message)
-
-
-def _is_ours(step: TracebackType) -> bool:
-    return step.tb_frame.f_code.co_filename.endswith(FRAMEWORK)
 
 
 def log_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Literal
 
 from gossamer.supervisor.errors import BadChildSpec, BadDestination, CallFailed, NameTaken
 from gossamer.supervisor.process import signals
-from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.calls import Caller, remote_caller
 from gossamer.supervisor.process.entry import Entry, Sent, current, running
 from gossamer.supervisor.values import (
     NOCONNECTION,
@@ -202,7 +202,7 @@ class ProcessTable:
         if entry is None:
             self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
             return
-        caller = RemoteCaller(signal.caller, signal.request, signal.ref, entry)
+        caller = remote_caller(signal.caller, signal.request, signal.ref, entry)
         if not entry.deliver(caller):
             caller.fail("mailbox_full")
 

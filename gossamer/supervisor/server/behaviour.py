@@ -221,11 +221,6 @@ class Behaviour:
         process traps exits; not after ``kill``, an untrapped signal or a failed ``init``.
         """
 
-    async def _otp_stop(self, reason: Reason) -> None:
-        """Terminate, then end with ``reason``; ``Stopped`` raised by the caller carries it out."""
-        report_crash(self._otp_process, reason)
-        await self._otp_terminate(reason)
-
     async def _otp_terminate(self, reason: Reason) -> None:
         """Run ``terminate``, if there is one, and say so when it does not come to an end."""
         if type(self).terminate is Behaviour.terminate:

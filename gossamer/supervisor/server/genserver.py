@@ -16,8 +16,9 @@ import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
-from gossamer.supervisor.process.calls import Caller, RemoteCaller
+from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.process import BURST
+from gossamer.supervisor.process.reports import report_crash
 from gossamer.supervisor.server.behaviour import Behaviour, Stopped
 from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
@@ -139,7 +140,7 @@ class GenServer(Behaviour):
             message = mailbox.popleft()
             process.reductions += 1
             kind = type(message)
-            if kind is Caller or kind is RemoteCaller:
+            if kind is Caller:
                 outcome: Any = await handle_call(message.request, message)
                 if type(outcome) is Reply and outcome.timeout is None and outcome.then is None:
                     message.answer(outcome.value)
@@ -191,7 +192,8 @@ class GenServer(Behaviour):
             outcome = await self.handle_continue(outcome.then.token)
 
     async def _otp_halt(self, caller: Caller | None, order: Stop) -> NoReturn:
-        await self._otp_stop(order.reason)
+        report_crash(self._otp_process, order.reason)
+        await self._otp_terminate(order.reason)
         if caller is not None and order.reply is not UNSET:
             caller.answer(order.reply)
         raise Stopped(order.reason)
