@@ -21,8 +21,6 @@ __all__ = ["Epochs", "Observed"]
 Observed = dict[str, tuple[int, int, int]]
 """Of each peer its creation, up to where its rows are here, and where ours stood then."""
 
-_REPEAT = 10.0
-
 
 class Epochs:
     """Epochs of shared tables among peers; ``follow`` asks a peer for all its rows again."""
@@ -36,7 +34,6 @@ class Epochs:
         self._x = exchange
         self._shared = shared
         self._follow = follow
-        self._spread: dict[str, float] = {}
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
 
     def followed(self, name: str, peer: Peer, table: str) -> None:
@@ -73,8 +70,6 @@ class Epochs:
         if shared is None or theirs is None:
             self._x.counts["stray"] += 1
             return
-        # It says so again where it waits for a word of ours that may have been lost.
-        self._told.pop((message.table, name), None)
         verdict = shared.burial.hear(theirs)
         if verdict == "behind":
             self.tell(peer, message.table)
@@ -96,14 +91,13 @@ class Epochs:
             if burial.announce and table in self._x.tables:
                 self._x.report("table_members_struck", table=table, epoch=burial.epoch.id)
                 self._moved(self._x.tables[table], now)
-            elif burial.news or (burial.waiting and now - self._spread.get(table, 0.0) >= _REPEAT):
+            elif burial.news:
                 for peer in self._x.peers.values():
                     if peer.tables and table in peer.tables:
                         self.tell(peer, table)
             else:
                 continue
             burial.announce = burial.news = False
-            self._spread[table] = now
 
     def observe(self, table: str) -> Observed:
         """What is here of each peer now; :meth:`testify` once it is safe."""
