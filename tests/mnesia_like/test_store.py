@@ -92,7 +92,7 @@ async def test_a_table_created_late_is_filled() -> None:
 
 
 async def test_the_restart_of_the_replicator_loses_nothing() -> None:
-    """Readers keep the rows; writes made in between reach the peers; frames missed are repaired."""
+    """Readers keep the rows; writes made in between reach the peers; frames missed come again."""
     hub = Hub()
     async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
         ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
@@ -104,6 +104,33 @@ async def test_the_restart_of_the_replicator_loses_nothing() -> None:
         assert tb.read("before") == {"a": 1}
         await until(lambda: ta.read("own") == {"b": 3} and tb.read("while down") == {"a": 2})
         assert b.child("replicator") != victim
+
+
+async def test_a_frame_that_fails_a_replicator_does_not_come_again_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of it may have taken effect: the session is begun anew, and transactions with it."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
+        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+        await until(lambda: a.store.replication.peers() and b.store.replication.peers())
+        core, victim = b.store.replication, b.child("replicator")
+
+        def fail(*args: Any) -> Any:
+            monkeypatch.undo()
+            raise RuntimeError("a fault of its own")
+
+        monkeypatch.setattr(core, "receive", fail)
+
+        async def both(tx: Any) -> None:
+            for key in ("left", "right"):
+                await tx.write("t", key, 1)
+
+        await a.store.transaction(both, timeout=30)
+        await until(lambda: tb.read("left") == tb.read("right") == 1 and b.child("replicator") != victim)
+        await b.store.transaction(both, timeout=30)
+        await until(lambda: not any(h.store.system_info()["transactions"]["locks"] for h in (a, b)))
+        assert ta.read("left") == 1
 
 
 async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
