@@ -14,7 +14,7 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
-    from gossamer.config.load import config_from, json_schema, load_config, to_plain, to_yaml
+    from gossamer.config.load import config_from, json_schema, load_config, to_plain
     from gossamer.config.model import (
         ApiConfig,
         AuditConfig,
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
         MqttCapabilitiesConfig,
         MqttConfig,
         MqttLimitsConfig,
-        MqttRetainedConfig,
         MqttServerConfig,
         MqttSessionsConfig,
         SharedStrategy,
         TlsConfig,
-        TlsHostConfig,
     )
     from gossamer.config.problems import expected_of, shown_of
     from gossamer.config.units import (
@@ -69,7 +67,6 @@ __all__ = [
     "MqttCapabilitiesConfig",
     "MqttConfig",
     "MqttLimitsConfig",
-    "MqttRetainedConfig",
     "MqttServerConfig",
     "MqttSessionsConfig",
     "NodeConfig",
@@ -77,7 +74,6 @@ __all__ = [
     "PositiveDuration",
     "SharedStrategy",
     "TlsConfig",
-    "TlsHostConfig",
     "TracingConfig",
     "config_from",
     "cookie_of",
@@ -91,7 +87,6 @@ __all__ = [
     "parse_size",
     "shown_of",
     "to_plain",
-    "to_yaml",
     "write_cookie",
 ]
 

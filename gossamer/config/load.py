@@ -26,7 +26,7 @@ from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
 
-__all__ = ["config_from", "json_schema", "load_config", "to_plain", "to_yaml"]
+__all__ = ["config_from", "json_schema", "load_config", "to_plain"]
 
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
@@ -214,8 +214,3 @@ def json_schema() -> dict[str, Any]:
 def to_plain(config: Config, *, changed_only: bool = False) -> dict[str, Any]:
     """Plain data that reads back as the same configuration, secrets hidden."""
     return config.model_dump(mode="json", exclude_defaults=changed_only)
-
-
-def to_yaml(config: Config, *, changed_only: bool = False) -> str:
-    """The same as YAML."""
-    return yaml.safe_dump(to_plain(config, changed_only=changed_only), sort_keys=False)

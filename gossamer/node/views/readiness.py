@@ -90,41 +90,20 @@ class ReadinessCheck:
 
     def readiness(self) -> Readiness:
         """As ``/ready`` tells it."""
-        node = self._node
-        refuses = self._refuses()
-        peers = list(self._peers())
-        verdict = self._verdict(peers)
-        linked = node.distribution.nodes()
-        self._tell(verdict)
+        name = self._node.name
+        peers, verdict = self._judged()
+        linked = self._node.distribution.nodes()
         return Readiness(
             ready=verdict.ready,
-            name=node.name,
-            members=(node.name, *(peer.name for peer in peers if peer.name in linked)),
-            waiting=(*refuses, *(line for _, lacks in verdict.apart.values() for line in lacks)),
+            name=name,
+            members=(name, *(peer.name for peer in peers if peer.name in linked)),
+            waiting=(*self._refuses(), *(line for _, lacks in verdict.apart.values() for line in lacks)),
         )
 
     def alarms(self) -> list[AlarmInfo]:
-        """Who is apart, and for so long that nobody is just starting; who is down; and a disc that fails."""
-        node = self._node
-        now = node.clock.monotonic()
-        verdict = self._verdict(list(self._peers()))
-        self._tell(verdict)
-        return self._wrong() + [
-            AlarmInfo(
-                name="peer_apart",
-                active=True,
-                since=node.clock.wall() - (now - since),
-                until=0.0,
-                text=f"{name} is online and has no part in the cluster as {node.name} sees it: "
-                f"{', '.join(lacks)}; see that both run the same release",
-            )
-            for name, (since, lacks) in verdict.apart.items()
-            if now - since >= ALARM_AFTER
-        ]
-
-    def _wrong(self) -> list[AlarmInfo]:
-        """What lasts while it is so, each under its text."""
-        node = self._node
+        """A disc that fails; who is down; and who is apart, for so long that nobody is just starting."""
+        node, (_, verdict) = self._node, self._judged()
+        now, wall = node.clock.monotonic(), node.clock.wall()
         texts = {
             f"{member.name} is down, and sessions that only it has wait for it; start it, or "
             f"`gossamer cluster force-leave {member.name}`": "node_down"
@@ -134,17 +113,31 @@ class ReadinessCheck:
         failed = node.store.queue.failed
         if failed is not None:
             texts[f"the disc of {node.name} takes no writes: {failed}"] = "disc_failing"
-        self._since = {text: self._since.get(text, node.clock.wall()) for text in texts}
+        self._since = {text: self._since.get(text, wall) for text in texts}
+        lasting = [(name, self._since[text], text) for text, name in texts.items()]
+        for name, (since, lacks) in verdict.apart.items():
+            if now - since >= ALARM_AFTER:
+                text = (
+                    f"{name} is online and has no part in the cluster as {node.name} sees it: "
+                    f"{', '.join(lacks)}; see that both run the same release"
+                )
+                lasting.append(("peer_apart", wall - (now - since), text))
         return [
-            AlarmInfo(name=name, active=True, since=self._since[text], until=0.0, text=text)
-            for text, name in texts.items()
+            AlarmInfo(name=name, active=True, since=since, until=0.0, text=text)
+            for name, since, text in lasting
         ]
 
-    def _verdict(self, peers: Sequence[Peer]) -> Verdict:
-        node = self._node
-        return self._judge.judge(
-            peers, running=not self._refuses(), begun=node.begun_at, now=node.clock.monotonic()
-        )
+    def _judged(self) -> tuple[list[Peer], Verdict]:
+        """Who is online, and the verdict about them; one that is apart for long is logged, once."""
+        node, peers = self._node, list(self._peers())
+        now = node.clock.monotonic()
+        verdict = self._judge.judge(peers, running=not self._refuses(), begun=node.begun_at, now=now)
+        for name, (since, lacks) in verdict.apart.items():
+            if name not in self._told and now - since >= ALARM_AFTER:
+                self._told.add(name)
+                log.error("peer_apart", peer=name, lacks=lacks, advice="run the same release on both nodes")
+        self._told &= verdict.apart.keys()
+        return peers, verdict
 
     def _refuses(self) -> list[str]:
         node = self._node
@@ -176,11 +169,3 @@ class ReadinessCheck:
                 for name, words in store.replication.unloaded(table).items():
                     found.setdefault(name, []).append(words)
         return found
-
-    def _tell(self, verdict: Verdict) -> None:
-        now = self._node.clock.monotonic()
-        for name, (since, lacks) in verdict.apart.items():
-            if name not in self._told and now - since >= ALARM_AFTER:
-                self._told.add(name)
-                log.error("peer_apart", peer=name, lacks=lacks, advice="run the same release on both nodes")
-        self._told &= verdict.apart.keys()
