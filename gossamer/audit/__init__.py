@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gossamer.audit.files import EventFile
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
-    from gossamer.audit.service import Auditor, AuditUnavailableError, key_of
+    from gossamer.audit.service import Auditor, key_of
     from gossamer.audit.tape import KINDS, Tape
     from gossamer.audit.trail import Trail
     from gossamer.audit.watch import CLOCK, WATCH
@@ -24,7 +24,6 @@ __all__ = [
     "CLOCK",
     "KINDS",
     "WATCH",
-    "AuditUnavailableError",
     "Auditor",
     "EventFile",
     "Limits",

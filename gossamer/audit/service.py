@@ -39,7 +39,7 @@ from gossamer.distribution import Distribution
 from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, StartFailed, Supervisor, describe
 
-__all__ = ["AUDIT", "AuditUnavailableError", "Auditor", "key_of"]
+__all__ = ["AUDIT", "Auditor", "key_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -47,14 +47,6 @@ AUDIT = "audit"
 RECORDER = "audit_recorder"
 _STOP = 40.0
 """Seconds for the writer to finish what it has."""
-
-
-class AuditUnavailableError(UnavailableError):
-    """This node cannot record."""
-
-    def __init__(self, *, reason: str, advice: str) -> None:
-        self.reason = reason
-        super().__init__(f"audit: {reason}; {advice}")
 
 
 def key_of(config: AuditConfig, cookie: str) -> bytes:
@@ -118,13 +110,11 @@ class Auditor:
         """Whether this node can record.
 
         Raises:
-            AuditUnavailableError: it cannot, and why.
+            UnavailableError: it cannot, and why.
         """
         if importlib.util.find_spec("pyarrow") is None:
-            raise AuditUnavailableError(
-                reason="pyarrow is not installed, and writes the files",
-                advice=how_to_install("audit"),
-            )
+            missing = "audit: pyarrow is not installed, and writes the files"
+            raise UnavailableError(f"{missing}; {how_to_install('audit')}")
         wrong = ""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,7 +124,7 @@ class Auditor:
             wrong = f"cannot be made: {error.strerror}"
         if wrong:
             advice = "name a directory that this user may write to"
-            raise AuditUnavailableError(reason=f"audit.dir {self.root} {wrong}", advice=advice)
+            raise UnavailableError(f"audit: audit.dir {self.root} {wrong}; {advice}")
 
     def spec(self) -> ChildSpec:
         """What records, for the node's supervisor."""
@@ -144,7 +134,7 @@ class Auditor:
         """Begin or end recording, in the supervisor that is called node.
 
         Raises:
-            AuditUnavailableError: it cannot begin.
+            UnavailableError: it cannot begin.
         """
         if on == self.running:
             return
@@ -159,7 +149,7 @@ class Auditor:
         """Be set like this from now on, until the node is started anew.
 
         Raises:
-            AuditUnavailableError: it cannot begin.
+            UnavailableError: it cannot begin.
         """
         before, self.config = self.config, config
         self.tape.limit = config.buffer

@@ -40,14 +40,6 @@ _MARKS = 60
 """The latest marks that the progress has."""
 
 
-class PlanFileError(UsageError):
-    """A file that is no plan of a drill."""
-
-    def __init__(self, *, file: Path, reason: str) -> None:
-        self.file = file
-        super().__init__(f"{file}: got {reason}, expected a plan of a drill as JSON")
-
-
 def carry_out(directory: Path) -> int:
     """Carry out ``directory/plan.json``; the exit code."""
     try:
@@ -136,10 +128,8 @@ async def _tell(progress: Progress, file: Path) -> None:
 def _read_plan(file: Path) -> Plan:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Plan)
-    except OSError as error:
-        raise PlanFileError(file=file, reason=error.strerror or str(error)) from error
-    except msgspec.DecodeError as error:
-        raise PlanFileError(file=file, reason=str(error)) from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{file}: got {error}, expected a plan of a drill as JSON") from error
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -20,7 +20,7 @@ from gossamer.drill.run.watch import Routes, Watch
 from gossamer.drill.stage.backend import BackEnd, BackEndError
 from gossamer.errors import UnavailableError
 
-__all__ = ["Executor", "NotWholeError", "Note", "limit_files"]
+__all__ = ["Executor", "Note", "limit_files"]
 
 _TIMEOUT = 60.0
 """Seconds for the cluster to be whole after a restart, and for a heal to begin."""
@@ -33,16 +33,6 @@ class Note(Protocol):
     """Notes that something happened now; without a node, what the drill did to all."""
 
     def __call__(self, kind: MarkKind, node: str = "", *, detail: str = "") -> None: ...
-
-
-class NotWholeError(UnavailableError):
-    """What a drill waits for does not come."""
-
-    def __init__(self, *, wanted: str, seconds: float, missing: str) -> None:
-        self.missing = missing
-        super().__init__(
-            f"expected {wanted} within {seconds:g} s; {missing}; the logs of the nodes say more (--keep)"
-        )
 
 
 class Executor:
@@ -69,7 +59,7 @@ class Executor:
         """Learn what all nodes know while all is well.
 
         Raises:
-            NotWholeError: they do not come to know the same.
+            UnavailableError: they do not come to know the same.
         """
         wanted = {client_filter for client in self._load.subscribers for client_filter, _ in client.filters}
 
@@ -158,7 +148,8 @@ class Executor:
                 while missing := await lack():  # noqa: ASYNC110 - nodes are asked
                     await asyncio.sleep(every)
         except TimeoutError:
-            raise NotWholeError(wanted=wanted, seconds=_TIMEOUT, missing=missing) from None
+            what = f"expected {wanted} within {_TIMEOUT:g} s; {missing}"
+            raise UnavailableError(f"{what}; the logs of the nodes say more (--keep)") from None
 
     async def _no_plan(self) -> str:
         for status in await self._watch.get_all("/api/v1/autoheal"):

@@ -15,7 +15,7 @@ from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abili
 from gossamer.errors import WrongValueError
 from gossamer.faults import Shape, parse_shape, sides_of
 
-__all__ = ["NodeError", "Script", "Step", "check", "lacking", "script_of"]
+__all__ = ["Script", "Step", "check", "lacking", "script_of"]
 
 Action = Literal[
     "apply",  # let just ``faults`` hold, for at most ``seconds``; none: lift them
@@ -36,14 +36,6 @@ _LATEST = 30.0
 """Seconds after which a fault that nobody lifted ends by itself, beyond its time."""
 DOWN = 3.0
 """Seconds for which a rolling restart, or a coordinator, leaves a node down."""
-
-
-class NodeError(WrongValueError):
-    """A drill of one node, and no such node."""
-
-    def __init__(self, *, got: str, nodes: int) -> None:
-        self.got = got
-        super().__init__(f"--node: got {got!r}, expected a number from 1 to {nodes}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ def script_of(plan: Plan) -> Script:
     """The steps of a drill.
 
     Raises:
-        ShapeError, NodeError: the plan's shape does not fit its nodes.
+        ShapeError, WrongValueError: the plan's shape does not fit its nodes.
     """
     match plan.kind:
         case "partition" | "flapping" | "slow" | "coordinator":
@@ -167,7 +159,7 @@ def _rolling(plan: Plan) -> Script:
 def _of_one(plan: Plan) -> Script:
     names = plan.nodes
     if not plan.shape.isdecimal() or not 1 <= int(plan.shape) <= len(names):
-        raise NodeError(got=plan.shape, nodes=len(names))
+        raise WrongValueError(f"--node: got {plan.shape!r}, expected a number from 1 to {len(names)}")
     number = int(plan.shape)
     one = (names[number - 1],)
     heal: tuple[Step, ...]

@@ -21,7 +21,7 @@ from gossamer.drill.run.script import lacking
 from gossamer.drill.stage.backend import Ability
 from gossamer.errors import GossamerError, WrongValueError
 
-__all__ = ["SuiteResult", "UnknownDrillError", "choose_plans", "run_suite", "suite_json", "suite_plans"]
+__all__ = ["SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"]
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 """What the nodes of a quick suite are configured with."""
@@ -63,14 +63,6 @@ _QUICK: _Drills = (
     ),
     *(3, 10.0, 2.0, 200.0),
 )
-
-
-class UnknownDrillError(WrongValueError):
-    """A drill that the suite does not have."""
-
-    def __init__(self, *, got: str, known: Collection[str]) -> None:
-        self.got = got
-        super().__init__(f"--only: got {got!r}, expected some of {', '.join(known)}")
 
 
 @dataclass(slots=True)
@@ -116,12 +108,12 @@ def choose_plans(found: Sequence[Plan], only: Sequence[str]) -> list[Plan]:
     """Those whose kind or name is in ``only``, all without any.
 
     Raises:
-        UnknownDrillError: one of them names nothing.
+        WrongValueError: one of them names nothing.
     """
     known = list(dict.fromkeys(word for plan in found for word in (plan.kind, name_of(plan))))
     for word in only:
         if word not in known:
-            raise UnknownDrillError(got=word, known=known)
+            raise WrongValueError(f"--only: got {word!r}, expected some of {', '.join(known)}")
     return [plan for plan in found if not only or plan.kind in only or name_of(plan) in only]
 
 

@@ -50,7 +50,6 @@ __all__ = [
     "Ability",
     "BackEnd",
     "BackEndError",
-    "EndedAtStartError",
     "GateBackEnd",
     "LinkFault",
     "abilities_for",
@@ -72,15 +71,6 @@ class BackEndError(UnavailableError):
         self.backend = backend
         self.reason = reason
         super().__init__(f"back end {backend}: {reason}; {remedy}")
-
-
-class EndedAtStartError(UnavailableError):
-    """A node ended before the cluster was whole; its log is quoted, since it goes with the drill."""
-
-    def __init__(self, *, name: str, how: str, tail: str) -> None:
-        self.name = name
-        self.how = how
-        super().__init__(f"{name} ended at start ({how}); its log ends with:\n{tail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +116,7 @@ class BackEnd(ABC):
         self._runtime = Runtime(node="drill@localhost")
         self._running: dict[str, Pid] = {}
         self._workspace: Workspace | None = None
-        self._first_end: asyncio.Future[EndedAtStartError] | None = None
+        self._first_end: asyncio.Future[UnavailableError] | None = None
         """While all are started: set by the first that ends."""
         self._client = httpx.AsyncClient(timeout=_REQUEST_TIMEOUT, trust_env=False)
 
@@ -139,8 +129,7 @@ class BackEnd(ABC):
         node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``. ``patience`` is in seconds.
 
         Raises:
-            EndedAtStartError: a node ended.
-            NotReadyError: with what each node lacks.
+            UnavailableError: a node ended, or lacks something after ``patience``; with the end of its log.
         """
         plan = self._place(nodes, directory)
         self.nodes = plan.nodes
@@ -269,7 +258,9 @@ class BackEnd(ABC):
             return
         how = describe_end(reason)
         if self._first_end is not None and not self._first_end.done():
-            self._first_end.set_result(EndedAtStartError(name=node.name, how=how, tail=_tail(node)))
+            # Its log goes with the drill.
+            said = f"{node.name} ended at start ({how}); its log ends with:\n{_tail(node)}"
+            self._first_end.set_result(UnavailableError(said))
         self._ended(node.name, how)
 
 

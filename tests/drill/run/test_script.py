@@ -3,8 +3,9 @@
 import pytest
 
 from gossamer.drill.record import DrillKind, Plan
-from gossamer.drill.run.script import LIFT, WHOLE, NodeError, Step, script_of, wait
+from gossamer.drill.run.script import LIFT, WHOLE, Step, script_of, wait
 from gossamer.drill.stage.backend import LinkFault
+from gossamer.errors import WrongValueError
 from gossamer.faults import ShapeError
 
 NODES = ("a", "b", "c")
@@ -84,7 +85,7 @@ def test_the_coordinator_is_killed_once_a_heal_has_begun() -> None:
 def test_what_does_not_fit_is_refused_before_anything_starts() -> None:
     with pytest.raises(ShapeError):
         script_of(plan("partition", "3/2"))
-    with pytest.raises(NodeError, match="1 to 3"):
+    with pytest.raises(WrongValueError, match="1 to 3"):
         script_of(plan("kill", "4"))
-    with pytest.raises(NodeError):
+    with pytest.raises(WrongValueError):
         script_of(plan("pause", "x"))

@@ -15,13 +15,13 @@ from gossamer.drill.report.words import name_of
 from gossamer.drill.run.script import check, lacking, script_of
 from gossamer.drill.run.suite import (
     SuiteResult,
-    UnknownDrillError,
     choose_plans,
     run_suite,
     suite_json,
     suite_plans,
 )
 from gossamer.drill.stage.backend import Ability, BackEndError, GateBackEnd
+from gossamer.errors import WrongValueError
 
 ALL = GateBackEnd.abilities
 CUTS: frozenset[Ability] = frozenset()
@@ -50,7 +50,7 @@ def test_only_some_of_them():
         "kill node5",
     ]
     assert choose_plans(found, []) == found
-    with pytest.raises(UnknownDrillError, match="got 'earthquake', expected some of partition"):
+    with pytest.raises(WrongValueError, match="got 'earthquake', expected some of partition"):
         choose_plans(found, ["kill", "earthquake"])
 
 
