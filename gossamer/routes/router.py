@@ -129,13 +129,13 @@ class Router:
         return [text for text in filters_matching(topic) if self._index.local_count(text)]
 
     def pick(
-        self, group: Group, publisher: str, topic: str, *, online: bool = False
+        self, group: Group, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | Forwarder | None:
         """Who gets one message for a share group: a member here, or the way to the node that chooses.
 
-        ``online``: only members that are connected.
+        ``online``: only members that are connected; ``besides``: not those of this node.
         """
-        chosen = group.pick(publisher, topic, online=online)
+        chosen = group.pick(publisher, topic, online=online, besides=besides)
         return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
 
     def is_visible(self, seq: int | None) -> bool:
@@ -182,12 +182,13 @@ class Router:
     def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
         """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
 
-        Each record is for one member: ``group.pick_here(publisher, topic)``; none left: :meth:`pick`.
+        Each record is for one member: ``group.pick_here(publisher, topic)``; none left: :meth:`pick`, with
+        ``besides`` the peer, who may not know yet.
         """
 
         def take(peer: str, name: str, records: bytes) -> Any:
             group = self._shared.get(name)
-            if group is None or not (group.members or group.others):
+            if group is None:
                 self.counts["group_frames_dropped"] += 1
                 return None
             return callback(peer, group, records)

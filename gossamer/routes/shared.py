@@ -116,13 +116,15 @@ class Group:
         self._strategy = strategy
         self._up = up
 
-    def pick(self, publisher: str, topic: str, *, online: bool = False) -> Delivery | str | None:
+    def pick(
+        self, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
+    ) -> Delivery | str | None:
         """Who gets a message: a member here, the name of a node that is to choose, or nobody.
 
-        ``online``: only members that are connected.
+        ``online``: only members that are connected; ``besides``: not those of this node.
         """
         others = self.others
-        up = [(node, Count.of(others[node])) for node in sorted(others) if self._up(node)]
+        up = [(node, Count.of(others[node])) for node in sorted(others) if node != besides and self._up(node)]
         return self._choose(publisher, topic, up, _ONLINE if online else _ANY)
 
     def pick_here(self, publisher: str, topic: str) -> Delivery | None:

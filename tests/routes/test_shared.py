@@ -174,6 +174,19 @@ def test_a_node_that_is_down_is_not_chosen(strategy):
     assert len(cluster.got) == 30
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_that_is_passed_over_is_not_chosen(strategy):
+    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster.join("b", Client("sender"))
+    router = cluster.routers["a"]
+    (group,) = router.resolve(b"t/x").groups
+    assert router.pick(group, "p", "t/x").peer == "b"
+    assert router.pick(group, "p", "t/x", besides="b") is None
+    cluster.join("c", Client("other"))
+    chosen = [router.pick(group, "p", f"t/{n}", besides="b").peer for n in range(30)]
+    assert chosen == ["c"] * 30
+
+
 def test_what_was_sent_to_a_group_of_a_node_that_goes_down_is_answered():
     router, table, links, turn = make()
     safe: list[bool] = []

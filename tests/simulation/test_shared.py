@@ -142,3 +142,23 @@ async def test_what_comes_while_all_members_are_on_a_dead_node_waits_for_it(
     assert back.session_present
     assert back.payloads() == [*before, *during, *late]
     assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+
+
+@seeds(1)
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("others", [(1,), (1, 2)], ids=["at the publisher", "there and elsewhere"])
+async def test_what_was_sent_to_a_member_that_has_just_left_goes_to_another(sim, trio, others, qos):
+    """The publisher's node does not know yet, and may itself have the only members that are left."""
+    members = [await member(trio, number, f"other{number}") for number in others]
+    speaker = await trio.client(1, "speaker")
+    sent = [b"%d" % n for n in range(100)]
+    for first in range(0, len(sent), 10):
+        brief = await member(trio, 3, f"brief{first}")
+        members.append(brief)
+        # It is counted by the publisher's node as one that has room.
+        await asyncio.sleep(0.6)
+        turn = (speaker.publish("t/x", payload, qos=qos) for payload in sent[first : first + 10])
+        await asyncio.gather(brief.unsubscribe(GROUP), *turn)
+    await asyncio.sleep(5)
+    assert sorted(payload for one in members for payload in one.payloads()) == sorted(sent)
+    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())

@@ -192,7 +192,7 @@ class Ingest:
                     if delivery is not None:
                         hub.member(delivery, message, group.name)
                     else:
-                        self._nobody(message)
+                        self._nobody(group, message, reports)
         except (MqttProtocolError, IndexError) as error:
             hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
@@ -204,9 +204,9 @@ class Ingest:
         """The members that a message was meant for have left this node, or gone offline, while it was on its
         way: give it to a node that has one that is there; False where none does."""
         hub = self._hub
-        chosen = self._router.pick(group, peer, message.topic.decode(), online=True)
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
-        if chosen is None or isinstance(chosen, Delivery) or chosen.peer == peer:
+        chosen = self._router.pick(group, peer, message.topic.decode(), online=True, besides=peer)
+        if chosen is None or isinstance(chosen, Delivery):
             return False
         if hub.trail is not None and is_recorded(message.ident):
             hub.trail.chosen(message, group.name, chosen.peer)
@@ -217,8 +217,12 @@ class Ingest:
             chosen.append(record)
         return True
 
-    def _nobody(self, message: Message) -> None:
+    def _nobody(self, group: Any, message: Message, reports: _Reports) -> None:
+        """No member here, and none that is connected but where it came from: it waits for one, there too."""
         hub = self._hub
+        if message.qos:
+            self._publishing.wait_for_member(group.name, message, reports.one())
+            return
         hub.dropped("no_group_member")
         if hub.trail is not None and is_recorded(message.ident):
             hub.trail.lost(message.ident, None, "no_group_member")
