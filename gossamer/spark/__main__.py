@@ -62,10 +62,6 @@ Conf = Annotated[
 Trace = Annotated[bool, typer.Option("--trace", help="Show where in the code an error came up.")]
 
 
-class OptionError(WrongValueError):
-    """A job, a promise or a setting that there is not."""
-
-
 @app.command()
 def run(
     jobs: Annotated[list[str], typer.Argument(help=_JOBS_HELP, metavar="JOB...")],
@@ -96,7 +92,7 @@ def run(
     wanted = list(JOBS) if REPORT in jobs else jobs
     for name in wanted:
         if name not in JOBS:
-            raise OptionError(f"no job {name!r}; expected {REPORT} or any of {', '.join(JOBS)}")
+            raise WrongValueError(f"no job {name!r}; expected {REPORT} or any of {', '.join(JOBS)}")
     low, high = span_of(begin, end, now=datetime.now(tz=UTC))
     settings = settings_of(conf or [])
     # Before Spark starts, which takes seconds; of another file system only Spark knows.
@@ -155,7 +151,7 @@ def stream(
     kinds = [name.strip() for name in alarm_on.split(",") if name.strip()]
     for name in kinds:
         if name not in VERDICTS:
-            raise OptionError(f"--alarm-on: got {name!r}; expected any of {', '.join(VERDICTS)}")
+            raise WrongValueError(f"--alarm-on: got {name!r}; expected any of {', '.join(VERDICTS)}")
     # One that goes on for days becomes fast; one that looks once at little is done before.
     brief = once and is_little(directory)
     session = open_session(master=master, memory=memory, brief=brief, settings=settings_of(conf or []))
@@ -190,12 +186,12 @@ def promises_of(text: str) -> list[str]:
     """The promises that ``--fail-on`` names.
 
     Raises:
-        OptionError: it names one that there is not.
+        WrongValueError: it names one that there is not.
     """
     promises = [name.strip() for name in text.split(",") if name.strip()]
     for name in promises:
         if name not in PROMISES:
-            raise OptionError(f"--fail-on: got {name!r}; expected any of {', '.join(PROMISES)}")
+            raise WrongValueError(f"--fail-on: got {name!r}; expected any of {', '.join(PROMISES)}")
     return promises
 
 
@@ -203,13 +199,13 @@ def settings_of(given: list[str]) -> dict[str, str]:
     """What ``--conf`` says.
 
     Raises:
-        OptionError: one has no value.
+        WrongValueError: one has no value.
     """
     settings = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise OptionError(f"--conf: got {text!r}, expected KEY=VALUE as spark-submit takes it")
+            raise WrongValueError(f"--conf: got {text!r}, expected KEY=VALUE as spark-submit takes it")
         settings[key.strip()] = value
     return settings
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 from gossamer.errors import UnavailableError, UsageError, how_to_install
 
 __all__ = [
-    "EngineMissingError",
-    "JavaMissingError",
     "NoDataError",
     "SparkFailedError",
-    "TooLittleMemoryError",
     "UnreadableError",
+    "missing_package",
 ]
 
 
-class EngineMissingError(UnavailableError):
+def missing_package(name: str, *, extra: str = "spark") -> UnavailableError:
     """A package of Python's that the jobs need is not installed."""
-
-    def __init__(self, *, missing: str, extra: str = "spark") -> None:
-        self.missing = missing
-        super().__init__(f"audit jobs need {missing}, which is not installed; {how_to_install(extra)}")
+    return UnavailableError(f"audit jobs need {name}, which is not installed; {how_to_install(extra)}")
 
 
 class UnreadableError(UnavailableError):
@@ -29,30 +24,6 @@ class UnreadableError(UnavailableError):
         self.path = path
         self.why = why
         super().__init__(f"{path}: {why}")
-
-
-class JavaMissingError(UnavailableError):
-    """No Java, or one that is too old for Spark."""
-
-    def __init__(self, *, found: str, needed: int) -> None:
-        self.found = found
-        self.needed = needed
-        super().__init__(
-            f"Spark needs Java {needed} or newer, found {found}; "
-            "install one (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME to it"
-        )
-
-
-class TooLittleMemoryError(UnavailableError):
-    """The machine cannot give a local Spark what it needs."""
-
-    def __init__(self, *, free: int, needed: int, asked: str) -> None:
-        self.free = free
-        self.needed = needed
-        super().__init__(
-            f"a local Spark with --memory {asked} needs {needed // 2**20} MiB, this machine has "
-            f"{free // 2**20} MiB free; close something, give a smaller --memory, or another --master"
-        )
 
 
 class SparkFailedError(UnavailableError):

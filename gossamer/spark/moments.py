@@ -10,20 +10,16 @@ from datetime import UTC, datetime, timedelta
 
 from gossamer.errors import WrongValueError
 
-__all__ = ["BadMomentError", "moment_of", "span_of"]
+__all__ = ["moment_of", "span_of"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-class BadMomentError(WrongValueError):
-    """A time that cannot be read, or a span that is none."""
 
 
 def moment_of(text: str, *, option: str, now: datetime) -> datetime:
     """The moment that ``text`` names.
 
     Raises:
-        BadMomentError: it names none.
+        WrongValueError: it names none.
     """
     wanted = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -36,7 +32,7 @@ def moment_of(text: str, *, option: str, now: datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise BadMomentError(
+        raise WrongValueError(
             f"{option}: got {text!r}, expected a time such as 2026-01-31T07:00 or 2026-01-31 (UTC where no "
             "zone is given), how long ago, such as 90m, 6h or 2d, or one of now, today, yesterday"
         ) from None
@@ -47,12 +43,12 @@ def span_of(begin: str | None, end: str | None, *, now: datetime) -> tuple[datet
     """[begin, end) of what ``--from`` and ``--to`` say; None where they say nothing.
 
     Raises:
-        BadMomentError: one cannot be read, or the end is not after the beginning.
+        WrongValueError: one cannot be read, or the end is not after the beginning.
     """
     low = moment_of(begin, option="--from", now=now) if begin is not None else None
     high = moment_of(end, option="--to", now=now) if end is not None else None
     if low is not None and high is not None and low >= high:
-        raise BadMomentError(
+        raise WrongValueError(
             f"--from {low:%Y-%m-%dT%H:%M:%S%z} is not before --to {high:%Y-%m-%dT%H:%M:%S%z}; turn them round"
         )
     return low, high

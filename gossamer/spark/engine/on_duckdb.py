@@ -21,7 +21,7 @@ from typing import Any
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Row
 from gossamer.spark.engine.session import bytes_of, path_here
-from gossamer.spark.errors import EngineMissingError, UnreadableError
+from gossamer.spark.errors import UnreadableError, missing_package
 
 __all__ = ["DuckEngine", "has_duckdb", "taught"]
 
@@ -69,10 +69,10 @@ class DuckEngine:
         """``memory``: what it may take, as ``2g``; default: DuckDB's own, four fifths of the machine's.
 
         Raises:
-            EngineMissingError: DuckDB is not installed.
+            UnavailableError: DuckDB is not installed.
         """
         if not has_duckdb():
-            raise EngineMissingError(missing="duckdb", extra="audit")
+            raise missing_package("duckdb", extra="audit")
         import duckdb
 
         self._errors: type[Exception] = duckdb.Error

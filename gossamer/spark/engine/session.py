@@ -19,13 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gossamer.errors import UsageError
-from gossamer.spark.errors import (
-    EngineMissingError,
-    JavaMissingError,
-    NoDataError,
-    TooLittleMemoryError,
-)
+from gossamer.errors import UnavailableError, UsageError
+from gossamer.spark.errors import NoDataError, missing_package
 
 __all__ = [
     "bytes_of",
@@ -82,16 +77,15 @@ def open_session(
     ``settings`` are Spark's own, and go before all others.
 
     Raises:
-        EngineMissingError: PySpark is not installed.
-        JavaMissingError: there is no Java, or it is too old.
-        TooLittleMemoryError: ``memory`` does not fit into what is free.
+        UnavailableError: PySpark is not installed, there is no Java that is new enough, or ``memory`` does
+            not fit into what is free.
         NoDataError: ``reads`` is a place on this machine where there is nothing to read.
     """
     try:
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise EngineMissingError(missing=error.name or "pyspark") from error
+        raise missing_package(error.name or "pyspark") from error
     below_submit = submitted()
     if master is None and not below_submit:
         master = "local[*]"
@@ -220,24 +214,26 @@ def check_files(where: str) -> None:
         raise NoDataError(where=where, found="no Parquet files")
 
 
-def check_java() -> int:
-    """The major version of the Java that Spark will use.
+def check_java() -> None:
+    """See that there is a Java that Spark takes.
 
     Raises:
-        JavaMissingError: there is none, or it is older than Spark takes.
+        UnavailableError: there is none, or it is older.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise JavaMissingError(found=f"none at JAVA_HOME={home}" if home else "none in PATH", needed=JAVA)
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    if found is None:
-        raise JavaMissingError(found=f"{java}, which does not say its version", needed=JAVA)
-    major = int(found.group(1))
-    if major < JAVA:
-        raise JavaMissingError(found=f"Java {major} at {java}", needed=JAVA)
-    return major
+        found = f"none at JAVA_HOME={home}" if home else "none in PATH"
+    else:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+        version = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+        if version is not None and int(version[1]) >= JAVA:
+            return
+        found = f"Java {version[1]} at {java}" if version else f"{java}, which does not say its version"
+    raise UnavailableError(
+        f"Spark needs Java {JAVA} or newer, found {found}; "
+        "install one (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME to it"
+    )
 
 
 def bytes_of(asked: str) -> int:
@@ -257,7 +253,7 @@ def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) ->
 
     Raises:
         UsageError: ``asked`` is no size.
-        TooLittleMemoryError: it does not fit.
+        UnavailableError: it does not fit.
     """
     found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text()) if meminfo.exists() else None
     free = int(found.group(1)) * 1024 if found else None
@@ -268,7 +264,10 @@ def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) ->
     if heap < _SMALLEST:
         raise UsageError(f"--memory: got {asked!r}, expected 512m or more: Spark starts with no less")
     if free is not None and free < heap + _OVERHEAD:
-        raise TooLittleMemoryError(free=free, needed=heap + _OVERHEAD, asked=asked)
+        raise UnavailableError(
+            f"a local Spark with --memory {asked} needs {(heap + _OVERHEAD) // 2**20} MiB, this machine has "
+            f"{free // 2**20} MiB free; close something, give a smaller --memory, or another --master"
+        )
     return asked
 
 
