@@ -133,10 +133,11 @@ class Administered(GenServer):
     """A server whose administrators call its methods; an error that one raises is raised at the caller."""
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
-        if type(request) is not _Order:
+        method = getattr(self, request.method, None) if type(request) is _Order else None
+        if method is None:
             return await super().handle_call(request, caller)
         try:
-            return Reply(await getattr(self, request.method)(*request.arguments))
+            return Reply(await method(*request.arguments))
         except GossamerError as error:
             return Reply(error)
 
