@@ -140,27 +140,25 @@ def _probes(view: NodeView) -> APIRouter:
 
 
 _STATUS = (
-    (RoleTooLowError, (403, "Forbidden")),
-    (NotFoundError, (404, "Not Found")),
-    (RunBusyError, (409, "Conflict")),
-    (WrongValueError, (422, "Unprocessable Content")),
-    (UsageError, (400, "Bad Request")),
-    ((PeerError, TransportError), (502, "Bad Gateway")),
+    (RoleTooLowError, 403),
+    (NotFoundError, 404),
+    (RunBusyError, 409),
+    (WrongValueError, 422),
+    (UsageError, 400),
+    ((PeerError, TransportError), 502),
 )
 """Errors and how they are answered; the first that fits counts, and what is none of them is unavailable."""
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    status, title = next(
-        (answer for kinds, answer in _STATUS if isinstance(error, kinds)), (503, "Service Unavailable")
-    )
-    return problem(status, title, str(error))
+    status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 503)
+    return problem(status, str(error))
 
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    return problem(422, "Unprocessable Content", "; ".join(map(_in_words, error.errors())))
+    return problem(422, "; ".join(map(_in_words, error.errors())))
 
 
 _FORMS = {
@@ -187,7 +185,7 @@ def _in_words(item: Any) -> str:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    response = problem(error.status_code, str(error.detail), f"{request.method} {request.url.path}")
+    response = problem(error.status_code, f"{request.method} {request.url.path}", title=str(error.detail))
     response.headers.update(error.headers or {})
     if error.status_code == 405:
         response.headers["allow"] = ", ".join(allowed_methods(request.app.openapi(), request.url.path))

@@ -120,7 +120,7 @@ class AccessMiddleware:
     def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
         address, loopback = caller_of(scope)
         if self._too_often(_kind(scope), address):
-            return None, (429, "Too Many Requests", "this caller asks more often than api.rate allows")
+            return None, (429, "this caller asks more often than api.rate allows")
         authorization = next(
             (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
         )
@@ -128,8 +128,8 @@ class AccessMiddleware:
             return self._who(authorization, address, loopback=loopback), None
         except BadTokenError as error:
             if self._too_often("wrong", address):
-                return None, (429, "Too Many Requests", "too many wrong tokens; wait")
-            return None, (401, "Unauthorized", str(error))
+                return None, (429, "too many wrong tokens; wait")
+            return None, (401, str(error))
 
     def _who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
         """Who asks, None for nobody.
@@ -178,11 +178,11 @@ def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:
         return None
     if principal is None:
         text = "expected a token (Authorization: Bearer gsm_…); `gossamer tokens create` makes one"
-        return 401, "Unauthorized", text
+        return 401, text
     try:
         principal.demand(Role.VIEWER if scope["method"] in SAFE_METHODS else Role.OPERATOR)
     except RoleTooLowError as error:
-        return 403, "Forbidden", str(error)
+        return 403, str(error)
     return None
 
 

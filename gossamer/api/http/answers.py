@@ -7,15 +7,18 @@ rights; it runs nothing, loads nothing, and is framed by the console only, where
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from fastapi.responses import JSONResponse, Response
 from starlette.types import Send
 
 from gossamer.api.model.base import Problem
 
-__all__ = ["PROBLEM", "page_response", "problem", "refuse"]
+__all__ = ["PROBLEM", "page_response", "problem", "refuse", "title_of"]
 
 PROBLEM = "application/problem+json"
+# As RFC 9110 has them; Python had older ones.
+_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 SANDBOX = {
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
@@ -25,17 +28,22 @@ SANDBOX = {
 }
 
 
-def problem(status: int, title: str, detail: str) -> JSONResponse:
-    """The answer of a route that cannot do what it was asked."""
-    body = Problem(title=title, status=status, detail=detail).model_dump()
+def title_of(status: int) -> str:
+    """The words for a status."""
+    return _TITLES.get(status) or HTTPStatus(status).phrase
+
+
+def problem(status: int, detail: str, *, title: str = "") -> JSONResponse:
+    """The answer of a route that cannot do what it was asked; ``title`` is the status in words."""
+    body = Problem(title=title or title_of(status), status=status, detail=detail).model_dump()
     return JSONResponse(body, status_code=status, media_type=PROBLEM)
 
 
 async def refuse(
-    send: Send, status: int, title: str, detail: str, *, headers: Iterable[tuple[bytes, bytes]] = ()
+    send: Send, status: int, detail: str, *, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     """Answer without a route."""
-    answer = problem(status, title, detail)
+    answer = problem(status, detail)
     raw = [*answer.raw_headers, *headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": answer.body})

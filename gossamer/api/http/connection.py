@@ -30,7 +30,7 @@ from typing import Any, Literal
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gossamer.api.http.answers import PROBLEM, problem
+from gossamer.api.http.answers import PROBLEM, problem, title_of
 from gossamer.api.http.limits import MAX_BODY, RETRY, Limits
 
 __all__ = ["Connection", "Connections"]
@@ -166,8 +166,8 @@ class Connection(H11Protocol):
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         _bound(transport.get_extra_info("socket"))
-        outlet: Any = _Outlet(transport, self.loop, self._still_sends)
-        super().connection_made(outlet)
+        self._outlet = _Outlet(transport, self.loop, self._still_sends)
+        super().connection_made(self._outlet)  # type: ignore[arg-type]
         self._watch("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -177,16 +177,14 @@ class Connection(H11Protocol):
         self._watch("")
         self.resume_writing()
         super().connection_lost(exc)
-        outlet: Any = self.transport
-        outlet.lost()
+        self._outlet.lost()
 
     def give_way(self) -> None:
         """End at once: another one needs the place. Who had begun to ask hears of it, if he still reads."""
         if self._stage == "head":
             self.transport.write(_FULL)
         self._give_back()
-        outlet: Any = self.transport
-        outlet.end()
+        self._outlet.end()
 
     def _give_back(self) -> None:
         self._connections.work(self)
@@ -200,19 +198,17 @@ class Connection(H11Protocol):
         if self._refused:
             return
         if self.transport.is_closing():
-            outlet: Any = self.transport
-            outlet.drop(data)
+            self._outlet.drop(data)
             return
         if self.conn.their_state is h11.IDLE and not self._counted(data):
-            self._say(431, "Request Header Fields Too Large", f"expected at most {HEAD_LINES} header lines")
+            self._say(431, f"expected at most {HEAD_LINES} header lines")
             return
         self._began = True
         super().data_received(data)
         if self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY:
             # It is answered; the rest of its body is dropped, and not without end.
-            outlet = self.transport
-            outlet.drop(data)
-            if outlet.dropped > MAX_BODY:
+            self._outlet.drop(data)
+            if self._outlet.dropped > MAX_BODY:
                 self.transport.close()
         self._watch(_STAGES.get(self.conn.their_state, ""))
 
@@ -254,7 +250,7 @@ class Connection(H11Protocol):
         if self._stage == "head" and not self._began:
             self.transport.abort()
             return
-        self._say(408, "Request Timeout", f"the {self._stage} of the request did not come in time")
+        self._say(408, f"the {self._stage} of the request did not come in time")
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -280,46 +276,36 @@ class Connection(H11Protocol):
         error = sys.exception()
         self._limits.refused["bad_request"] += 1
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-        self._say(status, _TITLES.get(status, "Bad Request"), str(error) if error else msg)
+        self._say(status, str(error) if error else msg)
 
-    def _say(self, status: int, title: str, detail: str) -> None:
+    def _say(self, status: int, detail: str) -> None:
         """Answer beside the application, and close."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-        answer = problem(status, title, detail[:300])
-        headers = [*answer.raw_headers, (b"connection", b"close")]
-        output = b""
-        with contextlib.suppress(h11.LocalProtocolError):
-            for event in (
-                h11.Response(status_code=status, headers=headers, reason=title.encode()),
-                h11.Data(data=bytes(answer.body)),
-                h11.EndOfMessage(),
-            ):
-                output += self.conn.send(event) or b""
-        if not output:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             # An answer is half said already.
             self.transport.abort()
             return
-        self.transport.write(output)
+        self.transport.write(_written(status, detail[:300]))
         self.transport.close()
         self._watch("")
 
 
 _STAGES: dict[object, _Stage] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
 _WAITS = {"head": HEAD_WAIT, "body": BODY_WAIT}
-_TITLES = {431: "Request Header Fields Too Large", 501: "Not Implemented"}
 
 
-def _full() -> bytes:
-    answer = problem(503, "Service Unavailable", "all connections of this node are in use; come back")
-    head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM}\r\nconnection: close\r\n"
-    head += f"retry-after: {RETRY}\r\ncontent-length: {len(answer.body)}\r\n\r\n"
-    return head.encode() + bytes(answer.body)
+def _written(status: int, detail: str) -> bytes:
+    """A problem as the last answer of a connection."""
+    body = bytes(problem(status, detail).body)
+    head = f"HTTP/1.1 {status} {title_of(status)}\r\ncontent-type: {PROBLEM}\r\nconnection: close\r\n"
+    head += f"retry-after: {RETRY}\r\n" if status == 503 else ""
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-_FULL = _full()
+_FULL = _written(503, "all connections of this node are in use; come back")
 
 
 def _bound(sock: socket.socket | None) -> None:

@@ -47,16 +47,15 @@ class GuardMiddleware:
         if host is None or not (host in self._hosts or _is_address(host)):
             return (
                 421,
-                "Misdirected Request",
                 "the Host header must be localhost, an IP address or the bound host",
             )
         if _is_foreign(scope, headers):
-            return 403, "Forbidden", "requests from pages of another origin are refused"
+            return 403, "requests from pages of another origin are refused"
         if not scope.get("gossamer.relayed") and _is_tricky(scope["raw_path"]):
-            return 400, "Bad Request", "path: got a NUL or a step upwards, expected a plain path"
+            return 400, "path: got a NUL or a step upwards, expected a plain path"
         length = headers.get(b"content-length", "0")
         if b"transfer-encoding" in headers and b"content-length" in headers:
-            return 400, "Bad Request", "got Transfer-Encoding and Content-Length, expected one of them"
+            return 400, "got Transfer-Encoding and Content-Length, expected one of them"
         if not length.isdecimal() or int(length) > MAX_BODY:
             return too_large()
         return None
@@ -68,10 +67,10 @@ def _absolute(scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
     if path.startswith("/"):
         return None
     if path == "*" and scope["method"] == "OPTIONS":
-        return 405, "Method Not Allowed", "OPTIONS *"
+        return 405, "OPTIONS *"
     scheme, found, rest = path.partition("://")
     if not found or scheme.lower() not in ("http", "https"):
-        return 400, "Bad Request", "path: got no path, expected one that begins with /"
+        return 400, "path: got no path, expected one that begins with /"
     host, _, path = rest.partition("/")
     headers[b"host"] = host
     scope["path"] = f"/{path}"

@@ -45,8 +45,8 @@ PROBES = frozenset({"/health", "/ready", "/metrics"})
 RETRY = 2
 """Seconds after which who was refused may come back."""
 
-Refusal = tuple[int, str, str]
-"""Status, title and detail of a problem."""
+Refusal = tuple[int, str]
+"""Status and detail of a problem."""
 
 
 class Limits:
@@ -71,14 +71,14 @@ class Limits:
         if self.streams.total() >= config.streams:
             self.refused["streams"] += 1
             text = f"{config.streams} streams are open, as many as api.streams allows; try again later"
-            return 503, "Service Unavailable", text
+            return 503, text
         if self.streams[caller] >= config.streams_each:
             self.refused["streams_each"] += 1
             text = (
                 f"{caller} has {config.streams_each} streams open, as many as api.streams_each allows; "
                 "close one first"
             )
-            return 429, "Too Many Requests", text
+            return 429, text
         self.streams[caller] += 1
         return None
 
@@ -110,7 +110,7 @@ class LimitsMiddleware:
             return
         if limits.requests >= REQUESTS:
             limits.refused["requests"] += 1
-            await _overloaded(send, (503, "Service Unavailable", f"{REQUESTS} requests are under way; wait"))
+            await _overloaded(send, (503, f"{REQUESTS} requests are under way; wait"))
             return
         limits.requests += 1
         with contextlib.ExitStack() as turn:
@@ -167,7 +167,7 @@ class StreamAnswer(StreamingResponse):
 
 def too_large() -> Refusal:
     """The refusal of a body that is."""
-    return 413, "Content Too Large", f"expected a body of at most {MAX_BODY} bytes"
+    return 413, f"expected a body of at most {MAX_BODY} bytes"
 
 
 async def _overloaded(send: Send, refusal: Refusal) -> None:

@@ -101,9 +101,7 @@ def clients_router(view: NodeView) -> APIRouter:
     async def kick(client: Named) -> Done | Response:
         """End the connection and the session of a client, on whichever node they are."""
         if not await view.kick(client):
-            return problem(
-                404, "Not Found", f"client: got {client[:200]!r}, expected one of gossamer clients"
-            )
+            return problem(404, f"client: got {client[:200]!r}, expected one of gossamer clients")
         return Done(done=f"{client} kicked", members=())
 
     return router
