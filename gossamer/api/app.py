@@ -30,13 +30,11 @@ from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
 from gossamer.api.resources.audits import audits_router
-from gossamer.api.resources.clients import clients_router
 from gossamer.api.resources.cluster import cluster_router, proxy_router
-from gossamer.api.resources.drills import drills_router
+from gossamer.api.resources.drills import drills_router, faults_router
 from gossamer.api.resources.events import events_router, live_router
-from gossamer.api.resources.faults import faults_router
 from gossamer.api.resources.healing import healing_router
-from gossamer.api.resources.messages import messages_router, routes_router
+from gossamer.api.resources.mqtt import clients_router, messages_router, routes_router
 from gossamer.api.resources.node import node_router
 from gossamer.api.resources.runs import reports_router
 from gossamer.api.resources.tokens import tokens_router

@@ -1,6 +1,7 @@
-"""Where messages go: the route table, which every node knows whole, publishing, and what is retained.
+"""MQTT at all nodes: where messages go, clients and their subscriptions, publishing, and what is retained.
 
-Payloads go in and never come out: who wants to read messages subscribes, as whom the ACL knows.
+Any node may be asked; it knows the whole route table, and looks up where a client is. Payloads go in and
+never come out: who wants to read messages subscribes, as whom the ACL knows.
 """
 
 from __future__ import annotations
@@ -10,23 +11,29 @@ import binascii
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
 from pydantic import Field
 
-from gossamer.api.model.base import Flag, Page, Value
+from gossamer.api.http.answers import problem
+from gossamer.api.model.base import Flag, Page, Problem, Value
+from gossamer.api.model.cluster import Done
 from gossamer.api.model.node import (
+    ClientInfo,
     RetainedInfo,
     RouteFindings,
     RouteInfo,
     RouteVerification,
+    SubscriptionInfo,
     TopicInfo,
     TopicMatch,
 )
-from gossamer.api.resources.listing import After, Limit, OnNode, local_page
+from gossamer.api.peers.paging import ClientSearch, ClientSort
+from gossamer.api.resources.listing import STREAMED, After, Limit, ListingQuery, OnNode, Scope, local_page
 from gossamer.api.view import NodeView
-from gossamer.errors import WrongValueError
+from gossamer.errors import WrongValueError, mismatch
 
-__all__ = ["Filter", "messages_router", "routes_router"]
+__all__ = ["clients_router", "messages_router", "routes_router"]
 
 MAX_PAYLOAD = 48 * 1024
 
@@ -128,5 +135,90 @@ def messages_router(view: NodeView) -> APIRouter:
         """Remove the retained message of a topic, as an empty one that is published does."""
         receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
         return Published(topic=topic, receivers=receivers, safe=safe)
+
+    return router
+
+
+Client = Annotated[str | None, Query(max_length=65_535, description="Only those of this client.")]
+Part = Annotated[
+    str, Query(max_length=1000, description="Only those whose identifier contains this, in any case.")
+]
+User = Annotated[
+    str, Query(max_length=1000, description="Only those whose user name contains this, in any case.")
+]
+Address = Annotated[
+    str, Query(max_length=200, description="Only those whose address contains this: `10.0.3.`, `:51234`.")
+]
+Text = Annotated[str, Query(max_length=1000, description="Only those whose client or filter contains this.")]
+Connected = Annotated[bool | None, Query(description="Only those that are, or are not.")]
+Named = Annotated[str, Path(description="A client identifier.")]
+Sort = Annotated[
+    ClientSort | None,
+    Query(
+        description="A field to sort pages by, then by identifier; not for JSON lines. Unless given: client."
+    ),
+]
+Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
+
+
+def clients_router(view: NodeView) -> APIRouter:
+    """``/clients`` and ``/subscriptions``."""
+    router = APIRouter(tags=["clients"])
+
+    @router.get("/subscriptions", response_model=Page[SubscriptionInfo], responses=STREAMED)
+    async def subscriptions(
+        listing: ListingQuery,
+        client: Client = None,
+        wanted: Filter = None,
+        search: Text = "",
+        scope: Scope = "cluster",
+    ) -> Response:
+        """The subscriptions of all sessions."""
+        return await listing.answer(
+            view,
+            own=lambda: view.subscriptions(client=client, filter=wanted, search=search),
+            fields=("client", "filter", "node"),
+            scope=scope,
+        )
+
+    @router.get("/clients", response_model=Page[ClientInfo], responses=STREAMED)
+    async def clients(
+        listing: ListingQuery,
+        client: Client = None,
+        connected: Connected = None,
+        search: Part = "",
+        user: User = "",
+        address: Address = "",
+        sort: Sort = None,
+        order: Order = "asc",
+        scope: Scope = "cluster",
+    ) -> Response:
+        """The clients and their sessions, connected or not."""
+        if sort is None and order == "desc":
+            sort = "client"
+        if sort is not None and listing.format == "ndjson":
+            raise mismatch(
+                WrongValueError, "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
+            )
+        wanted = ClientSearch(
+            client=client,
+            connected=connected,
+            part=search.casefold(),
+            user=user.casefold(),
+            address=address.casefold(),
+            sort=sort,
+            descending=order == "desc",
+        )
+        return await listing.answer(
+            view, own=lambda: view.clients(wanted), fields=("client", "node"), scope=scope, key=wanted.key
+        )
+
+    # Client identifiers may hold any character, a slash too.
+    @router.delete("/clients/{client:path}", response_model=Done, responses={404: {"model": Problem}})
+    async def kick(client: Named) -> Done | Response:
+        """End the connection and the session of a client, on whichever node they are."""
+        if not await view.kick(client):
+            return problem(404, f"client: got {client[:200]!r}, expected one of gossamer clients")
+        return Done(done=f"{client} kicked", members=())
 
     return router
