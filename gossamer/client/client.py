@@ -21,10 +21,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from gossamer.client.errors import RefusedError, TargetError
-from gossamer.client.keeper import LINK_WAIT, Keeper
+from gossamer.client.keeper import LINK_WAIT, Keeper, RefusedError
 from gossamer.client.subscription import OnGap, Subscription
-from gossamer.client.targets import Target, targets_of
+from gossamer.client.targets import Target, TargetError, targets_of
 from gossamer.distribution import (
     Distribution,
     GrpcTransport,

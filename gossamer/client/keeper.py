@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from gossamer.client.errors import NotAttachedError, RefusedError
 from gossamer.client.subscription import Subscription
 from gossamer.distribution import Distribution, connect_node, identify
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, UnavailableError, UsageError
 from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, Refused, Subscribe
 from gossamer.network import Address
 from gossamer.supervisor import CallFailed, ChildSpec, Down, Pid, monitor, receive, self_pid, spawn_link
 
-__all__ = ["LINK_WAIT", "Keeper"]
+__all__ = ["LINK_WAIT", "Keeper", "NotAttachedError", "RefusedError"]
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +28,28 @@ PING_INTERVAL = 2.0
 PING_TIMEOUT = 5.0
 RETRY = 0.2
 LINK_WAIT = 5.0
+
+
+class RefusedError(UsageError):
+    """The node says no."""
+
+    def __init__(self, *, what: str, reason: str) -> None:
+        self.what = what
+        self.reason = reason
+        super().__init__(f"{what}: {reason}")
+
+
+class NotAttachedError(UnavailableError):
+    """The client is attached to no node now."""
+
+    def __init__(self, *, waited: float, tried: str, last: str) -> None:
+        self.waited = waited
+        self.tried = tried
+        self.last = last
+        super().__init__(
+            f"attached to no node within {waited:g} s; tried {tried}, last: {last or 'no answer'}; "
+            "it is tried again, check that a node runs there and that the cookie is its cookie"
+        )
 
 
 class Keeper:

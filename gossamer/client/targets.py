@@ -6,15 +6,24 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from gossamer.client.errors import TargetError
+from gossamer.errors import UsageError
 from gossamer.network import Address
 
-__all__ = ["Target", "targets_of"]
+__all__ = ["Target", "TargetError", "targets_of"]
 
 Target = str | Path | Address
 """``"host:port"`` of a node's distribution, a pair of them, or the path of a ``cluster.json``."""
 
 _EXPECTED = "host:port of a node's distribution, or the path of a cluster.json"
+
+
+class TargetError(UsageError):
+    """What to attach to cannot be understood."""
+
+    def __init__(self, *, got: str, expected: str) -> None:
+        self.got = got
+        self.expected = expected
+        super().__init__(f"client: got {got}; expected {expected}")
 
 
 def targets_of(given: Target | Iterable[Target]) -> tuple[list[Address], str | None]:
