@@ -148,7 +148,7 @@ class _Run:
         self._size = 0
         self.first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
-        self._over = False
+        self._streams = self._over = False
         self._gone = asyncio.Event()
 
     def fetched(self) -> bool:
@@ -169,7 +169,7 @@ class _Run:
             self._over = True
             if not self.first.done():
                 self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
-            elif self._waiting.empty():
+            elif self._streams and self._waiting.empty():
                 # Who waits for the next piece hears that there is none.
                 self._waiting.put_nowait(b"")
         if not self._waiting.empty():
@@ -227,6 +227,7 @@ class _Run:
                 except TimeoutError:
                     raise ReaderGoneError(f"{path}: nobody reads the answer any more") from None
         elif message.get("more_body") and self._content_type.startswith(STREAMED):
+            self._streams = True
             self.first.set_result(Answer(self._status, self._content_type, part))
         else:
             self._size += len(part)

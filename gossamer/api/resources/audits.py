@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -285,7 +285,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     try:
         if file.stat().st_size > LARGEST:
             return {}
-        return _mapping(json.loads(file.read_bytes()))
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return {}
 

@@ -47,7 +47,6 @@ class Healing:
         self._node = node
         self._readiness = readiness
         self._of_others = Alarms()
-        self.name = node.name
 
     def status(self) -> HealStatusInfo:
         """What this node knows of splits."""
