@@ -21,8 +21,8 @@ from itertools import count
 from typing import Protocol
 
 from gossamer.errors import UnavailableError
-from gossamer.gateway.guest import Guest, Publisher, publish
-from gossamer.gateway.outlet import close_outlet, open_outlet, send_retained, wants_retained
+from gossamer.gateway.remote_client import Publisher, RemoteClient, publish
+from gossamer.gateway.subscription import close_subscription, open_subscription, send_retained, wants_retained
 from gossamer.mqtt import Broker
 from gossamer.routes import parse_name
 from gossamer.supervisor import NotInProcess, Runtime, self_pid
@@ -63,15 +63,15 @@ class BrokerPort:
         self._broker = broker
         self._numbers = count(1)
         self._name = f"{broker.runtime.node}/{name}"
-        self._guest: Guest | None = None
+        self._remote: RemoteClient | None = None
 
     def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
         """Publish to all nodes. Raises UsageError where the topic is none."""
         qos = min(max(message.qos, 0), 2)
-        if self._guest is None:
-            self._guest = Guest(self._broker.hub, self._name)
+        if self._remote is None:
+            self._remote = RemoteClient(self._broker.hub, self._name)
         publish(
-            *(self._broker, self._guest, message.topic, message.payload),
+            *(self._broker, self._remote, message.topic, message.payload),
             qos=qos,
             retain=message.retain,
             on_safe=on_safe,
@@ -91,17 +91,19 @@ class BrokerPort:
             for topic, payload, qos, retain in messages:
                 deliver(Delivered(topic, payload, qos, retain))  # type: ignore[arg-type]
 
-        outlet, number = open_outlet(
+        subscription, number = open_subscription(
             *(broker, f"{self._name}/{next(self._numbers)}", request.filter, qos),
             emit=emit,
             owner=None,
             window=ENDLESS,
             acknowledges=False,
         )
-        outlet.guest.subscribed(request.filter, qos)
+        subscription.client.subscribed(request.filter, qos)
         if wants_retained(request.filter, 0, again=False):
-            broker.runtime.spawn(send_retained, broker, request.filter, qos, outlet, label="port_retained")
-        return partial(close_outlet, broker, outlet, "unsubscribed"), number
+            broker.runtime.spawn(
+                send_retained, broker, request.filter, qos, subscription, label="port_retained"
+            )
+        return partial(close_subscription, broker, subscription, "unsubscribed"), number
 
 
 class Mqtt:

@@ -11,7 +11,7 @@ no :class:`~gossamer.gateway.messages.Ping` for :data:`SILENCE` seconds. However
 end with it.
 
 A publish that wants an answer gets it once every node that must deliver the message has it, and once nobody
-here who gets it is behind (:mod:`~gossamer.gateway.guest`).
+here who gets it is behind (:mod:`~gossamer.gateway.remote_client`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import structlog
 
 from gossamer.distribution import Distribution, Event, NodeDown
 from gossamer.errors import GossamerError
-from gossamer.gateway.guest import Guest, Publisher, publish
 from gossamer.gateway.messages import (
     GATEWAY,
     WINDOW,
@@ -40,7 +39,14 @@ from gossamer.gateway.messages import (
     Unsubscribe,
     Whereabouts,
 )
-from gossamer.gateway.outlet import Outlet, close_outlet, open_outlet, send_retained, wants_retained
+from gossamer.gateway.remote_client import Publisher, RemoteClient, publish
+from gossamer.gateway.subscription import (
+    RemoteSubscription,
+    close_subscription,
+    open_subscription,
+    send_retained,
+    wants_retained,
+)
 from gossamer.mqtt import Broker
 from gossamer.supervisor import (
     Caller,
@@ -82,8 +88,8 @@ class Attachment(GenServer):
         self._client = client
         self._broker = broker
         self._distribution = distribution
-        self._outlets: dict[int, Outlet] = {}
-        self._guest = Guest(broker.hub, str(client))
+        self._subscriptions: dict[int, RemoteSubscription] = {}
+        self._remote = RemoteClient(broker.hub, str(client))
         self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
         self._seen = self._runtime.loop.time()
@@ -112,9 +118,9 @@ class Attachment(GenServer):
     async def handle_cast(self, request: Any) -> None:
         self._seen = self._runtime.loop.time()
         if isinstance(request, Taken):
-            outlet = self._outlets.get(request.number)
-            if outlet is not None:
-                outlet.taken(request.count)
+            subscription = self._subscriptions.get(request.number)
+            if subscription is not None:
+                subscription.taken(request.count)
         elif isinstance(request, Publish):
             try:
                 self._out(request, 0, None)
@@ -153,16 +159,16 @@ class Attachment(GenServer):
     def _out(self, wanted: Publish, qos: int, on_safe: Callable[[bool], None] | None) -> None:
         """Raises GossamerError, or UnicodeError, where the topic is none."""
         publish(
-            *(self._broker, self._guest, wanted.topic, wanted.payload),
+            *(self._broker, self._remote, wanted.topic, wanted.payload),
             qos=qos,
             retain=wanted.retain,
             on_safe=on_safe,
         )
 
     async def _subscribe(self, wanted: Subscribe) -> object:
-        if wanted.number in self._outlets:
+        if wanted.number in self._subscriptions:
             return Refused(f"subscription {wanted.number} is there already")
-        if len(self._outlets) >= MAX_SUBSCRIPTIONS:
+        if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             return Refused(f"one client may have {MAX_SUBSCRIPTIONS} subscriptions")
         client, me, number = self._client, self.process.pid, wanted.number
 
@@ -171,7 +177,7 @@ class Attachment(GenServer):
 
         router, qos = self._broker.router, min(max(wanted.qos, 0), 2)
         try:
-            outlet, seq = open_outlet(
+            subscription, seq = open_subscription(
                 *(self._broker, f"{client}/{number}", wanted.filter, qos),
                 emit=emit,
                 owner=self._publisher,
@@ -179,16 +185,16 @@ class Attachment(GenServer):
             )
         except GossamerError as error:
             return Refused(str(error))
-        self._outlets[number] = outlet
+        self._subscriptions[number] = subscription
         await router.visible(seq)
-        outlet.guest.subscribed(wanted.filter, qos)
+        subscription.client.subscribed(wanted.filter, qos)
         if wants_retained(wanted.filter, wanted.retain, again=wanted.again):
             self._runtime.spawn(
                 send_retained,
                 self._broker,
                 wanted.filter,
                 qos,
-                outlet,
+                subscription,
                 label="gateway_retained",
                 link_to=self.process.pid,
             )
@@ -205,15 +211,15 @@ class Attachment(GenServer):
             self._runtime.send(self._client, Gone(event.name))
 
     def _close(self, number: int, why: str) -> None:
-        outlet = self._outlets.pop(number, None)
-        if outlet is not None:
-            close_outlet(self._broker, outlet, why)
+        subscription = self._subscriptions.pop(number, None)
+        if subscription is not None:
+            close_subscription(self._broker, subscription, why)
 
     def _release(self, why: str) -> None:
         self._distribution.unsubscribe(self._event)
-        for number in list(self._outlets):
+        for number in list(self._subscriptions):
             self._close(number, why)
-        self._guest.close(why)
+        self._remote.close(why)
 
 
 class Gateway(GenServer):

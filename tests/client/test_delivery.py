@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.client import Gap
 from gossamer.gateway import WINDOW
-from gossamer.gateway.outlet import FAR
+from gossamer.gateway.subscription import FAR
 
 
 async def take(subscription, number):
@@ -76,7 +76,7 @@ async def test_a_client_that_moves_is_told_of_the_gap_and_gets_what_is_retained_
 async def test_a_slow_consumer_makes_publishers_of_every_node_wait_and_loses_nothing(
     cluster, client_of, monkeypatch
 ):
-    monkeypatch.setattr("gossamer.gateway.outlet.MAX_QUEUED_BYTES", 100_000)
+    monkeypatch.setattr("gossamer.gateway.subscription.MAX_QUEUED_BYTES", 100_000)
     slow, near, far, mqtt = [await client_of(n) for n in (1, 1, 2)] + [await cluster.client(1)]
     subscription = await slow.subscribe("t", qos=1)
     each = 400
@@ -101,7 +101,7 @@ async def test_a_slow_consumer_makes_publishers_of_every_node_wait_and_loses_not
 
 async def test_a_consumer_that_takes_nothing_is_told_how_much_it_lost(cluster, client_of, monkeypatch):
     room = 20_000
-    monkeypatch.setattr("gossamer.gateway.outlet.MAX_QUEUED_BYTES", room)
+    monkeypatch.setattr("gossamer.gateway.subscription.MAX_QUEUED_BYTES", room)
     stuck, other = await client_of(1), await client_of(1)
     gaps = []
     subscription = await stuck.subscribe("t", qos=1, on_gap=gaps.append)

@@ -89,7 +89,7 @@ class Connections:
             self._waiting.pop(connection.address, None)
 
 
-class _Outlet:
+class _LingeringTransport:
     """A transport that says its last words, and then ends in bounded time."""
 
     def __init__(
@@ -166,8 +166,8 @@ class Connection(H11Protocol):
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         _bound(transport.get_extra_info("socket"))
-        self._outlet = _Outlet(transport, self.loop, self._still_sends)
-        super().connection_made(self._outlet)  # type: ignore[arg-type]
+        self._linger = _LingeringTransport(transport, self.loop, self._still_sends)
+        super().connection_made(self._linger)  # type: ignore[arg-type]
         self._watch("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -177,14 +177,14 @@ class Connection(H11Protocol):
         self._watch("")
         self.resume_writing()
         super().connection_lost(exc)
-        self._outlet.lost()
+        self._linger.lost()
 
     def give_way(self) -> None:
         """End at once: another one needs the place. Who had begun to ask hears of it, if he still reads."""
         if self._stage == "head":
             self.transport.write(_FULL)
         self._give_back()
-        self._outlet.end()
+        self._linger.end()
 
     def _give_back(self) -> None:
         self._connections.work(self)
@@ -198,7 +198,7 @@ class Connection(H11Protocol):
         if self._refused:
             return
         if self.transport.is_closing():
-            self._outlet.drop(data)
+            self._linger.drop(data)
             return
         if self.conn.their_state is h11.IDLE and not self._counted(data):
             self._say(431, f"expected at most {HEAD_LINES} header lines")
@@ -207,8 +207,8 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY:
             # It is answered; the rest of its body is dropped, and not without end.
-            self._outlet.drop(data)
-            if self._outlet.dropped > MAX_BODY:
+            self._linger.drop(data)
+            if self._linger.dropped > MAX_BODY:
                 self.transport.close()
         self._watch(_STAGES.get(self.conn.their_state, ""))
 

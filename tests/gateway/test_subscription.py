@@ -2,20 +2,20 @@
 
 from types import SimpleNamespace
 
-from gossamer.gateway.guest import Guest
-from gossamer.gateway.outlet import FAR, Outlet
+from gossamer.gateway.remote_client import RemoteClient
+from gossamer.gateway.subscription import FAR, RemoteSubscription
 from gossamer.mqtt import Message, Pressure
 
 WINDOW, QUEUED = 4, 8
 
 
 class Bench:
-    """An outlet whose turn of the loop ends when the test says so."""
+    """A subscription whose turn of the loop ends when the test says so."""
 
     def __init__(self, **options):
         self.time, self.due, self.sent = 0.0, [], []
         self.pressure = Pressure(lambda seconds, call: None)
-        self.outlet = Outlet(
+        self.subscription = RemoteSubscription(
             emit=lambda messages, dropped, lost: self.sent.append(
                 ([message[1] for message in messages], dropped, lost)
             ),
@@ -23,13 +23,13 @@ class Bench:
             now=lambda: self.time,
             pressure=self.pressure,
             owner=None,
-            guest=Guest(SimpleNamespace(trail=None, guests=set()), "c/1"),
+            client=RemoteClient(SimpleNamespace(trail=None, guests=set()), "c/1"),
             **{"window": WINDOW, "max_queued": QUEUED, "max_bytes": 10_000} | options,
         )
 
     def put(self, *payloads, qos=1, **options):
         for payload in payloads:
-            self.outlet.put(Message(b"t", b"%d" % payload, qos=qos, **options), qos, False)
+            self.subscription.put(Message(b"t", b"%d" % payload, qos=qos, **options), qos, False)
 
     def turn(self):
         """What left in this turn."""
@@ -46,14 +46,14 @@ def test_what_comes_in_one_turn_leaves_together_up_to_the_window():
     assert bench.turn() == [([b"0", b"1"], 0, 0)]
     bench.put(2, 3, 4, 5)
     assert bench.turn() == [([b"2", b"3"], 0, 0)]
-    bench.outlet.taken(3)
+    bench.subscription.taken(3)
     assert bench.turn() == [([b"4", b"5"], 0, 0)]
 
 
 def test_qos_0_without_room_is_dropped_and_counted():
     bench = Bench()
     bench.put(*range(WINDOW + QUEUED + 3), qos=0)
-    assert bench.outlet.dropped == WINDOW + 3  # nothing has left yet in this turn
+    assert bench.subscription.dropped == WINDOW + 3  # nothing has left yet in this turn
     assert bench.turn()[0] == ([b"0", b"1", b"2", b"3"], WINDOW + 3, 0)
     assert not bench.pressure
 
@@ -65,14 +65,14 @@ def test_qos_1_makes_others_wait_before_anything_is_lost():
     bench.put(*range(3))
     assert not bench.pressure
     bench.put(3)
-    assert bench.outlet in bench.pressure.behind
+    assert bench.subscription in bench.pressure.behind
     assert bench.pressure.hold is None
     bench.put(*range(4, QUEUED))
     assert bench.pressure.hold is not None
-    assert bench.outlet.dropped == 0
-    bench.outlet.taken(WINDOW)
+    assert bench.subscription.dropped == 0
+    bench.subscription.taken(WINDOW)
     assert bench.pressure.hold is not None
-    bench.outlet.taken(WINDOW * 2)
+    bench.subscription.taken(WINDOW * 2)
     assert not bench.pressure
     assert bench.pressure.hold is None
 
@@ -82,12 +82,12 @@ def test_what_is_lost_at_last_is_told_in_its_place():
     bench.put(*range(WINDOW))
     bench.turn()
     bench.put(*range(QUEUED * FAR + 5))
-    assert bench.outlet.dropped == 5
-    bench.outlet.taken(WINDOW)
+    assert bench.subscription.dropped == 5
+    bench.subscription.taken(WINDOW)
     bench.put(99)
     bench.turn()
     for count in range(WINDOW * 2, 100, WINDOW):
-        bench.outlet.taken(count)
+        bench.subscription.taken(count)
     assert bench.turn()[-1] == ([b"99"], 5, 5)
 
 
@@ -105,7 +105,7 @@ def test_a_message_that_expired_while_it_waited_is_not_sent():
     bench.put(7, expires_at=5.0)
     bench.put(8)
     bench.time = 6.0
-    bench.outlet.taken(WINDOW)
+    bench.subscription.taken(WINDOW)
     assert bench.turn() == [([b"8"], 0, 0)]
 
 
@@ -113,7 +113,7 @@ def test_a_client_cannot_claim_what_it_was_not_sent():
     bench = Bench()
     bench.put(*range(WINDOW * 3))
     bench.turn()
-    bench.outlet.taken(1_000_000)
+    bench.subscription.taken(1_000_000)
     assert [len(messages) for messages, _, _ in bench.turn()] == [WINDOW]
 
 
@@ -122,7 +122,7 @@ def test_a_closed_outlet_holds_nobody_up():
     bench.put(*range(QUEUED * 2))
     bench.turn()
     assert bench.pressure
-    bench.outlet.close()
+    bench.subscription.close()
     assert not bench.pressure
     bench.put(1)
     assert bench.turn() == []
@@ -132,9 +132,9 @@ def test_its_own_client_is_not_made_to_wait_for_it():
     paused = []
     owner = SimpleNamespace(pause_reading=paused.append, unwritten=0)
     bench = Bench()
-    bench.outlet.channel = owner
+    bench.subscription.channel = owner
     bench.put(*range(WINDOW + QUEUED))
     bench.turn()
     bench.put(*range(QUEUED))
-    bench.pressure.hold_up(owner, (bench.outlet,), ())
+    bench.pressure.hold_up(owner, (bench.subscription,), ())
     assert paused == []

@@ -18,11 +18,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gossamer.errors import GossamerError
-from gossamer.gateway.guest import Guest
+from gossamer.gateway.remote_client import RemoteClient
 from gossamer.mqtt import Broker, Message, Pressure, is_recorded
 from gossamer.routes import SubscriptionOptions, body_of
 
-__all__ = ["FAR", "Emit", "Outlet", "close_outlet", "open_outlet", "send_retained", "wants_retained"]
+__all__ = [
+    "FAR",
+    "Emit",
+    "RemoteSubscription",
+    "close_subscription",
+    "open_subscription",
+    "send_retained",
+    "wants_retained",
+]
 
 BATCH_BYTES = 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
@@ -48,10 +56,10 @@ class _Waiting(NamedTuple):
     stored: bool
 
 
-class Outlet:
+class RemoteSubscription:
     """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session.
 
-    ``guest`` is who it is for the recorder; ``acknowledges``: the client says what it is done with.
+    ``client`` is who it is for the recorder; ``acknowledges``: the client says what it is done with.
     """
 
     def __init__(
@@ -62,7 +70,7 @@ class Outlet:
         now: Callable[[], float],
         pressure: Pressure,
         owner: object,
-        guest: Guest,
+        client: RemoteClient,
         window: int,
         max_queued: int,
         max_bytes: int,
@@ -72,7 +80,7 @@ class Outlet:
         self._soon = soon
         self._now = now
         self._pressure = pressure
-        self.guest = guest
+        self.client = client
         self._acknowledges = acknowledges
         self._window = window
         self._max_queued = max_queued
@@ -108,7 +116,7 @@ class Outlet:
         if not self._fits(size, FAR if qos else 1):
             self.dropped += 1
             self._lost += qos > 0
-            self.guest.lost(message.ident, "queue_full")
+            self.client.lost(message.ident, "queue_full")
             if not self._queue:
                 self._schedule()
             return
@@ -116,7 +124,7 @@ class Outlet:
         ident = message.ident
         waiting = _Waiting(
             *(message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost),
-            *(ident, self.guest.share(ident), stored),
+            *(ident, self.client.share(ident), stored),
         )
         self._lost = 0
         self._queue.append(waiting)
@@ -132,7 +140,7 @@ class Outlet:
         # A count that is not true would let it in for more than the window, or for nothing ever again.
         self._taken = max(self._taken, min(count, self._sent))
         self.delivered += 1
-        self.guest.taken(self._taken)
+        self.client.taken(self._taken)
         self.flush()
 
     def flush(self) -> None:
@@ -160,7 +168,7 @@ class Outlet:
         """Take nothing more, and hold nobody up."""
         self.closed = True
         for item in self._queue:
-            self.guest.lost(item.ident, "session_ended")
+            self.client.lost(item.ident, "session_ended")
         self._queue.clear()
         self._bytes = 0
         self._relieve()
@@ -180,9 +188,9 @@ class Outlet:
                 batch.append([item.topic, item.payload, item.qos, item.retain])
                 if is_recorded(item.ident):
                     place = self._sent + len(batch) if self._acknowledges else 0
-                    self.guest.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
+                    self.client.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
             else:
-                self.guest.lost(item.ident, "expired")
+                self.client.lost(item.ident, "expired")
         self._sent += len(batch)
         return batch
 
@@ -214,7 +222,7 @@ class Outlet:
             self._soon(self.flush)
 
 
-def open_outlet(
+def open_subscription(
     broker: Broker,
     client_id: str,
     topic_filter: str,
@@ -224,19 +232,19 @@ def open_outlet(
     owner: object,
     window: int,
     acknowledges: bool = True,
-) -> tuple[Outlet, int | None]:
-    """Subscribe; the outlet, and what ``Router.visible`` takes.
+) -> tuple[RemoteSubscription, int | None]:
+    """Subscribe; the subscription, and what ``Router.visible`` takes.
 
     Raises:
         InvalidTopicFilter: it is no topic filter.
     """
-    outlet = Outlet(
+    subscription = RemoteSubscription(
         emit=emit,
         soon=broker.runtime.loop.call_soon,
         now=broker.hub.now,
         pressure=broker.hub.pressure,
         owner=owner,
-        guest=Guest(broker.hub, client_id),
+        client=RemoteClient(broker.hub, client_id),
         window=window,
         max_queued=max(1, broker.config.limits.max_queued),
         max_bytes=MAX_QUEUED_BYTES,
@@ -244,18 +252,18 @@ def open_outlet(
     )
     options = SubscriptionOptions(qos=qos, retain_as_published=True)
     try:
-        return outlet, broker.router.subscribe(topic_filter, outlet, options).seq
+        return subscription, broker.router.subscribe(topic_filter, subscription, options).seq
     except GossamerError:
-        outlet.guest.close("refused")
+        subscription.client.close("refused")
         raise
 
 
-def close_outlet(broker: Broker, outlet: Outlet, why: str) -> None:
+def close_subscription(broker: Broker, subscription: RemoteSubscription, why: str) -> None:
     """Unsubscribe; once more does nothing."""
-    if not outlet.closed:
-        outlet.close()
-        broker.router.unsubscribe_all(outlet)
-        outlet.guest.close(why)
+    if not subscription.closed:
+        subscription.close()
+        broker.router.unsubscribe_all(subscription)
+        subscription.client.close(why)
 
 
 def wants_retained(topic_filter: str, handling: int, *, again: bool) -> bool:
@@ -263,20 +271,20 @@ def wants_retained(topic_filter: str, handling: int, *, again: bool) -> bool:
     return not topic_filter.startswith("$share/") and (handling == 0 or (handling == 1 and not again))
 
 
-async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Outlet) -> None:
-    """Put what is retained under ``topic_filter`` into ``outlet``."""
+async def send_retained(broker: Broker, topic_filter: str, qos: int, to: RemoteSubscription) -> None:
+    """Put what is retained under ``topic_filter`` into ``to``."""
     store = broker.retained
     far: list[str] = []
     for number, topic in enumerate(store.topics(body_of(topic_filter)), 1):
         found = store.get(topic)
         if isinstance(found, Message):
-            outlet.put(found, min(qos, found.qos), True, stored=True)
+            to.put(found, min(qos, found.qos), True, stored=True)
         elif found is not None:
             far.append(topic)
         if number % STEP == 0:
             await asyncio.sleep(0)
-        await outlet.room()
-        if outlet.closed:
+        await to.room()
+        if to.closed:
             return
     waiting = iter(far)
 
@@ -285,8 +293,8 @@ async def send_retained(broker: Broker, topic_filter: str, qos: int, outlet: Out
             found = store.get(topic)
             if found is not None and not isinstance(found, Message):
                 found = await found()
-            await outlet.room()
+            await to.room()
             if found is not None:
-                outlet.put(found, min(qos, found.qos), True, stored=True)
+                to.put(found, min(qos, found.qos), True, stored=True)
 
     await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(far)))))

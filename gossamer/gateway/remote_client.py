@@ -6,9 +6,9 @@ behind that; what it was sent counts as delivered when it leaves for the client,
 client has said that it is done with it.
 
 Rules: 1. Nothing is done for messages that are not recorded.  2. Who is here when recording begins is told
-then: the hub knows its guests.  3. A guest's session is its connection, and ends with it.  4. The broker
-slows MQTT clients down by not reading from them; a Python client waits for its answer instead, until nobody
-that gets its message is behind.
+then: the hub knows its remote clients.  3. The session of one is its connection, and ends with it.  4. The
+broker slows MQTT clients down by not reading from them; a Python client waits for its answer instead, until
+nobody that gets its message is behind.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
 
-__all__ = ["Guest", "Publisher", "publish"]
+__all__ = ["Publisher", "RemoteClient", "publish"]
 
 
-class Guest:
+class RemoteClient:
     """Remote client in the form of a session, which is what the flow recorder takes."""
 
     expiry = 0
@@ -44,7 +44,7 @@ class Guest:
             hub.trail.connected(self, False)
 
     @property
-    def channel(self) -> Guest:
+    def channel(self) -> RemoteClient:
         """Its connection."""
         return self
 
@@ -95,7 +95,7 @@ class Guest:
 
 def publish(
     broker: Broker,
-    guest: Guest,
+    client: RemoteClient,
     topic: str,
     payload: bytes,
     *,
@@ -103,7 +103,7 @@ def publish(
     retain: bool,
     on_safe: Callable[[bool], None] | None = None,
 ) -> None:
-    """Publish for ``guest``, as :meth:`Broker.publish` does.
+    """Publish for ``client``, as :meth:`Broker.publish` does.
 
     Raises:
         MqttProtocolError: ``topic`` is not a topic name.
@@ -113,12 +113,12 @@ def publish(
     def safe(done: bool) -> None:
         trail = broker.hub.trail
         if done and is_recorded(message.ident) and trail is not None:
-            trail.acknowledged(guest, (message.ident,), "publisher")
+            trail.acknowledged(client, (message.ident,), "publisher")
         if on_safe is not None:
             on_safe(done)
 
     broker.publishing.route(
-        message, client_id=guest.client_id, on_safe=safe if qos and on_safe is not None else None
+        message, client_id=client.client_id, on_safe=safe if qos and on_safe is not None else None
     )
 
 
