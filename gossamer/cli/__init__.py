@@ -11,7 +11,6 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
 
 import typer
 
@@ -57,15 +56,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print what a bug report needs: versions, platform, kernel.",
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print what a bug report needs: versions, platform, kernel.",
+    ),
 ) -> None:
     pass
 

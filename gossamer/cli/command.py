@@ -11,6 +11,7 @@ import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import DEFAULT_API, TIMEOUT, ApiClient
+from gossamer.cli.completion import Complete
 from gossamer.cli.render.show import Rendered, show
 from gossamer.cli.root import example
 
@@ -26,10 +27,23 @@ __all__ = [
     "OnNode",
     "Parameters",
     "Watch",
+    "argument",
     "asks",
     "duration",
+    "option",
     "with_parameters",
 ]
+
+
+def argument(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
+    """Declare what stands behind the name of a command, ``name`` in its help; ``...`` if it must be there."""
+    return typer.Argument(default, metavar=name, help=says, autocompletion=complete, **how)
+
+
+def option(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
+    """Declare an option of a command, such as ``--limit``."""
+    return typer.Option(default, name, help=says, autocompletion=complete, **how)
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Api = Annotated[
@@ -38,8 +52,8 @@ Api = Annotated[
         "--api",
         envvar="GOSSAMER_API",
         metavar="URL",
-        help=f"API of a node (default: {DEFAULT_API})",
         show_default=False,
+        help=f"API of a node (default: {DEFAULT_API})",
     ),
 ]
 OnNode = Annotated[
@@ -60,8 +74,7 @@ ClientId = Annotated[
     typer.Argument(metavar="ID", help="A client identifier, of any node.", autocompletion=completion.clients),
 ]
 Filter = Annotated[
-    str | None,
-    typer.Option("--filter", help="Only those of this filter.", autocompletion=completion.filters),
+    str | None, typer.Option("--filter", help="Only those of this filter.", autocompletion=completion.filters)
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print so many at most.")]
 Watch = Annotated[

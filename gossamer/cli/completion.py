@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
@@ -166,15 +166,10 @@ _ZSH_AUTOLOADED = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _gossamer_co
 
 @example("--install", "bash > gossamer.bash")
 def completion(
-    shell: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SHELL", help="bash, zsh or fish (default: yours).", autocompletion=known(*SHELLS)
-        ),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install it for this user instead of printing it.")
-    ] = False,
+    shell: str | None = typer.Argument(
+        None, metavar="SHELL", help="bash, zsh or fish (default: yours).", autocompletion=known(*SHELLS)
+    ),
+    install: bool = typer.Option(False, "--install", help="Install it for this user instead of printing it."),
 ) -> None:
     """Print or install the completion script of a shell."""
     name = shell or _shell_of_user()

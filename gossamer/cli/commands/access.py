@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import asks
+from gossamer.cli.command import argument, asks, option
 from gossamer.cli.errors import OptionError
 from gossamer.cli.render.output import ago, note, until
 from gossamer.cli.render.show import Listing, Note, Part, Report
@@ -47,15 +46,11 @@ def list_tokens(client: ApiClient) -> Listing:
 @asks("export GOSSAMER_TOKEN=$(gossamer tokens create ci --role operator --expires 30d)")
 def create(
     client: ApiClient,
-    name: Annotated[str, typer.Argument(help="The holder; appears in the audit log of requests.")],
-    role: Annotated[
-        str,
-        typer.Option(
-            help="viewer, operator or admin.",
-            autocompletion=completion.known("viewer", "operator", "admin"),
-        ),
-    ] = "viewer",
-    expires: Annotated[str, typer.Option(help="How long it is valid, or never.")] = "90d",
+    name: str = argument(..., "NAME", "The holder; appears in the audit log of requests."),
+    role: str = option(
+        "viewer", "--role", "viewer, operator or admin.", completion.known("viewer", "operator", "admin")
+    ),
+    expires: str = option("90d", "--expires", "How long it is valid, or never."),
 ) -> Report:
     """Create a token and print it, once; `export GOSSAMER_TOKEN=…` makes this command use it."""
     from gossamer.config import parse_duration
@@ -78,10 +73,7 @@ def create(
 @asks("0123456789ab")
 def revoke(
     client: ApiClient,
-    id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="As `tokens list` shows it.", autocompletion=completion.tokens),
-    ],
+    id: str = argument(..., "ID", "As `tokens list` shows it.", completion.tokens),
 ) -> Report:
     """Revoke a token, on every node."""
     row = client.delete(f"tokens/{id}")
@@ -94,14 +86,13 @@ def _expiry(row: Row) -> str:
 
 @example("users.txt ada", "users.txt ada --delete")
 def passwd(
-    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Password file.")],
-    user: Annotated[str, typer.Argument(metavar="USER", help="User name.")],
-    delete: Annotated[bool, typer.Option("--delete", "-D", help="Delete the user.")] = False,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read the password from standard input.")] = False,
-    scram: Annotated[
-        bool,
-        typer.Option("--scram", help="FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."),
-    ] = False,
+    file: Path = argument(..., "FILE", "Password file.", dir_okay=False),
+    user: str = argument(..., "USER", "User name."),
+    delete: bool = typer.Option(False, "--delete", "-D", help="Delete the user."),
+    stdin: bool = option(False, "--stdin", "Read the password from standard input."),
+    scram: bool = option(
+        False, "--scram", "FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."
+    ),
 ) -> None:
     """Set the password of USER in FILE, created if missing; a running node rereads it by itself."""
     from gossamer.mqtt import set_password, set_scram_password

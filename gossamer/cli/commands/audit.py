@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient
-from gossamer.cli.command import OnNode, asks
+from gossamer.cli.command import OnNode, argument, asks, option
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
 from gossamer.cli.render.show import Columns, Listing, Report
 from gossamer.cli.root import example
@@ -56,14 +55,12 @@ def status(client: ApiClient, node: OnNode = None) -> Listing:
 @asks("--on --sample 0.1 --keep-for 7d")
 def change(
     client: ApiClient,
-    on: Annotated[bool | None, typer.Option("--on/--off", help="Switch recording on or off.")] = None,
-    sample: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Share of the messages to record.")
-    ] = None,
-    rotate_after: Annotated[str | None, typer.Option(help="Finish files after, such as 60s.")] = None,
-    keep_for: Annotated[str | None, typer.Option(help="Remove files older than, such as 7d; or off.")] = None,
-    keep_size: Annotated[str | None, typer.Option(help="Remove files beyond, such as 10GiB; or 0.")] = None,
-    buffer: Annotated[int | None, typer.Option(min=1000, help="Rows kept in memory at most.")] = None,
+    on: bool | None = typer.Option(None, "--on/--off", help="Switch recording on or off."),
+    sample: float | None = option(None, "--sample", "Share of the messages to record.", min=0.0, max=1.0),
+    rotate_after: str | None = option(None, "--rotate-after", "Finish files after, such as 60s."),
+    keep_for: str | None = option(None, "--keep-for", "Remove files older than, such as 7d; or off."),
+    keep_size: str | None = option(None, "--keep-size", "Remove files beyond, such as 10GiB; or 0."),
+    buffer: int | None = option(None, "--buffer", "Rows kept in memory at most.", min=1000),
     node: OnNode = None,
 ) -> Listing:
     """Switch or set the recorder of all nodes that are up, or of one, until their next restart."""
@@ -90,18 +87,12 @@ def change(
 def start(
     client: ApiClient,
     json: bool,
-    job: Annotated[
-        str,
-        typer.Argument(metavar="JOB", help="report is all of them.", autocompletion=completion.known(*JOBS)),
-    ] = "report",
-    begin: Annotated[
-        str | None, typer.Option("--from", help="Such as 6h, yesterday, 2026-01-31T07:00.")
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Excluded; as --from.")] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PROMISE", help="lost, doubled, late, misrouted, …; may be repeated."),
-    ] = None,
+    job: str = argument("report", "JOB", "report is all of them.", completion.known(*JOBS)),
+    begin: str | None = option(None, "--from", "Such as 6h, yesterday, 2026-01-31T07:00."),
+    end: str | None = option(None, "--to", "Excluded; as --from."),
+    fail_on: list[str] | None = option(
+        None, "--fail-on", "lost, doubled, late, misrouted, …; may be repeated.", metavar="PROMISE"
+    ),
     wait: Wait = False,
 ) -> Report:
     """Start a job over what a node recorded, on its machine."""

@@ -6,13 +6,12 @@ Rule: each node keeps a quarantine of its own, so all are asked; the same row is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Gathered, Row
-from gossamer.cli.command import asks
+from gossamer.cli.command import argument, asks, option
 from gossamer.cli.commands.events import merged, nodes_text
 from gossamer.cli.render.output import clock
 from gossamer.cli.render.show import Listing, Note, Part, Report
@@ -40,12 +39,8 @@ def status(client: ApiClient) -> Report:
 @asks("--autoheal 15s --autoclean 5m")
 def change(
     client: ApiClient,
-    autoheal: Annotated[
-        str | None, typer.Option(help="on, off, or how long the leader waits, such as 15s.")
-    ] = None,
-    autoclean: Annotated[
-        str | None, typer.Option(help="off, or how long a member may be down, such as 5m.")
-    ] = None,
+    autoheal: str | None = option(None, "--autoheal", "on, off, or how long the leader waits, such as 15s."),
+    autoclean: str | None = option(None, "--autoclean", "off, or how long a member may be down, such as 5m."),
 ) -> Report:
     """Change autoheal or autoclean, on all nodes and over restarts."""
     wanted = {"autoheal": autoheal, "autoclean": autoclean}
@@ -82,9 +77,7 @@ def history(client: ApiClient) -> Listing:
 @asks("--dry-run")
 def plan(
     client: ApiClient,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask every node for its view now, and change nothing.")
-    ] = False,
+    dry_run: bool = option(False, "--dry-run", "Ask every node for its view now, and change nothing."),
 ) -> Report:
     """Show the plan that is being carried out, or with --dry-run what a heal would do now."""
     if dry_run:
@@ -142,10 +135,7 @@ def list_quarantine(client: ApiClient) -> Listing:
 @asks("1f0c-3")
 def replay(
     client: ApiClient,
-    id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="As the list shows it.", autocompletion=completion.quarantined),
-    ],
+    id: str = argument(..., "ID", "As the list shows it.", completion.quarantined),
 ) -> Report:
     """Replay a row of the quarantine, over what its table holds now."""
     row = client.post(f"autoheal/quarantine/{id}/replay")

@@ -21,13 +21,10 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from gossamer import __version__
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import asks
+from gossamer.cli.command import argument, asks, option
 from gossamer.cli.errors import FileError
 from gossamer.cli.render.show import Note, Part, Report
 from gossamer.errors import GossamerError, TransportError, UnavailableError
@@ -73,14 +70,11 @@ _OTHER_FILE = "name another file"
 @asks("", "--log /var/log/gossamer.log")
 def support_bundle(
     client: ApiClient,
-    out: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Where to (default: gossamer-DATE.tar.gz)")
-    ] = None,
-    clients: Annotated[bool, typer.Option("--clients", help="With names of clients and topics.")] = False,
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(help="The end of this log file as well, of a node whose log is not found."),
-    ] = None,
+    out: Path | None = argument(None, "FILE", "Where to (default: gossamer-DATE.tar.gz)"),
+    clients: bool = option(False, "--clients", "With names of clients and topics."),
+    log: list[Path] | None = option(
+        None, "--log", "The end of this log file as well, of a node whose log is not found."
+    ),
 ) -> Report:
     """Collect what a bug report needs from every node into one file: no secrets, no payloads."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import ClientId, Filter, Limit, asks
+from gossamer.cli.command import ClientId, Filter, Limit, asks, option
 from gossamer.cli.errors import RefusedError, UnknownNameError
 from gossamer.cli.render.output import ago, clock
 from gossamer.cli.render.show import Columns, Listing, Part, Report
@@ -39,8 +39,8 @@ OnlyClient = Annotated[
 ]
 
 
-def _containing(what: str) -> object:
-    return typer.Option(metavar="TEXT", help=f"Only those whose {what} contains this.")
+def _containing(name: str, what: str) -> Any:
+    return option(None, name, f"Only those whose {what} contains this.", metavar="TEXT")
 
 
 def _state(row: Row) -> str:
@@ -62,13 +62,12 @@ def _listing(columns: Columns, empty: str) -> Callable[..., Listing]:
     def listing(
         client: ApiClient,
         of: OnlyClient = None,
-        search: Annotated[str | None, _containing("identifier")] = None,
-        user: Annotated[str | None, _containing("user name")] = None,
-        address: Annotated[str | None, _containing("address")] = None,
-        connected: Annotated[
-            bool | None,
-            typer.Option("--connected/--disconnected", help="Only those that are, or are not."),
-        ] = None,
+        search: str | None = _containing("--search", "identifier"),
+        user: str | None = _containing("--user", "user name"),
+        address: str | None = _containing("--address", "address"),
+        connected: bool | None = option(
+            None, "--connected/--disconnected", "Only those that are, or are not."
+        ),
         limit: Limit = None,
     ) -> Listing:
         only = {"client": of, "search": search, "user": user, "address": address, "connected": connected}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
-from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, asks
+from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, argument, asks, option
 from gossamer.cli.errors import Answer
 from gossamer.cli.render.keyboard import Keyboard
 from gossamer.cli.render.output import clock, json_text, note, print_line
@@ -44,19 +44,15 @@ def events(
     node: OnNode = None,
     json: Json = False,
     limit: Limit = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND",
-            help="Only these: up, down, link_down, healed …; repeat it.",
-            autocompletion=completion.known(*KINDS),
-        ),
-    ] = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only of this node.", autocompletion=completion.nodes),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
+    kind: list[str] | None = option(
+        None,
+        "--kind",
+        "Only these: up, down, link_down, healed …; repeat it.",
+        completion.known(*KINDS),
+        metavar="KIND",
+    ),
+    peer: str | None = option(None, "--peer", "Only of this node.", completion.nodes, metavar="NAME"),
+    follow: bool = typer.Option(False, "--follow", "-f", help="Go on with what happens next."),
     watch: Watch = None,
 ) -> None:
     """List recent events of all nodes, or of one, latest last: members, links, splits, heals."""
@@ -176,8 +172,8 @@ def list_alarms(client: ApiClient) -> Listing:
 @asks("backup.late 'no backup for two days'", node=True)
 def raise_alarm(
     client: ApiClient,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case, such as backup.late.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Message for the operator.")] = "",
+    name: str = argument(..., "NAME", "Lower case, such as backup.late."),
+    text: str = argument("", "TEXT", "Message for the operator."),
 ) -> Report:
     """Raise an alarm at a node, for a program that monitors the cluster from outside."""
     return _set(client, name=name, text=text, active=True)
@@ -187,9 +183,7 @@ def raise_alarm(
 @asks("backup.late", node=True)
 def clear_alarm(
     client: ApiClient,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="As the list shows it.", autocompletion=completion.alarms)
-    ],
+    name: str = argument(..., "NAME", "As the list shows it.", completion.alarms),
 ) -> Report:
     """Clear an alarm that was raised at a node."""
     return _set(client, name=name, active=False)

@@ -21,7 +21,7 @@ import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import asks
+from gossamer.cli.command import argument, asks
 from gossamer.cli.errors import FileError
 from gossamer.cli.render.show import Part, Report
 from gossamer.cli.render.table import Grid
@@ -57,7 +57,7 @@ def list_keys(client: ApiClient, everywhere: All = False) -> Report:
 @asks("openssl rand -base64 32 | gossamer cluster keys install -")
 def install(
     client: ApiClient,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Holds the new key; - is standard input.")],
+    file: str = argument(..., "FILE", "Holds the new key; - is standard input."),
     everywhere: All = False,
 ) -> Report:
     """Accept packets sealed with a new key."""

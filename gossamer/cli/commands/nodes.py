@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import NodeName, asks
+from gossamer.cli.command import NodeName, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
 from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
 from gossamer.cli.render.output import ago, ports_text, size_text
@@ -98,7 +97,7 @@ def _evidence(seen_by: Mapping[str, Row]) -> str:
 @asks("10.0.0.1:7946 10.0.0.2:7946", timeout=_TIMEOUT)
 def join(
     client: ApiClient,
-    endpoints: Annotated[list[str], typer.Argument(metavar="ENDPOINT…", help="Such as 10.0.0.2:7946.")],
+    endpoints: list[str] = argument(..., "ENDPOINT…", "Such as 10.0.0.2:7946."),
 ) -> Report:
     """Make the node join the cluster that answers at one of the gossip endpoints."""
     return _changed(client.post("cluster/join", {"endpoints": endpoints}))
@@ -108,9 +107,7 @@ def join(
 @asks("--drain", timeout=_DRAIN_TIMEOUT)
 def leave(
     client: ApiClient,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="First send its clients, and their sessions, to other nodes.")
-    ] = False,
+    drain: bool = option(False, "--drain", "First send its clients, and their sessions, to other nodes."),
 ) -> Report:
     """Make the node leave the cluster; it lives on alone and does not come back by itself."""
     drained = [str(client.post("cluster/drain")["done"])] if drain else []
@@ -252,10 +249,7 @@ def list_tables(client: ApiClient) -> Listing:
 @asks("routes", watch=True)
 def show_table(
     client: ApiClient,
-    table: Annotated[
-        str,
-        typer.Argument(metavar="TABLE", help="As `tables` shows it.", autocompletion=completion.tables),
-    ],
+    table: str = argument(..., "TABLE", "As `tables` shows it.", completion.tables),
 ) -> Report:
     """Compare one table on all nodes: rows and checksum per owner, and where they differ."""
     known = [row["name"] for row in client.rows("tables")]

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gossamer.cli import completion
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
-from gossamer.cli.command import AllNodes, Api, Json, OnNode, asks
+from gossamer.cli.command import AllNodes, Api, Json, OnNode, argument, asks, option
 from gossamer.cli.errors import OptionError
 from gossamer.cli.render.output import json_text, note, print_line, printable, size_text
 from gossamer.cli.render.show import Listing, Note, Part, Report
@@ -54,7 +54,7 @@ def ps(
     client: ApiClient,
     root: Root = None,
     node: OnNode = None,
-    fold: Annotated[int, typer.Option(min=0, max=5000, help="List so many children of one kind.")] = 20,
+    fold: int = option(20, "--fold", "List so many children of one kind.", min=0, max=5000),
 ) -> Report:
     """Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory."""
     at = _node_of(node, root)
@@ -115,8 +115,8 @@ def trace(
     api: Api = DEFAULT_API,
     node: OnNode = None,
     json: Json = False,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=3600, help="How long at most.")] = 300,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="How many lines at most.")] = 1000,
+    seconds: float = option(300, "--seconds", "How long at most.", min=0.1, max=3600),
+    limit: int = option(1000, "--limit", "How many lines at most.", min=1, max=100_000),
 ) -> None:
     """Print a process's incoming and outgoing messages live, until it ends or Ctrl-C."""
     try:
@@ -163,12 +163,7 @@ def show_levels(client: ApiClient, node: OnNode = None) -> Listing:
 @asks("debug --node node2@10.0.0.2")
 def set_level(
     client: ApiClient,
-    level: Annotated[
-        str,
-        typer.Argument(
-            metavar="LEVEL", help=f"{', '.join(LEVELS)}.", autocompletion=completion.known(*LEVELS)
-        ),
-    ],
+    level: str = argument(..., "LEVEL", f"{', '.join(LEVELS)}.", completion.known(*LEVELS)),
     node: OnNode = None,
     everywhere: AllNodes = False,
 ) -> Listing:
@@ -186,14 +181,13 @@ def _levels(answers: Gathered) -> Listing:
 @asks("", "--node node2@10.0.0.2 --to /mnt/backups/node2.db", node=True, timeout=_BACKUP_TIMEOUT)
 def backup(
     client: ApiClient,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="A new file on the node's machine, from / on (default: in backups of its data directory).",
-            show_default=False,
-        ),
-    ] = None,
+    to: str | None = option(
+        None,
+        "--to",
+        "A new file on the node's machine, from / on (default: in backups of its data directory).",
+        metavar="PATH",
+        show_default=False,
+    ),
 ) -> Report:
     """Back up a running node's sessions, queues and tables to one file on its machine."""
     made = client.post("backup", {"path": to})

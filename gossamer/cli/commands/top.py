@@ -12,13 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated
 
-import typer
 from rich.live import Live
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Row
-from gossamer.cli.command import Api, Json
+from gossamer.cli.command import Api, Json, option
 from gossamer.cli.commands.top_view import (
     Busy,
     Rates,
@@ -55,7 +53,7 @@ _Look = tuple[int, Sample, Rates]
 def top(
     api: Api = DEFAULT_API,
     json: Json = False,
-    samples: Annotated[int | None, typer.Option(min=1, help="Stop after so many (default: never).")] = None,
+    samples: int | None = option(None, "--samples", "Stop after so many (default: never).", min=1),
 ) -> None:
     """Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom."""
     with ApiClient(api) as client:

@@ -11,7 +11,7 @@ import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import Filter, Limit, OnNode, asks
+from gossamer.cli.command import Filter, Limit, OnNode, argument, asks, option
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report
 from gossamer.cli.render.table import Grid
@@ -62,10 +62,7 @@ def _match(client: ApiClient, topic: str) -> Report:
 @asks("--to node2@10.0.0.2", node=True, watch=True)
 def list_routes(
     client: ApiClient,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only routes to this node.", autocompletion=completion.nodes),
-    ] = None,
+    to: str | None = option(None, "--to", "Only routes to this node.", completion.nodes, metavar="NAME"),
     filter: Filter = None,
     limit: Limit = None,
 ) -> Listing:
@@ -79,7 +76,7 @@ def list_routes(
 def verify(
     client: ApiClient,
     node: OnNode = None,
-    check: Annotated[bool, typer.Option("--check", help="Only report; repair nothing.")] = False,
+    check: bool = option(False, "--check", "Only report; repair nothing."),
 ) -> Report:
     """Compare each node's routes with its tables and with its peers, and repair them.
 
@@ -114,10 +111,7 @@ def _what(row: Row) -> str:
 @asks("'sensors/#'", node=True, watch=True)
 def list_retained(
     client: ApiClient,
-    filter: Annotated[
-        str,
-        typer.Argument(metavar="FILTER", help="Only topics that match.", autocompletion=completion.retained),
-    ] = "#",
+    filter: str = argument("#", "FILTER", "Only topics that match.", completion.retained),
     limit: Limit = None,
 ) -> Listing:
     """List the topics that have a retained message."""
@@ -129,7 +123,7 @@ def list_retained(
 @asks("sensors/7/temperature")
 def remove(
     client: ApiClient,
-    topic: Annotated[str, typer.Argument(help="Topic of the message.", autocompletion=completion.retained)],
+    topic: str = argument(..., "TOPIC", "Topic of the message.", completion.retained),
 ) -> Report:
     """Remove the retained message of a topic, as publishing an empty one does."""
     answer = client.delete("retained", {"topic": topic})
@@ -140,9 +134,9 @@ def remove(
 def publish(
     client: ApiClient,
     topic: Annotated[str, _TOPIC],
-    payload: Annotated[str, typer.Argument(help="The message; - reads any bytes from standard input.")] = "",
-    qos: Annotated[int, typer.Option(min=0, max=2, help="With 1 or 2 every node has it.")] = 0,
-    retain: Annotated[bool, typer.Option("--retain", help="Keep it for later subscribers.")] = False,
+    payload: str = argument("", "PAYLOAD", "The message; - reads any bytes from standard input."),
+    qos: int = option(0, "--qos", "With 1 or 2 every node has it.", min=0, max=2),
+    retain: bool = option(False, "--retain", "Keep it for later subscribers."),
 ) -> Report:
     """Publish a message and print how many receivers it has."""
     raw = sys.stdin.buffer.read() if payload == "-" else payload.encode()

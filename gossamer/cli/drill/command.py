@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient
-from gossamer.cli.command import Parameters, asks, duration, with_parameters
+from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
 from gossamer.cli.drill.options import KINDS, SPLITS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import open_screen, show_record
@@ -59,48 +59,47 @@ def _share(text: str) -> float:
     return value
 
 
-def _time(name: str, says: str, parser: Callable[[str], float] = duration) -> Any:
-    return Annotated[float, typer.Option(name, parser=parser, metavar="DURATION", help=says)]
+def _time(default: str, name: str, says: str, parser: Callable[[str], float] = duration) -> tuple[Any, Any]:
+    return float, option(default, name, says, parser=parser, metavar="DURATION")
 
 
-def _file(name: str, says: str) -> Any:
-    return Annotated[Path | None, typer.Option(name, metavar="FILE", help=says)]
-
-
-_Load = Annotated[float, typer.Option("--load", min=0, max=50_000, help="Messages a second, in all.")]
-_Loss = Annotated[float, typer.Option("--loss", parser=_share, metavar="SHARE", help="Lost: 5%.")]
-_Number = Annotated[
-    int | None,
-    typer.Option("--node", min=1, help="Its number (default: the last one)", show_default=False),
-]
-_Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Configure the nodes: cluster.autoheal=5s"),
-]
-_Split = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        help="Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
-        autocompletion=SPLITS,
-        show_default=False,
-    ),
-]
-_SPLIT: Parameters = {"split": (_Split, "")}
-_NODE: Parameters = {"node": (_Number, None)}
+_SPLIT: Parameters = {
+    "split": (
+        str,
+        option(
+            "",
+            "--split",
+            "Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
+            SPLITS,
+            show_default=False,
+        ),
+    )
+}
+_NODE: Parameters = {
+    "node": (
+        int | None,
+        option(None, "--node", "Its number (default: the last one)", min=1, show_default=False),
+    )
+}
 _COMMON: Parameters = {
-    "nodes": (Annotated[int, typer.Option("--nodes", "-n", min=2, max=MAX_NODES, help="How many.")], 5),
-    "seconds": (_time("--for", "How long the fault holds."), "20s"),
-    "load": (_Load, 500.0),
+    "nodes": (int, typer.Option(5, "--nodes", "-n", min=2, max=MAX_NODES, help="How many.")),
+    "seconds": _time("20s", "--for", "How long the fault holds."),
+    "load": (float, option(500.0, "--load", "Messages a second, in all.", min=0, max=50_000)),
     "backend": (BackEnd, "gate"),
     "seed": (Seed, 0),
-    "warm_up": (_time("--warm-up", "Load before the fault."), "5s"),
-    "after": (_time("--after", "Load after the heal."), "5s"),
-    "configure": (_Set, None),
-    "json": (_file("--json", "Write the record there as JSON, - prints it."), None),
-    "html": (_file("--html", "Write a page with a chart there."), None),
-    "keep": (Annotated[bool, typer.Option("--keep", help="Keep logs and data of all nodes.")], False),
-    "timeout": (_time("--timeout", "How long the cluster may take to start."), "60s"),
+    "warm_up": _time("5s", "--warm-up", "Load before the fault."),
+    "after": _time("5s", "--after", "Load after the heal."),
+    "configure": (
+        list[str] | None,
+        option(None, "--set", "Configure the nodes: cluster.autoheal=5s", metavar="KEY=VALUE"),
+    ),
+    "json": (
+        Path | None,
+        option(None, "--json", "Write the record there as JSON, - prints it.", metavar="FILE"),
+    ),
+    "html": (Path | None, option(None, "--html", "Write a page with a chart there.", metavar="FILE")),
+    "keep": (bool, option(False, "--keep", "Keep logs and data of all nodes.")),
+    "timeout": _time("60s", "--timeout", "How long the cluster may take to start."),
 }
 
 
@@ -127,16 +126,16 @@ _add(
     "Cut and mend the network again and again.",
     _SPLIT,
     "--split 2/1 -n 3 --period 2s",
-    period=(_time("--period", "How long each cut lasts, and each pause."), "4s"),
+    period=_time("4s", "--period", "How long each cut lasts, and each pause."),
 )
 _add(
     "slow",
     "Make the network between sides slow and lossy.",
     _SPLIT,
     "--delay 300ms --loss 5%",
-    delay=(_time("--delay", "How much later everything is."), "200ms"),
-    jitter=(_time("--jitter", "At most so much later still."), "50ms"),
-    loss=(_Loss, "5%"),
+    delay=_time("200ms", "--delay", "How much later everything is."),
+    jitter=_time("50ms", "--jitter", "At most so much later still."),
+    loss=(float, option("5%", "--loss", "Lost: 5%.", parser=_share, metavar="SHARE")),
 )
 _add("kill", "Kill a node (SIGKILL), and start it again.", _NODE, "--node 2")
 _add("pause", "Stop a node's process (SIGSTOP), and let it go on.", _NODE, "--node 2 --for 10s")
@@ -146,7 +145,7 @@ _add(
     "Let a node's wall clock jump, and jump back.",
     _NODE,
     "--jump -10m",
-    jump=(_time("--jump", "How far: 1h, -10m.", _signed), "1h"),
+    jump=_time("1h", "--jump", "How far: 1h, -10m.", _signed),
 )
 _add("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT, "--split 3/2")
 _add("disk", "Let a node's files grow no more, as on a full disc.", _NODE, "--node 1")
@@ -163,30 +162,15 @@ app.command(rich_help_panel=_HERE)(suite)
 def start(
     client: ApiClient,
     json: bool,
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="partition, kill, slow, …", autocompletion=KINDS)
-    ],
-    here: Annotated[
-        bool,
-        typer.Option(
-            "--here",
-            help="Split this very cluster (partition only; needs an administrator and drill.faults).",
-        ),
-    ] = False,
-    split: Annotated[
-        str | None, typer.Option(help="2/1; one way 1>2; one link 1-2.", autocompletion=SPLITS)
-    ] = None,
-    hold: Annotated[
-        float,
-        typer.Option("--for", parser=duration, metavar="DURATION", help="How long the fault holds."),
-    ] = 10.0,
-    nodes: Annotated[
-        int | None, typer.Option("--nodes", "-n", min=2, help="Of its own cluster (default: 3).")
-    ] = None,
-    load: Annotated[float | None, typer.Option(min=0, help="Messages a second (default: 100).")] = None,
-    number: Annotated[
-        int | None, typer.Option(min=1, help="Of the node to kill, pause … (default: the last).")
-    ] = None,
+    kind: str = argument(..., "KIND", "partition, kill, slow, …", KINDS),
+    here: bool = option(
+        False, "--here", "Split this very cluster (partition only; needs an administrator and drill.faults)."
+    ),
+    split: str | None = option(None, "--split", "2/1; one way 1>2; one link 1-2.", SPLITS),
+    hold: float = option(10.0, "--for", "How long the fault holds.", parser=duration, metavar="DURATION"),
+    nodes: int | None = typer.Option(None, "--nodes", "-n", min=2, help="Of its own cluster (default: 3)."),
+    load: float | None = option(None, "--load", "Messages a second (default: 100).", min=0),
+    number: int | None = option(None, "--number", "Of the node to kill, pause … (default: the last).", min=1),
     wait: Wait = False,
 ) -> Report:
     """Start a drill on the machine of a node, on a cluster of its own; with --here on the running cluster."""

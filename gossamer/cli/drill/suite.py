@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from gossamer.cli.command import duration
+from gossamer.cli.command import duration, option
 from gossamer.cli.drill.options import KINDS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import VERDICTS, open_screen
 from gossamer.cli.exits import ExitCode
@@ -28,40 +28,20 @@ __all__ = ["suite"]
 
 @example("--quick --html suite.html")
 def suite(
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="DRILL",
-            help="A kind or a name, such as partition; may be repeated.",
-            autocompletion=KINDS,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Three nodes, six short drills that heal sooner: five minutes.")
-    ] = False,
+    only: list[str] | None = option(
+        None, "--only", "A kind or a name, such as partition; may be repeated.", KINDS, metavar="DRILL"
+    ),
+    quick: bool = option(False, "--quick", "Three nodes, six short drills that heal sooner: five minutes."),
     backend: BackEnd = "gate",
-    load: Annotated[
-        float | None,
-        typer.Option(
-            "--load",
-            min=0,
-            max=50_000,
-            help="Messages a second (default: 500, quick 200)",
-            show_default=False,
-        ),
-    ] = None,
-    hold: Annotated[
-        float | None,
-        typer.Option("--for", parser=duration, metavar="DURATION", help="How long each fault holds (20s)."),
-    ] = None,
+    load: float | None = option(
+        None, "--load", "Messages a second (default: 500, quick 200)", min=0, max=50_000, show_default=False
+    ),
+    hold: float | None = option(
+        None, "--for", "How long each fault holds (20s).", parser=duration, metavar="DURATION"
+    ),
     seed: Seed = 0,
-    json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all records there, - prints them.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one page over all drills there.")
-    ] = None,
+    json: Path | None = option(None, "--json", "Write all records there, - prints them.", metavar="FILE"),
+    html: Path | None = option(None, "--html", "Write one page over all drills there.", metavar="FILE"),
 ) -> None:
     """Run all drills, and say of every promise whether it was kept in each."""
     from gossamer.drill import choose_plans, suite_plans

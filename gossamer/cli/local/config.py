@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Row
-from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks
+from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks, option
 from gossamer.cli.commands.processes import meant
 from gossamer.cli.errors import RefusedError
 from gossamer.cli.exits import ExitCode
@@ -32,9 +32,9 @@ def check(
     file: File = None,
     config: ConfigFile = None,
     json: Json = False,
-    files: Annotated[
-        bool, typer.Option("--files/--no-files", help="Read the files that it names; not on other machines.")
-    ] = True,
+    files: bool = typer.Option(
+        True, "--files/--no-files", help="Read the files that it names; not on other machines."
+    ),
 ) -> None:
     """Say every mistake in FILE and the environment at once; exit with 3 if there is any.
 
@@ -77,10 +77,8 @@ def show(
     file: File = None,
     config: ConfigFile = None,
     json: Json = False,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the defaults.")] = False,
-    running: Annotated[
-        bool, typer.Option("--running", help="Ask the node at --api, rather than read a file.")
-    ] = False,
+    changed: bool = option(False, "--changed", "Only what differs from the defaults."),
+    running: bool = option(False, "--running", "Ask the node at --api, rather than read a file."),
     api: Api = DEFAULT_API,
     node: OnNode = None,
 ) -> None:

@@ -14,11 +14,11 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from gossamer.cli.command import ConfigFile, Json
+from gossamer.cli.command import ConfigFile, Json, option
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import loop_factory
 from gossamer.cli.render.output import note, ports_text, print_error, print_line
@@ -38,9 +38,7 @@ STOP_LIMIT = 15.0
 def start(
     config: ConfigFile = None,
     json: Json = False,
-    log_file: Annotated[
-        Path | None, typer.Option("--log-file", dir_okay=False, help="Append all output to this file.")
-    ] = None,
+    log_file: Path | None = option(None, "--log-file", "Append all output to this file.", dir_okay=False),
 ) -> None:
     """Run one node in the foreground."""
     if log_file is not None:

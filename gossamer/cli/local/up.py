@@ -6,11 +6,11 @@ import asyncio
 import json as jsonlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from gossamer.cli.command import Json
+from gossamer.cli.command import Json, option
 from gossamer.cli.render.output import note, ports_text, print_line
 from gossamer.cli.render.table import make_console
 from gossamer.cli.root import example
@@ -35,28 +35,23 @@ _PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2
 
 @example("--nodes 3", "-n 5 --mqtt-port 0 --api-port 0 --data-dir data")
 def up(
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=MAX_NODES, help="How many.")] = 3,
-    data_dir: Annotated[
-        Path, typer.Option("--data-dir", file_okay=False, help="Where all data goes.")
-    ] = Path("data"),
-    mqtt_port: Annotated[str, typer.Option("--mqtt-port", help=_PORTS)] = "1883",
-    api_port: Annotated[str, typer.Option("--api-port", help=_PORTS)] = "8091",
-    gossip_port: Annotated[str, typer.Option("--gossip-port", help=_PORTS)] = "7946",
-    distribution_port: Annotated[str, typer.Option("--distribution-port", help=_PORTS)] = "4370",
-    ws_port: Annotated[
-        str | None,
-        typer.Option(
-            "--ws-port",
-            help="MQTT over WebSockets, for browsers: a port as above, or off. "
-            "Unless given: from 9001 on where those are free, else free ones.",
-        ),
-    ] = None,
-    shared_port: Annotated[
-        int | None,
-        typer.Option("--shared-port", min=1, max=65535, help="One more MQTT port, shared by all nodes."),
-    ] = None,
-    env: Annotated[str, typer.Option("--env", help="Name of the cluster.")] = "gossamer",
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait until ready.")] = 60.0,
+    nodes: int = typer.Option(3, "--nodes", "-n", min=1, max=MAX_NODES, help="How many."),
+    data_dir: Path = option(Path("data"), "--data-dir", "Where all data goes.", file_okay=False),
+    mqtt_port: str = option("1883", "--mqtt-port", _PORTS),
+    api_port: str = option("8091", "--api-port", _PORTS),
+    gossip_port: str = option("7946", "--gossip-port", _PORTS),
+    distribution_port: str = option("4370", "--distribution-port", _PORTS),
+    ws_port: str | None = option(
+        None,
+        "--ws-port",
+        "MQTT over WebSockets, for browsers: a port as above, or off. "
+        "Unless given: from 9001 on where those are free, else free ones.",
+    ),
+    shared_port: int | None = option(
+        None, "--shared-port", "One more MQTT port, shared by all nodes.", min=1, max=65535
+    ),
+    env: str = option("gossamer", "--env", "Name of the cluster."),
+    timeout: float = option(60.0, "--timeout", "Seconds to wait until ready.", min=1),
     json: Json = False,
 ) -> None:
     """Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C."""
