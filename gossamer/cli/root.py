@@ -22,93 +22,86 @@ from typer.core import TyperCommand, TyperGroup
 
 from gossamer.cli.exits import ExitCode
 
-__all__ = ["COMMANDS", "HIDDEN", "PANELS", "Commands", "example", "ignore_closed_output", "noun"]
+__all__ = ["COMMANDS", "PANELS", "Commands", "example", "ignore_closed_output", "noun"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 PERIOD = "2"
 """Seconds of a ``--watch`` without a value."""
-_PROCESSES = "Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory."
-
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Run nodes": {
-        "start": ("local.start:start", "Run one node in the foreground."),
+        "start": ("local.start", "Run one node in the foreground."),
         "up": (
-            "local.up:up",
+            "local.up",
             "Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C.",
         ),
-        "config": ("local.config:app", "Check, print and reload the configuration."),
+        "config": ("local.config", "Check, print and reload the configuration."),
         "passwd": (
-            "commands.access:passwd",
+            "commands.access",
             "Set the password of USER in FILE, created if missing; a running node rereads it by itself.",
         ),
     },
     "Look at the cluster": {
         "top": (
-            "commands.top:top",
+            "commands.top",
             "Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom.",
         ),
         "live": (
-            "commands.nodes:live",
+            "commands.nodes",
             "Show each node's counters since its start; `gossamer top` shows them per second.",
         ),
-        "nodes": ("commands.nodes:nodes", "The nodes of the cluster, as one of them sees them."),
-        "cluster": ("commands.nodes:cluster", "Membership: status, members, join, leave, gossip keys."),
+        "nodes": ("commands.nodes", "The nodes of the cluster, as one of them sees them."),
+        "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
         "events": (
-            "commands.events:events",
+            "commands.events",
             "List recent events of all nodes, or of one, latest last: members, links, splits, heals.",
         ),
-        "alarms": ("commands.events:alarms", "Alarms: partitions, heals, audits; raise or clear one."),
+        "alarms": ("commands.events", "Alarms: partitions, heals, audits; raise or clear one."),
     },
     "Clients and messages": {
-        "clients": (
-            "commands.clients:clients",
-            "Clients that are connected or have a session; disconnect one.",
-        ),
-        "sessions": ("commands.clients:sessions", "Sessions and what is queued in them; show or end one."),
-        "subscriptions": ("commands.clients:subscriptions", "Subscriptions of all sessions."),
-        "topics": (
-            "commands.topics:topics",
-            "Filters that have subscribers, and where a message would go.",
-        ),
+        "clients": ("commands.clients", "Clients that are connected or have a session; disconnect one."),
+        "sessions": ("commands.clients", "Sessions and what is queued in them; show or end one."),
+        "subscriptions": ("commands.clients", "Subscriptions of all sessions."),
+        "topics": ("commands.topics", "Filters that have subscribers, and where a message would go."),
         "routes": (
-            "commands.topics:routes",
+            "commands.topics",
             "The route table: which nodes have subscribers to which filter; verify it.",
         ),
-        "retained": ("commands.topics:retained", "Retained messages; remove one."),
-        "publish": ("commands.topics:publish", "Publish a message and print how many receivers it has."),
+        "retained": ("commands.topics", "Retained messages; remove one."),
+        "publish": ("commands.topics", "Publish a message and print how many receivers it has."),
     },
     "Look inside a node": {
-        "ps": ("commands.processes:ps", _PROCESSES),
+        "ps": (
+            "commands.processes",
+            "Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory.",
+        ),
         "trace": (
-            "commands.processes:trace",
+            "commands.processes",
             "Print a process's incoming and outgoing messages live, until it ends or Ctrl-C.",
         ),
-        "tables": ("commands.nodes:tables", "The tables that a node holds."),
-        "log-level": ("commands.processes:log_level", "Log level of nodes, until their next restart."),
+        "tables": ("commands.nodes", "The tables that a node holds."),
+        "log-level": ("commands.processes", "Log level of nodes, until their next restart."),
         "backup": (
-            "commands.processes:backup",
+            "commands.processes",
             "Back up a running node's sessions, queues and tables to one file on its machine.",
         ),
     },
     "Break, heal and audit": {
-        "drill": ("drill.command:app", "Break a cluster on purpose, and see how it heals."),
-        "autoheal": ("commands.autoheal:app", "See how splits were healed, and change the settings."),
-        "audit": ("commands.audit:app", "Record where every message went, and query it (DuckDB, Spark)."),
+        "drill": ("drill.command", "Break a cluster on purpose, and see how it heals."),
+        "autoheal": ("commands.autoheal", "See how splits were healed, and change the settings."),
+        "audit": ("commands.audit", "Record where every message went, and query it (DuckDB, Spark)."),
     },
     "Access and help": {
-        "tokens": ("commands.access:tokens", "API tokens for people and scripts on other machines."),
-        "completion": ("completion:completion", "Print or install the completion script of a shell."),
+        "tokens": ("commands.access", "API tokens for people and scripts on other machines."),
+        "completion": ("completion", "Print or install the completion script of a shell."),
         "support-bundle": (
-            "commands.bundle:support_bundle",
+            "commands.bundle",
             "Collect what a bug report needs from every node into one file: no secrets, no payloads.",
         ),
     },
 }
-"""In the order of the help; a command's value is its module and name, and its help."""
+"""In the order of the help; a command's value is its module, where it has its own name, and its help."""
 
-HIDDEN = {"processes": ("commands.processes:ps", _PROCESSES)}
-
-COMMANDS = {name: entry for panel in PANELS.values() for name, entry in panel.items()} | HIDDEN
+COMMANDS = {name: entry for panel in PANELS.values() for name, entry in panel.items()}
 
 
 def example(*lines: str) -> Callable[[F], F]:
@@ -125,23 +118,22 @@ class LazyCommand(TyperCommand):
     """A command whose module is imported by :meth:`load`."""
 
     def __init__(self, name: str) -> None:
-        self._home, says = COMMANDS[name]
-        panel = next((title for title, commands in PANELS.items() if name in commands), None)
-        super().__init__(name=name, help=says, hidden=panel is None, rich_help_panel=panel)
+        self._module, says = COMMANDS[name]
+        panel = next(title for title, commands in PANELS.items() if name in commands)
+        super().__init__(name=name, help=says, rich_help_panel=panel)
 
     def load(self) -> Any:
         """Import the command, or group of commands."""
-        module, _, attribute = self._home.partition(":")
-        found = getattr(import_module(f"gossamer.cli.{module}"), attribute)
+        name = str(self.name)
+        found = getattr(import_module(f"gossamer.cli.{self._module}"), name.replace("-", "_"))
         if isinstance(found, typer.Typer):
             command: Any = typer.main.get_group(found)
         else:
             alone = typer.Typer(add_completion=False)
             alone.command()(found)
             command = typer.main.get_command(alone)
-        command.name = self.name
-        command.hidden = self.hidden
-        return _with_examples(command, str(self.name))
+        command.name = name
+        return _with_examples(command, name)
 
 
 class Commands(TyperGroup):
@@ -166,10 +158,7 @@ class Commands(TyperGroup):
 
     def whole(self) -> dict[str, Any]:
         """Import all commands; by name."""
-        return {
-            name: found.load() if isinstance(found, LazyCommand) else found
-            for name, found in self.commands.items()
-        }
+        return {name: LazyCommand(name).load() for name in COMMANDS}
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a closed reader (``gossamer routes | head``) is no error."""

@@ -41,7 +41,6 @@ def test_verbs_and_options_are_offered_without_a_node(offered):
     assert "--limit" in offered("clients", "--l")
     assert "--limit" in offered("clients", "list", "--l")
     assert offered("cluster", "keys", "i") == ["install"]
-    assert "processes" not in offered("p")
 
 
 def test_known_values_are_offered_without_a_node(offered):

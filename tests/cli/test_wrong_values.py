@@ -53,7 +53,6 @@ WRONG = {
     "retained remove": ["'a/#'", "''"],
     "publish": ["'a/#' x", "a/+/b x", "'' x", "a x --qos 3"],
     "ps": ["--fold none"],
-    "processes": ["--fold none"],
     "trace": ["n1.31 --seconds 0", "n1.31 --seconds soon", "n1.31 --limit 0"],
     "tables list": [BAD_API],
     "tables show": [f"routes {BAD_API}"],

@@ -20,13 +20,15 @@ from gossamer.cli.root import example
 from gossamer.config import format_size
 from gossamer.errors import WrongValueError
 
-__all__ = ["JOBS", "app"]
+__all__ = ["JOBS", "audit"]
 
 JOBS = ("report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies")
 _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
 """Panels of the help."""
 
-app = typer.Typer(help="Record where every message went, and query it (DuckDB, Spark).", no_args_is_help=True)
+audit = typer.Typer(
+    help="Record where every message went, and query it (DuckDB, Spark).", no_args_is_help=True
+)
 
 _COLUMNS: Columns = {
     "NODE": "node",
@@ -43,7 +45,7 @@ _COLUMNS: Columns = {
 }
 
 
-@app.command(rich_help_panel=_RECORDER)
+@audit.command(rich_help_panel=_RECORDER)
 @asks("--watch", watch=True)
 def status(client: ApiClient, node: OnNode = None) -> Listing:
     """Show the flow recorder of every node, or of one: events, drops, gaps, files, bytes."""
@@ -51,7 +53,7 @@ def status(client: ApiClient, node: OnNode = None) -> Listing:
     return Listing(answers, _COLUMNS, empty="no node answered")
 
 
-@app.command("set", rich_help_panel=_RECORDER)
+@audit.command("set", rich_help_panel=_RECORDER)
 @asks("--on --sample 0.1 --keep-for 7d")
 def change(
     client: ApiClient,
@@ -82,7 +84,7 @@ def change(
     return Listing(answers, _COLUMNS, empty="no node answered", remark=remark)
 
 
-@app.command(rich_help_panel=ON_NODE)
+@audit.command(rich_help_panel=ON_NODE)
 @asks("completeness --from 6h --fail-on lost --wait", node=True, timeout=RUN_TIMEOUT)
 def start(
     client: ApiClient,
@@ -101,7 +103,7 @@ def start(
 
 
 add_runs(
-    app,
+    audit,
     "audit",
     "audit/reports",
     completion.audits,
@@ -112,14 +114,14 @@ add_runs(
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
+@audit.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
 @example("report --dir data/audit")
 def run(context: typer.Context) -> None:
     """Run audit jobs over what the nodes recorded: ``gossamer audit run report --dir data/audit``."""
     _pass_on("run", context.args)
 
 
-@app.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
+@audit.command(context_settings=_PASSED_ON, rich_help_panel=_HERE)
 @example("--dir data/audit")
 def stream(context: typer.Context) -> None:
     """Audit as it happens, and raise alarms: ``gossamer audit stream --dir data/audit``."""

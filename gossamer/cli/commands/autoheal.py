@@ -20,14 +20,14 @@ from gossamer.cli.root import noun
 from gossamer.config import format_duration
 from gossamer.errors import WrongValueError
 
-__all__ = ["app"]
+__all__ = ["autoheal"]
 
-app = typer.Typer(help="See how splits were healed, and change the settings.", no_args_is_help=True)
+autoheal = typer.Typer(help="See how splits were healed, and change the settings.", no_args_is_help=True)
 _quarantine = noun("Rows that lost in a heal; replay one.")
-app.add_typer(_quarantine, name="quarantine")
+autoheal.add_typer(_quarantine, name="quarantine")
 
 
-@app.command()
+@autoheal.command()
 @asks(node=True, watch=True)
 def status(client: ApiClient) -> Report:
     """Show what a node knows of splits, and its settings."""
@@ -35,7 +35,7 @@ def status(client: ApiClient) -> Report:
     return Report(answer, lambda: [_status(answer)])
 
 
-@app.command("set")
+@autoheal.command("set")
 @asks("--autoheal 15s --autoclean 5m")
 def change(
     client: ApiClient,
@@ -52,7 +52,7 @@ def change(
     return Report(answer, lambda: [_status(answer), remark])
 
 
-@app.command()
+@autoheal.command()
 @asks(node=True, watch=True)
 def history(client: ApiClient) -> Listing:
     """List the splits that were healed: survivors, reloaded nodes, and what became of the rows."""
@@ -73,7 +73,7 @@ def history(client: ApiClient) -> Listing:
     )
 
 
-@app.command()
+@autoheal.command()
 @asks("--dry-run")
 def plan(
     client: ApiClient,

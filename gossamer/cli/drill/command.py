@@ -32,9 +32,9 @@ from gossamer.drill.record import DrillKind, Plan, Setting, record_json
 if TYPE_CHECKING:
     from gossamer.drill.record import DrillRecord
 
-__all__ = ["app"]
+__all__ = ["drill"]
 
-app = typer.Typer(help="Break a cluster on purpose, and see how it heals.", no_args_is_help=True)
+drill = typer.Typer(help="Break a cluster on purpose, and see how it heals.", no_args_is_help=True)
 _HERE = "On this machine, with a cluster of its own"
 """Panel of the help."""
 
@@ -111,7 +111,7 @@ def _add(kind: DrillKind, says: str, where: Parameters, *examples: str, **settin
 
     command.__doc__ = says
     made = with_parameters(command, {**where, **_COMMON, **settings})
-    app.command(kind, rich_help_panel=_HERE)(example(*examples)(made))
+    drill.command(kind, rich_help_panel=_HERE)(example(*examples)(made))
 
 
 _add(
@@ -149,10 +149,10 @@ _add(
 )
 _add("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT, "--split 3/2")
 _add("disk", "Let a node's files grow no more, as on a full disc.", _NODE, "--node 1")
-app.command(rich_help_panel=_HERE)(suite)
+drill.command(rich_help_panel=_HERE)(suite)
 
 
-@app.command(rich_help_panel=ON_NODE)
+@drill.command(rich_help_panel=ON_NODE)
 @asks(
     "partition --here --split 2/1 --for 15s --wait",
     "kill --nodes 3 --node node2@10.0.0.2",
@@ -180,7 +180,7 @@ def start(
 
 
 add_runs(
-    app,
+    drill,
     "drill",
     "drills",
     completion.drills,

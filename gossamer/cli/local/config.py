@@ -19,14 +19,14 @@ from gossamer.cli.render.show import Listing
 from gossamer.cli.root import example
 from gossamer.errors import ConfigError, WrongValueError
 
-__all__ = ["app"]
+__all__ = ["config"]
 
-app = typer.Typer(help="Check, print and reload the configuration.", no_args_is_help=True)
+config = typer.Typer(help="Check, print and reload the configuration.", no_args_is_help=True)
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")]
 
 
-@app.command()
+@config.command()
 @example("node.yaml")
 def check(
     file: File = None,
@@ -62,7 +62,7 @@ def check(
         print_line(f"{path or 'defaults'}: ok")
 
 
-@app.command()
+@config.command()
 @example("> node.schema.json")
 def schema() -> None:
     """Print the JSON Schema of the file."""
@@ -71,7 +71,7 @@ def schema() -> None:
     emit_json(json_schema())
 
 
-@app.command()
+@config.command()
 @example("node.yaml --changed", "--node node2@10.0.0.2")
 def show(
     file: File = None,
@@ -103,7 +103,7 @@ def show(
     typer.echo(text if found else "{}\n", nl=False)
 
 
-@app.command()
+@config.command()
 @asks("--all")
 def reload(client: ApiClient, json: bool, node: OnNode = None, everywhere: AllNodes = False) -> Listing:
     """Make a node, or all of them, read certificates, passwords and access lists again, now.
