@@ -183,16 +183,26 @@ class ApiClient:
         """The API of the node called ``name``, asked through this one."""
         return ApiClient(self.url, node=name, timeout=self._timeout, transport=self._transport)
 
-    def direct(self, name: str) -> ApiClient:
-        """The API of the node called ``name`` at its own address, as this node knows it."""
-        nodes = self.rows("nodes")
-        for row in nodes:
-            if row["name"] == name:
-                return self._of(row)
-        raise _no_such_node(name, nodes)
+    def direct(self, row: Row) -> ApiClient:
+        """The API of a node at its own address, as the ``row`` of ``nodes`` has it."""
+        port = row["ports"].get("api")
+        if not port:
+            raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
+        host = row["address"].rpartition(":")[0].strip("[]")
+        host = f"[{host}]" if ":" in host else host
+        return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
-    def each(self, ask: Callable[[ApiClient], Row | list[Row]], *, node: str | None = None) -> Gathered:
-        """What ``ask`` has of every node that is not gone, or of ``node``; each item says its ``node``."""
+    def each(
+        self,
+        ask: Callable[[ApiClient], Row | list[Row]],
+        *,
+        node: str | None = None,
+        reach: Callable[[Row], ApiClient] | None = None,
+    ) -> Gathered:
+        """What ``ask`` has of every node that is not gone, or of ``node``; each item says its ``node``.
+
+        Others are asked through this one, unless ``reach`` has another way to the node of a row.
+        """
         items: list[Row] = []
         missing: dict[str, str] = {}
         rows = self.rows("nodes")
@@ -209,24 +219,16 @@ class ApiClient:
                 if row["link"] == "self":
                     found = ask(self)
                 else:
-                    with self.node(name) as peer:
+                    with reach(row) if reach is not None else self.node(name) as peer:
                         found = ask(peer)
             except GossamerError as error:
                 # What the node at hand refuses is refused; what another one does leaves a gap.
-                if row["link"] == "self" or isinstance(error, NodeUnreachableError):
+                if row["link"] == "self" or getattr(error, "url", None) == self.url:
                     raise
                 missing[name] = str(error)
             else:
                 items += [Answer(one, node=name) for one in (found if isinstance(found, list) else [found])]
         return Gathered(items, missing)
-
-    def _of(self, row: Row) -> ApiClient:
-        port = row["ports"].get("api")
-        if not port:
-            raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
-        host = row["address"].rpartition(":")[0].strip("[]")
-        host = f"[{host}]" if ":" in host else host
-        return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
     def _path(self, path: str) -> str:
         if path.startswith("/") and not path.startswith(_BELOW):

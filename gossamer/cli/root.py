@@ -147,10 +147,6 @@ class Commands(TyperGroup):
         """Let ``--watch`` stand alone, or with its seconds."""
         return super().parse_args(ctx, _with_seconds(args))
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the panels."""
-        return list(self.commands)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Import the command that ``args`` names."""
         name, command, rest = super().resolve_command(ctx, args)

@@ -19,7 +19,7 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.drill.report.page import html, suite_html
-    from gossamer.drill.report.words import Summary, name_of, verdict_in_words
+    from gossamer.drill.report.words import Summary, figures, happened, name_of, verdict_in_words
     from gossamer.drill.run.runner import Progress, StepName, backend_of, conduct
     from gossamer.drill.run.suite import SuiteResult, choose_plans, run_suite, suite_json, suite_plans
 
@@ -31,6 +31,8 @@ __all__ = [
     "backend_of",
     "choose_plans",
     "conduct",
+    "figures",
+    "happened",
     "html",
     "name_of",
     "run_suite",

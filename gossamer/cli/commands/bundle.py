@@ -147,15 +147,16 @@ def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
             else:
                 found[f"{name}/{what}.json"] = json.dumps(answer, indent=1).encode()
         if not silent:
-            found.update(_metrics(client, name))
+            found.update(_metrics(client, node))
     return found
 
 
-def _metrics(client: ApiClient, name: str) -> dict[str, bytes]:
+def _metrics(client: ApiClient, node: Row) -> dict[str, bytes]:
     """What Prometheus would read of a node, from its own API."""
+    name = node["name"]
     try:
-        here = client.document("status")["name"] == name
-        return {f"{name}/metrics.txt": (client if here else client.direct(name)).page("/metrics")}
+        peer = client if node["link"] == "self" else client.direct(node)
+        return {f"{name}/metrics.txt": peer.page("/metrics")}
     except GossamerError as error:
         return {f"{name}/metrics.error": str(error).encode()}
 

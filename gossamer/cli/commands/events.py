@@ -8,7 +8,7 @@ With ``--follow`` new events are printed as they come; a node that restarted is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import typer
@@ -17,13 +17,13 @@ from gossamer.cli import completion
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
 from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, argument, asks, option
 from gossamer.cli.errors import Answer
-from gossamer.cli.render.keyboard import Keyboard
 from gossamer.cli.render.output import clock, json_text, note, print_line
-from gossamer.cli.render.show import Listing, Note, Report, show
+from gossamer.cli.render.show import Listing, Note, Rendered, Report, show
 from gossamer.cli.render.table import printable
+from gossamer.cli.render.watch import watch_it
 from gossamer.cli.root import example, noun
 from gossamer.config import format_duration
-from gossamer.errors import TransportError, UnavailableError, WrongValueError
+from gossamer.errors import WrongValueError
 
 __all__ = ["alarms", "events", "merged", "news", "nodes_text"]
 
@@ -60,53 +60,46 @@ def events(
         raise WrongValueError("--follow and --watch: got both, expected one of them")
     with ApiClient(api, node=node) as client:
 
-        def latest() -> Gathered:
-            found = client.listed("timeline", {"kind": ",".join(kind or ()), "peer": peer})
-            # All of them: who did not answer is said at the end.
-            return Gathered(list(found)[::-1], found.missing)
-
-        if follow:
-            _follow(latest, json=json, limit=limit)
-            return
-
         def listing(most: int | None) -> Listing:
-            found = latest()
+            found = client.listed("timeline", {"kind": ",".join(kind or ()), "peer": peer})
+            # All of them: who did not answer is said at the end. The first are the news.
+            items = list(found)[:most][::-1]
             return Listing(
-                # The last are the news.
-                Gathered(list(found)[-most:] if most else found.items, found.missing),
+                Gathered(items, found.missing),
                 {"AT": _clock, "NODE": "node", "EVENT": "kind", "PEER": "peer", "WHAT": "text"},
                 empty="nothing happened lately",
                 key=5,
             )
 
-        show(listing, json=json, watch=watch, limit=limit)
+        if follow:
+            draw = _Follower(json=json, limit=limit).draw
+            watch_it(lambda _: listing(None), seconds=PERIOD, json=json, draw=draw)
+        else:
+            show(listing, json=json, watch=watch, limit=limit)
 
 
-def _follow(latest: Callable[[], Gathered], *, json: bool, limit: int | None) -> None:
-    seen: Seen = set()
-    silent: Mapping[str, str] | None = None
-    try:
-        with Keyboard() as keyboard:
-            while True:
-                following = time.monotonic() + PERIOD
-                try:
-                    found = latest()
-                except (TransportError, UnavailableError) as error:
-                    if silent is None:
-                        raise
-                    now = {"": f"{error}; trying again"}
-                else:
-                    rows = news(found, seen)
-                    for row in rows[-limit:] if silent is None and limit else rows:
-                        print_line(json_text(row) if json else _line(row))
-                    now = {name: f"{name} does not answer: {why}" for name, why in found.missing.items()}
-                for name in now.keys() - (silent or {}).keys():
-                    note(now[name])
-                silent = now
-                if keyboard.wait_for("q", until=following):
-                    return
-    except KeyboardInterrupt:
-        pass
+class _Follower:
+    """Prints what is new in each round, ``limit`` of what was before, and once who does not answer."""
+
+    def __init__(self, *, json: bool, limit: int | None) -> None:
+        self._json = json
+        self._limit = limit
+        self._seen: Seen = set()
+        self._silent: set[str] = set()
+
+    def draw(self, now: Rendered | str) -> None:
+        """Print a round, or why there is none."""
+        if isinstance(now, Listing):
+            rows = news(now.items, self._seen)
+            for row in rows[-self._limit :] if self._limit else rows:
+                print_line(json_text(row) if self._json else _line(row))
+            self._limit = None
+            silent = {name: f"{name} does not answer: {why}" for name, why in now.missing.items()}
+        else:
+            silent = {"": f"{now}; trying again"}
+        for name in silent.keys() - self._silent:
+            note(silent[name])
+        self._silent = set(silent)
 
 
 def news(rows: Iterable[Row], seen: Seen) -> list[Row]:

@@ -20,12 +20,12 @@ from typing import Annotated
 import typer
 
 from gossamer.cli import completion
-from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks
-from gossamer.cli.errors import FileError
+from gossamer.cli.errors import FileError, NotNowError
 from gossamer.cli.render.show import Part, Report
 from gossamer.cli.render.table import Grid
-from gossamer.errors import GossamerError, UnavailableError
+from gossamer.errors import UnavailableError
 
 __all__ = ["app"]
 
@@ -36,6 +36,7 @@ KeyName = Annotated[
     str, typer.Argument(metavar="NAME", help="As `keys list` shows it.", autocompletion=completion.keys)
 ]
 _PATH = "cluster/keys"
+_ELSEWHERE = "it is on another machine; run the command there"
 
 
 class KeyStepError(UnavailableError):
@@ -84,68 +85,45 @@ def remove(client: ApiClient, name: KeyName, everywhere: All = False) -> Report:
 
 
 def _carry_out(client: ApiClient, order: Row | None, *, everywhere: bool) -> Report:
-    missing: dict[str, str] = {}
     if everywhere:
-        names, missing = _members(client)
         if order is not None and order["action"] != "install":
-            _would_cut_off(client, names, order)
-        rows, failed = _ask_each(client, names, order)
-        missing |= failed
+            _check(_each(client, None), order["action"], order["key"])
+        found = _each(client, order)
     else:
-        rows = [_ask(client, order)]
+        found = Gathered([_ask(client, order)])
+    rows = list(found)
 
     def parts() -> Iterable[Part]:
         cells = [[row["name"], row["keys"][0], " ".join(row["keys"][1:])] for row in rows]
         yield Grid(["NODE", "IN USE", "ALSO INSTALLED"], cells, "no node answered")
 
-    return Report({"items": rows, "missing": missing} if everywhere else rows[0], parts, missing)
+    document = {"items": rows, "missing": found.missing} if everywhere else rows[0]
+    return Report(document, parts, found.missing)
 
 
-def _members(client: ApiClient) -> tuple[dict[str, bool], dict[str, str]]:
-    """The nodes of the cluster on this machine, True for the one that is asked; and why not the others."""
-    names: dict[str, bool] = {}
-    missing: dict[str, str] = {}
-    for node in client.rows("nodes"):
-        address = node["address"].rpartition(":")[0].strip("[]")
-        if node["status"] == "left":
-            continue
-        if node["link"] == "self" or ipaddress.ip_address(address).is_loopback:
-            names[node["name"]] = node["link"] == "self"
-        else:
-            missing[node["name"]] = "it is on another machine; run the command there"
-    return names, missing
+def _each(client: ApiClient, order: Row | None) -> Gathered:
+    """Ask the nodes of the cluster that run on this machine, each at its own address."""
 
+    def reach(row: Row) -> ApiClient:
+        if not ipaddress.ip_address(row["address"].rpartition(":")[0].strip("[]")).is_loopback:
+            raise NotNowError(_ELSEWHERE)
+        return client.direct(row)
 
-def _ask_each(
-    client: ApiClient, names: dict[str, bool], order: Row | None
-) -> tuple[list[Row], dict[str, str]]:
-    rows: list[Row] = []
-    failed: dict[str, str] = {}
-    for name, asked in names.items():
-        try:
-            if asked:
-                rows.append(_ask(client, order))
-            else:
-                with client.direct(name) as peer:
-                    rows.append(_ask(peer, order))
-        except GossamerError as error:
-            failed[name] = str(error)
-    return rows, failed
-
-
-def _would_cut_off(client: ApiClient, names: dict[str, bool], order: Row) -> None:
-    """Raises KeyStepError where the step is too early for a node, or nobody can tell."""
-    rows, silent = _ask_each(client, names, None)
-    action, key = order["action"], order["key"]
-    for row in rows:
-        if action == "use" and key not in row["keys"]:
-            raise KeyStepError(node=row["name"], problem=f"has no key {key}; install it everywhere first")
-        if action == "remove" and key == row["keys"][0]:
-            raise KeyStepError(node=row["name"], problem=f"still uses {key}; use another everywhere first")
-    for name, why in silent.items():
-        problem = f"does not say which keys it has ({why}); bring it back, or force-leave it, first"
-        raise KeyStepError(node=name, problem=problem)
+    return client.each(lambda peer: _ask(peer, order), reach=reach)
 
 
 def _ask(client: ApiClient, order: Row | None) -> Row:
     return client.document(_PATH) if order is None else client.post(_PATH, order)
+
+
+def _check(found: Gathered, action: str, key: str) -> None:
+    """Raises KeyStepError where the step is too early for a node, or nobody can tell."""
+    for row in found:
+        if action == "use" and key not in row["keys"]:
+            raise KeyStepError(node=row["name"], problem=f"has no key {key}; install it everywhere first")
+        if action == "remove" and key == row["keys"][0]:
+            raise KeyStepError(node=row["name"], problem=f"still uses {key}; use another everywhere first")
+    for name, why in found.missing.items():
+        if why != _ELSEWHERE:
+            problem = f"does not say which keys it has ({why}); bring it back, or force-leave it, first"
+            raise KeyStepError(node=name, problem=problem)

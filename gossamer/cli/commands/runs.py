@@ -9,7 +9,7 @@ an exit code for how it ended; to stop following stops nothing.
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,12 +24,13 @@ from gossamer.cli.render.output import ago, clock, print_line
 from gossamer.cli.render.show import Columns, Listing, Note, Part, Report
 from gossamer.cli.render.table import Grid, printable
 
-__all__ = ["ON_NODE", "RUN_TIMEOUT", "Wait", "add_runs", "start_run"]
+__all__ = ["ON_NODE", "RUN_TIMEOUT", "VERDICTS", "Wait", "add_runs", "result_parts", "start_run"]
 
 ON_NODE = "At a node (its reports stay there)"
 """Panel of the help."""
 PERIOD = 0.5
 RUN_TIMEOUT = 60.0
+VERDICTS = {True: "kept", False: "BROKEN", None: "not tested"}
 _EXAMPLE = "20260131T070000-1c0ffe"
 
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end; 8 if a promise is broken.")]
@@ -111,20 +112,22 @@ def _parts(found: Row) -> Iterable[Part]:
     for step in found.get("steps", ()):
         took = "runs" if step["seconds"] is None else f"{step['seconds']:.1f} s"
         yield f"{step['job']}: {took}"
-    if found.get("verdicts"):
-        words = {True: "kept", False: "BROKEN", None: "not tested"}
-        yield Grid(
-            ["PROMISE", "VERDICT", "FOUND"],
-            [[one["promise"], words[one["kept"]], one["got"]] for one in found["verdicts"]],
-        )
-    if found.get("figures"):
-        yield Grid(["MEASURED", "IS", ""], found["figures"])
+    yield from result_parts(found.get("verdicts", ()), found.get("figures", ()))
     for job, told in found.get("jobs", {}).items():
         yield "\n".join([f"{job}:", *(f"  {line}" for line in told["says"])])
     if broken := found.get("broken"):
         yield Grid(["BROKEN PROMISE", "TIMES"], list(broken.items()))
     if found.get("words"):
         yield found["words"]
+
+
+def result_parts(verdicts: Iterable[Row], figures: Sequence[Sequence[str]]) -> Iterable[Part]:
+    """What came of a drill: each promise, and what was measured."""
+    rows = [[one["promise"], VERDICTS[one["kept"]], one["got"]] for one in verdicts]
+    if rows:
+        yield Grid(["PROMISE", "VERDICT", "FOUND"], rows)
+    if figures:
+        yield Grid(["MEASURED", "IS", ""], figures)
 
 
 def _follow(client: ApiClient, path: str, *, json: bool) -> Report:

@@ -101,7 +101,6 @@ class ViewState:
     chosen: str = ""
     """Name of the node that the cursor is on; empty: the first."""
     detail: bool = False
-    page: int = 0
     only: str = ""
     typing: bool = False
     held: bool = False
@@ -119,24 +118,19 @@ class ViewState:
                 return replace(self, over=True)
             case "left" | "right":
                 step = 1 if key == "right" else -1
-                return replace(self, sort=(self.sort + step) % columns, turned=False, page=0)
+                return replace(self, sort=(self.sort + step) % columns, turned=False)
             case "r":
-                return replace(self, turned=not self.turned, page=0)
-            case "up" | "down" if shown:
+                return replace(self, turned=not self.turned)
+            case "up" | "down" | "n" | "p" if shown:
+                step = (1 if key in ("down", "n") else -1) * (room if key in ("n", "p") else 1)
                 at = shown.index(self.chosen) if self.chosen in shown else 0
-                at = max(0, min(len(shown) - 1, at + (1 if key == "down" else -1)))
-                return replace(self, chosen=shown[at], page=at // room)
-            case "n" | "p":
-                last = max(0, (len(shown) - 1) // room)
-                page = max(0, min(last, self.page + (1 if key == "n" else -1)))
-                first = shown[page * room : page * room + 1]
-                return replace(self, page=page, chosen=first[0] if first else "")
+                return replace(self, chosen=shown[max(0, min(len(shown) - 1, at + step))])
             case "enter":
                 return replace(self, detail=not self.detail)
             case "escape":
-                return replace(self, detail=False) if self.detail else replace(self, only="", page=0)
+                return replace(self, detail=False) if self.detail else replace(self, only="")
             case "/":
-                return replace(self, typing=True, only="", page=0, chosen="")
+                return replace(self, typing=True, only="", chosen="")
             case " ":
                 return replace(self, held=not self.held)
             case "?":
@@ -218,15 +212,14 @@ def picture(
     alarms = alarms_of(sample)
     rows = rows_of(sample, rates, view)
     room = room_in(height, len(alarms))
-    pages = max(1, -(-len(rows) // room))
-    page = min(view.page, pages - 1)
+    at = next((number for number, row in enumerate(rows) if row["node"] == view.chosen), 0)
+    page, pages = at // room, max(1, -(-len(rows) // room))
     foot = [Text(f"alarm: {printable(text)}", "bold red", no_wrap=True) for text in alarms[:3]]
     if len(alarms) > 3:
         foot[-1] = Text(f"and {len(alarms) - 2} more alarms: gossamer alarms", "bold red")
     foot += [Text(), _foot(view, page, pages, len(rows))]
-    chosen = [row for row in rows if row["node"] == view.chosen] or rows[:1]
-    if view.detail and chosen:
-        body: RenderableType = _detail(chosen[0], busy, height - LINES - len(alarms))
+    if view.detail and rows:
+        body: RenderableType = _detail(rows[at], busy, height - LINES - len(alarms))
     else:
         body = nodes_table(rows[page * room : (page + 1) * room], view, width=width)
     return Group(_title(sample, view), _sums(sample, rates), Text(), body, *foot)

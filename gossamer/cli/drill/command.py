@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec import to_builtins
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient
 from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
-from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
+from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, result_parts, start_run
 from gossamer.cli.drill.options import KINDS, SPLITS, BackEnd, Seed, check_files
-from gossamer.cli.drill.screen import open_screen, show_record
+from gossamer.cli.drill.screen import open_screen
 from gossamer.cli.drill.suite import suite
 from gossamer.cli.errors import OptionError
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note
-from gossamer.cli.render.show import Report
+from gossamer.cli.render.show import Report, show_part
 from gossamer.cli.root import example
 from gossamer.drill.record import DrillKind, Plan, Setting, record_json
 
@@ -235,7 +236,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
     if printed:
         typer.echo(record_json(record), nl=False)
     else:
-        show_record(record)
+        _show(record)
         if json is not None:
             json.write_bytes(record_json(record))
     if html is not None:
@@ -244,6 +245,17 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
         html.write_text(page_of(record), encoding="utf-8")
     broken = record.failure or any(verdict.kept is False for verdict in record.verdicts)
     return ExitCode.PROMISE_BROKEN if broken else ExitCode.DONE
+
+
+def _show(record: DrillRecord) -> None:
+    """The end of a drill, for people: as a run at a node is shown, and as its report begins."""
+    from gossamer.drill import figures, happened, verdict_in_words
+
+    for part in result_parts(to_builtins(record.verdicts), figures(record)):
+        show_part(part)
+        show_part("")
+    for line in (verdict_in_words(record), happened(record)):
+        show_part(line)
 
 
 async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> DrillRecord | None:

@@ -1,4 +1,4 @@
-"""What a drill shows: a line for each step and each mark as it happens, where it is now, and how it ended.
+"""What a drill shows: a line for each step and each mark as it happens, and where it is now.
 
 Rules: 1. On a terminal one more line, below the others, says where the drill is; it is redrawn four times a
 second.  2. When standard output is for the record, all of this goes to standard error.  3. Of clients that
@@ -8,8 +8,7 @@ come and go the first lines are shown and the rest counted: a broken drill may h
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from gossamer.cli.render.output import print_table
 from gossamer.cli.render.table import PipedConsole
 
 if TYPE_CHECKING:
     from gossamer.drill import Progress, StepName
-    from gossamer.drill.record import DrillRecord, Mark
+    from gossamer.drill.record import Mark
 
-__all__ = ["VERDICTS", "Screen", "line_of", "open_screen", "show_record"]
+__all__ = ["Screen", "line_of", "open_screen"]
 
 _CLIENT_LINES = 10
 _WINDOW = 2.0
 """Seconds over which rates are taken."""
-VERDICTS = {True: "kept", False: "BROKEN", None: "not tested"}
 
 
 @contextlib.contextmanager
@@ -109,66 +106,3 @@ def line_of(mark: Mark) -> str:
     if mark.detail:
         words.append(f"({mark.detail})")
     return " ".join(words)
-
-
-def show_record(record: DrillRecord) -> None:
-    """The end of a drill, for people, on standard output."""
-    speeds = [
-        (
-            speed.name,
-            "never" if speed.seconds is None else f"{speed.seconds:.2f} s",
-            "" if speed.bar is None else f"≤ {speed.bar:g} s",
-        )
-        for speed in record.speeds
-    ]
-    out = sys.stdout.write
-    if speeds:
-        out("\n")
-        print_table(("measured", "took", "promised"), speeds, empty="")
-    out("\n")
-    print_table(
-        ("phase", "from", "to", "QoS", "session", "sent", "acked", "delivered", "late", "lost", "doubled"),
-        _traffic(record),
-        empty="no message was sent",
-    )
-    drops = record.clients.drops
-    excused = sum(drop.excused for drop in drops)
-    rows = sum(found.rows for found in record.quarantined)
-    out(
-        f"\n{record.clients.publishers + record.clients.subscribers} clients: {len(drops) - excused} dropped"
-        + (f", {excused} of nodes that the drill ended" if excused else "")
-        + f"; {len(record.heals)} heals; {record.merged} rows decided, {rows} in quarantine\n"
-    )
-    for found in record.quarantined:
-        out(f"  {found.rows} rows of {short(found.node)} in {found.file}\n")
-    out("\n")
-    print_table(
-        ("promise", "verdict", "found"),
-        [(verdict.promise, VERDICTS[verdict.kept], verdict.got) for verdict in record.verdicts],
-        empty="nothing was promised",
-    )
-    if record.failure:
-        out(f"\nthe drill did not come to its end: {record.failure}\n")
-
-
-_COLUMNS = ("sent", "acknowledged", "delivered", "late", "lost", "doubled")
-
-
-def _traffic(record: DrillRecord) -> list[tuple[object, ...]]:
-    """Summed up: what crossed the fault by side and kind of session, all else by phase."""
-    sums: dict[tuple[str, ...], Counter[str]] = {}
-    torn = {(row.source, row.target) for row in record.traffic if row.parted}
-    for row in record.traffic:
-        session = "persistent" if row.persistent else "clean"
-        if row.phase not in ("split", "heal") or not torn:
-            key = (row.phase, "all", "all", "all", "all")
-        elif (row.source, row.target) in torn:
-            key = (row.phase, row.source, "others", "0" if row.qos == 0 else "1, 2", session)
-        else:
-            key = (row.phase, "any", "not parted", "all", "all")
-        sums.setdefault(key, Counter()).update({name: getattr(row, name) for name in _COLUMNS})
-    order: dict[str, int] = {phase.name: number for number, phase in enumerate(record.phases)}
-    return [
-        (*key, *(f"{count[name]}" for name in _COLUMNS))
-        for key, count in sorted(sums.items(), key=lambda item: (order.get(item[0][0], 9), item[0][1:]))
-    ]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from gossamer.cli.command import duration, option
+from gossamer.cli.commands.runs import VERDICTS
 from gossamer.cli.drill.options import KINDS, BackEnd, Seed, check_files
-from gossamer.cli.drill.screen import VERDICTS, open_screen
+from gossamer.cli.drill.screen import open_screen
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note, print_table

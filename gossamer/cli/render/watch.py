@@ -42,17 +42,18 @@ def watch_it(
     seconds: float,
     json: bool,
     limit: int | None = None,
+    draw: Callable[[Round], None] | None = None,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Ask and show every ``seconds`` while ``goes_on``."""
-    draw: Callable[[Round], None] = _json_line if json else _below
+    """Ask and show every ``seconds`` while ``goes_on``; by ``draw`` where that is given."""
     begun = False
     try:
         with ExitStack() as stack:
             keyboard = stack.enter_context(Keyboard())
-            if sys.stdout.isatty() and not json:
+            if draw is None and sys.stdout.isatty() and not json:
                 limit = min(limit or ROWS, ROWS)
                 draw = stack.enter_context(_Terminal(seconds)).draw
+            draw = draw or (_json_line if json else _below)
             while goes_on():
                 following = time.monotonic() + seconds
                 try:
