@@ -16,14 +16,14 @@ from gossamer.cli.render.show import Rendered, show
 from gossamer.cli.root import example
 
 __all__ = [
+    "CLIENT_ID",
+    "FILTER",
+    "NODE_NAME",
     "AllNodes",
     "Api",
-    "ClientId",
     "ConfigFile",
-    "Filter",
     "Json",
     "Limit",
-    "NodeName",
     "OnNode",
     "Parameters",
     "Watch",
@@ -66,16 +66,9 @@ OnNode = Annotated[
     ),
 ]
 AllNodes = Annotated[bool, typer.Option("--all", help="Every node that is up.")]
-NodeName = Annotated[
-    str, typer.Argument(metavar="NAME", help="As `nodes` shows it.", autocompletion=completion.nodes)
-]
-ClientId = Annotated[
-    str,
-    typer.Argument(metavar="ID", help="A client identifier, of any node.", autocompletion=completion.clients),
-]
-Filter = Annotated[
-    str | None, typer.Option("--filter", help="Only those of this filter.", autocompletion=completion.filters)
-]
+NODE_NAME = argument(..., "NAME", "As `nodes` shows it.", completion.nodes)
+CLIENT_ID = argument(..., "ID", "A client identifier, of any node.", completion.clients)
+FILTER = option(None, "--filter", "Only those of this filter.", completion.filters)
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print so many at most.")]
 Watch = Annotated[
     float | None,

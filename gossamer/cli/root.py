@@ -30,31 +30,16 @@ PERIOD = "2"
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Run nodes": {
         "start": ("local.start", "Run one node in the foreground."),
-        "up": (
-            "local.up",
-            "Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C.",
-        ),
+        "up": ("local.up", "Run a cluster on this machine until Ctrl-C."),
         "config": ("local.config", "Check, print and reload the configuration."),
-        "passwd": (
-            "commands.access",
-            "Set the password of USER in FILE, created if missing; a running node rereads it by itself.",
-        ),
+        "passwd": ("commands.access", "Set or delete the password of a user in a file."),
     },
     "Look at the cluster": {
-        "top": (
-            "commands.top",
-            "Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom.",
-        ),
-        "live": (
-            "commands.nodes",
-            "Show each node's counters since its start; `gossamer top` shows them per second.",
-        ),
+        "top": ("commands.top", "Watch all nodes: clients, message rates, memory, and who sees whom."),
+        "live": ("commands.nodes", "Show each node's counters since its start."),
         "nodes": ("commands.nodes", "The nodes of the cluster, as one of them sees them."),
         "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
-        "events": (
-            "commands.events",
-            "List recent events of all nodes, or of one, latest last: members, links, splits, heals.",
-        ),
+        "events": ("commands.events", "List recent events: members, links, splits, heals."),
         "alarms": ("commands.events", "Alarms: partitions, heals, audits; raise or clear one."),
     },
     "Clients and messages": {
@@ -62,28 +47,16 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "sessions": ("commands.clients", "Sessions and what is queued in them; show or end one."),
         "subscriptions": ("commands.clients", "Subscriptions of all sessions."),
         "topics": ("commands.topics", "Filters that have subscribers, and where a message would go."),
-        "routes": (
-            "commands.topics",
-            "The route table: which nodes have subscribers to which filter; verify it.",
-        ),
+        "routes": ("commands.topics", "Routes: which nodes have subscribers to which filter; verify them."),
         "retained": ("commands.topics", "Retained messages; remove one."),
         "publish": ("commands.topics", "Publish a message and print how many receivers it has."),
     },
     "Look inside a node": {
-        "ps": (
-            "commands.processes",
-            "Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory.",
-        ),
-        "trace": (
-            "commands.processes",
-            "Print a process's incoming and outgoing messages live, until it ends or Ctrl-C.",
-        ),
+        "ps": ("commands.processes", "Draw a node's supervision tree."),
+        "trace": ("commands.processes", "Print a process's incoming and outgoing messages live."),
         "tables": ("commands.nodes", "The tables that a node holds."),
         "log-level": ("commands.processes", "Log level of nodes, until their next restart."),
-        "backup": (
-            "commands.processes",
-            "Back up a running node's sessions, queues and tables to one file on its machine.",
-        ),
+        "backup": ("commands.processes", "Back up what a running node has on disc to one file."),
     },
     "Break, heal and audit": {
         "drill": ("drill.command", "Break a cluster on purpose, and see how it heals."),
@@ -95,7 +68,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion", "Print or install the completion script of a shell."),
         "support-bundle": (
             "commands.bundle",
-            "Collect what a bug report needs from every node into one file: no secrets, no payloads.",
+            "Collect what a bug report needs: no secrets, no payloads.",
         ),
     },
 }

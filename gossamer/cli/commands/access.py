@@ -94,7 +94,10 @@ def passwd(
         False, "--scram", "FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."
     ),
 ) -> None:
-    """Set the password of USER in FILE, created if missing; a running node rereads it by itself."""
+    """Set or delete the password of a user in a file.
+
+    FILE is created if it is missing; a running node rereads it by itself.
+    """
     from gossamer.mqtt import set_password, set_scram_password
 
     password = None

@@ -76,7 +76,10 @@ def support_bundle(
         None, "--log", "The end of this log file as well, of a node whose log is not found."
     ),
 ) -> Report:
-    """Collect what a bug report needs from every node into one file: no secrets, no payloads."""
+    """Collect what a bug report needs: no secrets, no payloads.
+
+    What every node tells, and the logs that can be read from here.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     path = out or Path(f"gossamer-{stamp}.tar.gz")
     found = _gather(client, {**EACH, **(CLIENTS if clients else {})})

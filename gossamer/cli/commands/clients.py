@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
-
-import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import ClientId, Filter, Limit, asks, option
+from gossamer.cli.command import CLIENT_ID, FILTER, Limit, asks, option
 from gossamer.cli.errors import RefusedError, UnknownNameError
 from gossamer.cli.render.output import ago, clock
 from gossamer.cli.render.show import Columns, Listing, Part, Report
@@ -33,10 +31,7 @@ clients = noun("Clients that are connected or have a session; disconnect one.")
 sessions = noun("Sessions and what is queued in them; show or end one.")
 subscriptions = noun("Subscriptions of all sessions.")
 
-OnlyClient = Annotated[
-    str | None,
-    typer.Option("--client", metavar="ID", help="Only this client.", autocompletion=completion.clients),
-]
+ONLY_CLIENT = option(None, "--client", "Only this client.", completion.clients, metavar="ID")
 
 
 def _containing(name: str, what: str) -> Any:
@@ -61,7 +56,7 @@ def _expiry(row: Row) -> str:
 def _listing(columns: Columns, empty: str) -> Callable[..., Listing]:
     def listing(
         client: ApiClient,
-        of: OnlyClient = None,
+        of: str | None = ONLY_CLIENT,
         search: str | None = _containing("--search", "identifier"),
         user: str | None = _containing("--user", "user name"),
         address: str | None = _containing("--address", "address"),
@@ -109,7 +104,7 @@ sessions.command("list", help="List sessions on all nodes: their clients, expiry
 @subscriptions.command("list")
 @asks("--filter 'sensors/#'", node=True, watch=True)
 def list_subscriptions(
-    client: ApiClient, of: OnlyClient = None, filter: Filter = None, limit: Limit = None
+    client: ApiClient, of: str | None = ONLY_CLIENT, filter: str | None = FILTER, limit: Limit = None
 ) -> Listing:
     """List subscriptions on all nodes."""
     found = client.listed("subscriptions", {"client": of, "filter": filter}, limit=limit)
@@ -120,7 +115,7 @@ def list_subscriptions(
 @clients.command("show")
 @sessions.command("show")
 @asks("sensor-7", node=True, watch=True)
-def show_client(client: ApiClient, id: ClientId) -> Report:
+def show_client(client: ApiClient, id: str = CLIENT_ID) -> Report:
     """Show one client: its connection, its session, and its subscriptions."""
     found = client.listed("clients", {"client": id})
     items = list(found)
@@ -168,7 +163,7 @@ def _options(row: Row) -> str:
 
 @clients.command()
 @asks("sensor-7")
-def kick(client: ApiClient, id: ClientId) -> Report:
+def kick(client: ApiClient, id: str = CLIENT_ID) -> Report:
     """End a client's connection and its session, on whichever node they are.
 
     Its queued messages are lost, and its will is published. It may connect again.
@@ -178,7 +173,7 @@ def kick(client: ApiClient, id: ClientId) -> Report:
 
 @sessions.command()
 @asks("sensor-7")
-def end(client: ApiClient, id: ClientId) -> Report:
+def end(client: ApiClient, id: str = CLIENT_ID) -> Report:
     """End a session, and the connection of its client if there is one, on whichever node they are.
 
     Its queued messages are lost, and its will is published.

@@ -55,7 +55,10 @@ def events(
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on with what happens next."),
     watch: Watch = None,
 ) -> None:
-    """List recent events of all nodes, or of one, latest last: members, links, splits, heals."""
+    """List recent events: members, links, splits, heals.
+
+    Those of all nodes, or of one, latest last.
+    """
     if follow and watch is not None:
         raise WrongValueError("--follow and --watch: got both, expected one of them")
     with ApiClient(api, node=node) as client:

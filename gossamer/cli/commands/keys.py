@@ -32,9 +32,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)
 
 All = Annotated[bool, typer.Option("--all", help="On every node of the cluster that runs on this machine.")]
-KeyName = Annotated[
-    str, typer.Argument(metavar="NAME", help="As `keys list` shows it.", autocompletion=completion.keys)
-]
+KEY_NAME = argument(..., "NAME", "As `keys list` shows it.", completion.keys)
 _PATH = "cluster/keys"
 _ELSEWHERE = "it is on another machine; run the command there"
 
@@ -72,14 +70,14 @@ def install(
 
 @app.command()
 @asks("5f0c2d9a")
-def use(client: ApiClient, name: KeyName, everywhere: All = False) -> Report:
+def use(client: ApiClient, name: str = KEY_NAME, everywhere: All = False) -> Report:
     """Seal packets with an installed key from now on."""
     return _carry_out(client, {"action": "use", "key": name}, everywhere=everywhere)
 
 
 @app.command()
 @asks("5f0c2d9a")
-def remove(client: ApiClient, name: KeyName, everywhere: All = False) -> Report:
+def remove(client: ApiClient, name: str = KEY_NAME, everywhere: All = False) -> Report:
     """Reject packets sealed with this key from now on."""
     return _carry_out(client, {"action": "remove", "key": name}, everywhere=everywhere)
 

@@ -8,7 +8,7 @@ import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import NodeName, argument, asks, option
+from gossamer.cli.command import NODE_NAME, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
 from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
 from gossamer.cli.render.output import ago, ports_text, size_text
@@ -116,7 +116,7 @@ def leave(
 
 @cluster.command("force-leave")
 @asks("node3@10.0.0.3", timeout=_TIMEOUT)
-def force_leave(client: ApiClient, name: NodeName) -> Report:
+def force_leave(client: ApiClient, name: str = NODE_NAME) -> Report:
     """Remove a member that is permanently gone, so that nobody waits for it."""
     return _changed(client.post("cluster/force-leave", {"name": name}))
 
@@ -173,7 +173,7 @@ def list_nodes(client: ApiClient) -> Listing:
 
 @nodes.command("show")
 @asks("node2@10.0.0.2 --watch", watch=True)
-def show_node(client: ApiClient, name: NodeName) -> Report:
+def show_node(client: ApiClient, name: str = NODE_NAME) -> Report:
     """Show one node: its state, its counters, and the members as it sees them."""
     with client.node(name) as peer:
         status, pulse = peer.document("status"), peer.document("pulse")
@@ -205,7 +205,10 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 @asks("--watch 5", watch=True)
 def live(client: ApiClient) -> Report:
-    """Show each node's counters since its start; `gossamer top` shows them per second."""
+    """Show each node's counters since its start.
+
+    `gossamer top` shows them per second.
+    """
     sample = next(client.events("live", silence=_LIVE_TIMEOUT), None)
     if sample is None:
         raise NotNowError(f"{client.url} ended the stream before it began; try again")

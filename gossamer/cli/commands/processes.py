@@ -11,9 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from gossamer.cli import completion
@@ -33,30 +31,17 @@ SILENCE = 20.0
 ARROWS = {"in": "<-", "out": "->", "": "  "}
 
 
-Pid = Annotated[
-    str,
-    typer.Argument(
-        metavar="PID",
-        help="node1@host.31, 31 of the node asked, or a registered name.",
-        autocompletion=completion.processes,
-    ),
-]
-Root = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="PID", help="Only this process and those below it.", autocompletion=completion.processes
-    ),
-]
-
-
 @asks("--node node2@10.0.0.2", "mqtt --fold 5", watch=True)
 def ps(
     client: ApiClient,
-    root: Root = None,
+    root: str | None = argument(None, "PID", "Only this process and those below it.", completion.processes),
     node: OnNode = None,
     fold: int = option(20, "--fold", "List so many children of one kind.", min=0, max=5000),
 ) -> Report:
-    """Draw a node's supervision tree: processes, state, mailboxes, work done, restarts, memory."""
+    """Draw a node's supervision tree.
+
+    Of each process its state, mailbox, work done, restarts and memory.
+    """
     at = _node_of(node, root)
     with nullcontext(client) if at is None else client.node(at) as asked:
         items = asked.rows("processes", {"fold": fold, "root": root})
@@ -111,14 +96,19 @@ def _cells(row: Row) -> list[Cell]:
 
 @example("node1@10.0.0.1.31 --seconds 30")
 def trace(
-    pid: Pid,
+    pid: str = argument(
+        ..., "PID", "node1@host.31, 31 of the node asked, or a registered name.", completion.processes
+    ),
     api: Api = DEFAULT_API,
     node: OnNode = None,
     json: Json = False,
     seconds: float = option(300, "--seconds", "How long at most.", min=0.1, max=3600),
     limit: int = option(1000, "--limit", "How many lines at most.", min=1, max=100_000),
 ) -> None:
-    """Print a process's incoming and outgoing messages live, until it ends or Ctrl-C."""
+    """Print a process's incoming and outgoing messages live.
+
+    Until it ends, or Ctrl-C.
+    """
     try:
         with ApiClient(api, node=_node_of(node, pid)) as client:
             params: Params = {"pid": pid, "seconds": seconds, "limit": limit}
@@ -189,7 +179,10 @@ def backup(
         show_default=False,
     ),
 ) -> Report:
-    """Back up a running node's sessions, queues and tables to one file on its machine."""
+    """Back up what a running node has on disc to one file.
+
+    Its sessions, queues and tables, on its own machine.
+    """
     made = client.post("backup", {"path": to})
 
     def parts() -> Iterable[Part]:

@@ -7,6 +7,8 @@ Rules: 1. Each node has its own runs; ``--node`` asks another one.  2. Following
 an exit code for how it ended; to stop following stops nothing.
 """
 
+from __future__ import annotations
+
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import asks
+from gossamer.cli.command import argument, asks
 from gossamer.cli.completion import Complete
 from gossamer.cli.errors import FileError
 from gossamer.cli.exits import ExitCode
@@ -34,20 +36,13 @@ VERDICTS = {True: "kept", False: "BROKEN", None: "not tested"}
 _EXAMPLE = "20260131T070000-1c0ffe"
 
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end; 8 if a promise is broken.")]
-_File = Annotated[
-    Path | None,
-    typer.Argument(metavar="FILE", dir_okay=False, help="Output file; - prints it (default: ID.html)."),
-]
 
 
 def add_runs(
     app: typer.Typer, what: str, path: str, complete: Complete, *, listed: str, stopped: str
 ) -> None:
     """Add to the noun ``what`` the verbs for its runs, which the API has at ``path``."""
-    # This module's annotations are evaluated where they stand, so that this one is known to Typer.
-    RunId = Annotated[  # noqa: N806 - a type
-        str, typer.Argument(metavar="ID", help=f"As `{what} list` shows it.", autocompletion=complete)
-    ]
+    run_id = argument(..., "ID", f"As `{what} list` shows it.", complete)
 
     @app.command("list", help=listed, rich_help_panel=ON_NODE)
     @asks(node=True, watch=True)
@@ -57,7 +52,7 @@ def add_runs(
 
     @app.command("show", help=f"Show one {what}: its progress, or its result.", rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, watch=True)
-    def show_run(client: ApiClient, run: RunId) -> Report:
+    def show_run(client: ApiClient, run: str = run_id) -> Report:
         found = client.document(f"{path}/{run}")
         return Report(found, lambda: _parts(found))
 
@@ -67,18 +62,24 @@ def add_runs(
 
     @app.command("follow", help=followed, rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
-    def follow_run(client: ApiClient, run: RunId, json: bool) -> Report:
+    def follow_run(client: ApiClient, json: bool, run: str = run_id) -> Report:
         return _follow(client, f"{path}/{run}", json=json)
 
     @app.command("stop", help=stopped, rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
-    def stop_run(client: ApiClient, run: RunId) -> Report:
+    def stop_run(client: ApiClient, run: str = run_id) -> Report:
         found = client.delete(f"{path}/{run}")
         return Report(found, lambda: [f"{found['id']}: {found['state']}"])
 
     @app.command("report", help=f"Save the HTML report of a {what} that has ended.", rich_help_panel=ON_NODE)
     @asks(f"{_EXAMPLE} {what}.html", node=True, timeout=RUN_TIMEOUT)
-    def save_report(client: ApiClient, run: RunId, file: _File = None) -> Report:
+    def save_report(
+        client: ApiClient,
+        run: str = run_id,
+        file: Path | None = argument(
+            None, "FILE", "Output file; - prints it (default: ID.html).", dir_okay=False
+        ),
+    ) -> Report:
         page = client.page(f"{path}/{run}/report")
         if str(file) == "-":
             sys.stdout.buffer.write(page)

@@ -55,7 +55,7 @@ def top(
     json: Json = False,
     samples: int | None = option(None, "--samples", "Stop after so many (default: never).", min=1),
 ) -> None:
-    """Watch all nodes: clients, message rates, queues, loop lag, memory, and who sees whom."""
+    """Watch all nodes: clients, message rates, memory, and who sees whom."""
     with ApiClient(api) as client:
         stream: Iterator[Sample] = islice(client.events("live", silence=SILENCE), samples)
         try:

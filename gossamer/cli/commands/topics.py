@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Iterable
-from typing import Annotated
-
-import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import Filter, Limit, OnNode, argument, asks, option
+from gossamer.cli.command import FILTER, Limit, OnNode, argument, asks, option
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report
 from gossamer.cli.render.table import Grid
@@ -20,19 +17,21 @@ from gossamer.cli.root import noun
 __all__ = ["publish", "retained", "routes", "topics"]
 
 topics = noun("Filters that have subscribers, and where a message would go.")
-routes = noun("The route table: which nodes have subscribers to which filter; verify it.")
+routes = noun("Routes: which nodes have subscribers to which filter; verify them.")
 retained = noun("Retained messages; remove one.")
 
 # A verification looks at each of a million routes, and at peers twice.
 _VERIFY_TIMEOUT = 150.0
 
-_TOPIC = typer.Argument(metavar="TOPIC", help="A topic, without wildcards.", autocompletion=completion.topics)
+_TOPIC = argument(..., "TOPIC", "A topic, without wildcards.", completion.topics)
 
 
 @topics.command("list")
 @asks("--limit 50", "sensors/7/temperature", node=True, watch=True)
 def list_topics(
-    client: ApiClient, topic: Annotated[str | None, _TOPIC] = None, limit: Limit = None
+    client: ApiClient,
+    topic: str | None = argument(None, "TOPIC", "Show where a message to it would go.", completion.topics),
+    limit: Limit = None,
 ) -> Rendered:
     """List the filters that have subscribers, or show where a message to TOPIC would go, and why."""
     if topic is not None:
@@ -43,7 +42,7 @@ def list_topics(
 
 @topics.command("match")
 @asks("sensors/7/temperature", node=True, watch=True)
-def match(client: ApiClient, topic: Annotated[str, _TOPIC]) -> Report:
+def match(client: ApiClient, topic: str = _TOPIC) -> Report:
     """Show where a message to TOPIC would go from a node, and why."""
     return _match(client, topic)
 
@@ -63,7 +62,7 @@ def _match(client: ApiClient, topic: str) -> Report:
 def list_routes(
     client: ApiClient,
     to: str | None = option(None, "--to", "Only routes to this node.", completion.nodes, metavar="NAME"),
-    filter: Filter = None,
+    filter: str | None = FILTER,
     limit: Limit = None,
 ) -> Listing:
     """List the route table: which nodes have subscribers to which filter."""
@@ -133,7 +132,7 @@ def remove(
 @asks("sensors/7/temperature 21.5 --qos 1", "maps/floor-1 - --retain < floor-1.png", node=True)
 def publish(
     client: ApiClient,
-    topic: Annotated[str, _TOPIC],
+    topic: str = _TOPIC,
     payload: str = argument("", "PAYLOAD", "The message; - reads any bytes from standard input."),
     qos: int = option(0, "--qos", "With 1 or 2 every node has it.", min=0, max=2),
     retain: bool = option(False, "--retain", "Keep it for later subscribers."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible
+from gossamer.cli.render.output import note
 from gossamer.errors import UnavailableError
 from gossamer.launch import (
     STOP_LIMIT,
@@ -140,10 +141,10 @@ class Launcher:
                 finally:
                     ended.cancel()
                 if not ended.done():
-                    self._screen.say(f"gave up: {describe(over.result())}; see node.log of each node")
+                    note(f"gave up: {describe(over.result())}; see node.log of each node")
                     return ExitCode.NODE_ENDED
                 node, reason = ended.result()
-                self._screen.say(f"{node.name} ended ({describe_end(reason)}); restarting it")
+                note(f"{node.name} ended ({describe_end(reason)}); restarting it")
                 if back is not None:
                     back.cancel()
                 back = asyncio.create_task(self._tell_when_back(), name="back")
@@ -156,9 +157,9 @@ class Launcher:
             await wait_until_ready(self._plan, seconds=self._timeout, progress=lambda _: None)
             await self._publish()
         except UnavailableError as error:
-            self._screen.say(str(error))
+            note(str(error))
         else:
-            self._screen.say("ready again")
+            note("ready again")
 
 
 def _size(node: NodePlan) -> int:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, SecretStr
 from gossamer.config import LogConfig
 from gossamer.supervisor import is_secret, log_process
 
-__all__ = ["Unfailing", "add_trace", "name_node", "redact", "secrets_in", "set_up_logging"]
+__all__ = ["Unfailing", "secrets_in", "set_up_logging"]
 
 Processor = Callable[[Any, str, dict[str, Any]], dict[str, Any]]
 
@@ -43,16 +43,6 @@ _LOOKS_SECRET = re.compile(
 )
 
 
-def name_node(node: str) -> Processor:
-    """Adds the node; a line that is about another one says that with the same word, and keeps it."""
-
-    def add(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-        event.setdefault("node", node)
-        return event
-
-    return add
-
-
 def add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
     """Adds the trace in which the running code is, where OpenTelemetry knows one."""
     # Whoever has spans has imported it; nobody else has to.
@@ -65,23 +55,16 @@ def add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, An
     return event
 
 
-def secrets_in(config: BaseModel) -> Iterator[str]:
-    """Every secret of a configuration."""
-    for value in (getattr(config, name) for name in type(config).model_fields):
-        yield from _secrets(value)
-
-
-def _secrets(value: Any) -> Iterator[str]:
+def secrets_in(value: object) -> Iterator[str]:
+    """Every secret of a configuration, or of a part of one."""
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
-    elif isinstance(value, BaseModel):
-        yield from secrets_in(value)
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _secrets(inner)
-    elif isinstance(value, (tuple, list)):
+    elif isinstance(value, BaseModel | dict):
+        for _, inner in value.items() if isinstance(value, dict) else value:
+            yield from secrets_in(inner)
+    elif isinstance(value, tuple | list):
         for inner in value:
-            yield from _secrets(inner)
+            yield from secrets_in(inner)
 
 
 def redact(secrets: Iterable[str] = ()) -> Processor:
@@ -161,7 +144,8 @@ def set_up_logging(config: LogConfig, *, node: str | None = None, secrets: Itera
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        *([name_node(node)] if node is not None else ()),
+        # A line that is about another node says that with the same word, and keeps it.
+        *([lambda _logger, _method, event: {"node": node, **event}] if node is not None else ()),
         log_process,
         add_trace,
     ]

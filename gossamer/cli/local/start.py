@@ -9,7 +9,6 @@ the process can start it again.
 from __future__ import annotations
 
 import asyncio
-import json as jsonlib
 import os
 import signal
 import time
@@ -21,7 +20,7 @@ import typer
 from gossamer.cli.command import ConfigFile, Json, option
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import loop_factory
-from gossamer.cli.render.output import note, ports_text, print_error, print_line
+from gossamer.cli.render.output import json_text, note, ports_text, print_error, print_line
 from gossamer.cli.root import example
 
 if TYPE_CHECKING:
@@ -117,7 +116,9 @@ async def _run(node: Node, *, as_json: bool) -> ExitCode:
         stopped.cancel()
         await node.stop()
         raise
-    _print_ready(node.name, node.ports, as_json=as_json)
+    facts = {"ready": True, "name": node.name, "pid": os.getpid(), "ports": node.ports}
+    people = f"ready {node.name} pid={os.getpid()} {ports_text(node.ports)}"
+    print_line(json_text(facts) if as_json else people)
     ended = asyncio.create_task(node.wait(), name="node end")
     await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
     failure = ended.result() if ended.done() else None
@@ -128,11 +129,3 @@ async def _run(node: Node, *, as_json: bool) -> ExitCode:
         return ExitCode.DONE
     print_error(str(failure), as_json=as_json)
     return ExitCode.NODE_ENDED
-
-
-def _print_ready(name: str, ports: dict[str, int], *, as_json: bool) -> None:
-    if as_json:
-        line = jsonlib.dumps({"ready": True, "name": name, "pid": os.getpid(), "ports": ports})
-    else:
-        line = f"ready {name} pid={os.getpid()} {ports_text(ports)}"
-    print_line(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json as jsonlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from gossamer.cli.command import Json, option
-from gossamer.cli.render.output import note, ports_text, print_line
+from gossamer.cli.render.output import json_text, ports_text, print_line
 from gossamer.cli.render.table import make_console
 from gossamer.cli.root import example
 from gossamer.launch import MAX_NODES, WEBSOCKET
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from gossamer.launch import ClusterPlan, PortSpec
 
 __all__ = ["Screen", "up"]
@@ -54,7 +51,10 @@ def up(
     timeout: float = option(60.0, "--timeout", "Seconds to wait until ready.", min=1),
     json: Json = False,
 ) -> None:
-    """Run a cluster on this machine; print one ready line, write cluster.json, stop with Ctrl-C."""
+    """Run a cluster on this machine until Ctrl-C.
+
+    Prints one ready line, and writes cluster.json into the data directory.
+    """
     # Here, so that the options are told without loading what starts processes and asks nodes.
     import structlog
 
@@ -99,41 +99,27 @@ def _plan(specs: dict[str, PortSpec], ws_port: str | None, **options: Any) -> Cl
 
 
 class Screen:
-    """The ready line on standard output, everything else on standard error."""
+    """The ready line on standard output, what nodes lack until then on standard error."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._console = make_console(stderr=True)
-        self._status: Status | None = None
+        self._status = make_console(stderr=True).status("starting")
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._status = self._console.status("starting")
-            self._status.start()
+        self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        self._status.stop()
 
     def progress(self, missing: Mapping[str, str]) -> None:
         """What each node that is not ready lacks."""
-        if self._status is not None:
-            self._status.update("; ".join(f"{name} {what}" for name, what in missing.items()) or "ready")
+        self._status.update("; ".join(f"{name} {what}" for name, what in missing.items()) or "ready")
 
     def ready(self, facts: Mapping[str, Any]) -> None:
         """Print the ready line."""
-        self._clear()
-        line = jsonlib.dumps({"ready": True, **facts}) if self._as_json else _ready_line(facts)
-        print_line(line)
-
-    def say(self, text: str) -> None:
-        """A remark."""
-        note(text)
+        self._status.stop()
+        print_line(json_text({"ready": True, **facts}) if self._as_json else _ready_line(facts))
 
 
 def _ready_line(facts: Mapping[str, Any]) -> str:

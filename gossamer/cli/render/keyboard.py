@@ -6,25 +6,19 @@ import os
 import select
 import signal
 import sys
+import termios
 import time
+import tty
 from collections import deque
-from types import FrameType, TracebackType
-from typing import Any, Self
-
-try:
-    import termios
-    import tty
-except ImportError:  # pragma: no cover - there is no such terminal on this system
-    termios = None  # type: ignore[assignment]
+from contextlib import ExitStack
+from types import FrameType
+from typing import Self
 
 __all__ = ["Keyboard"]
 
+_ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _NAMED = {
-    **{
-        f"\x1b{lead}{code}": name
-        for lead in "[O"
-        for code, name in zip("ABCD", ("up", "down", "right", "left"), strict=True)
-    },
+    **{f"\x1b{lead}{code}": name for lead in "[O" for code, name in _ARROWS.items()},
     "\r": "enter",
     "\n": "enter",
     "\x1b": "escape",
@@ -32,60 +26,47 @@ _NAMED = {
     "\b": "backspace",
 }
 """Keys that are no character, by what the terminal sends."""
-_ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
-class Keyboard:
+class Keyboard(ExitStack):
     """Inside, keys come one by one, and a signal that ends the program ends it as Ctrl-C does.
 
     The terminal is as it was afterwards, however this ends.
     """
 
     def __init__(self) -> None:
-        self._before: list[Any] | None = None
+        super().__init__()
         self._typed: deque[str] = deque(maxlen=64)
-        self._handlers: dict[int, Any] = {}
+        self._on_terminal = False
 
     def __enter__(self) -> Self:
-        for number in _ENDINGS:
-            self._handlers[number] = signal.signal(number, _interrupt)
-        if termios is not None and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
-            self._before = termios.tcgetattr(sys.stdin)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self.callback(signal.signal, number, signal.signal(number, _interrupt))
+        if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            self._on_terminal = True
+            self.callback(termios.tcsetattr, sys.stdin, termios.TCSADRAIN, termios.tcgetattr(sys.stdin))
             tty.setcbreak(sys.stdin.fileno())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
-            self._before = None
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
     def read(self, seconds: float) -> str:
         """The next key, or nothing after ``seconds``."""
-        if self._before is None:
+        if not self._on_terminal:
             time.sleep(seconds)
             return ""
-        if self._typed:
-            return self._next()
-        descriptor = sys.stdin.fileno()
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, seconds))
-        if not ready:
-            return ""
-        # An arrow is several bytes at once.
-        pressed = os.read(descriptor, 64).decode("utf-8", "replace")
-        if pressed in _NAMED:
-            return _NAMED[pressed]
-        if pressed[:2] in ("\x1b[", "\x1bO"):
-            return ""
-        # Whoever types fast, or pastes, has all of it read.
-        self._typed.extend(pressed)
-        return self._next()
-
-    def _next(self) -> str:
-        key = self._typed.popleft()
+        if not self._typed:
+            descriptor = sys.stdin.fileno()
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, seconds))
+            if not ready:
+                return ""
+            # An arrow is several bytes at once.
+            pressed = os.read(descriptor, 64).decode("utf-8", "replace")
+            if pressed in _NAMED:
+                return _NAMED[pressed]
+            if pressed[:2] in ("\x1b[", "\x1bO"):
+                return ""
+            # Whoever types fast, or pastes, has all of it read.
+            self._typed.extend(pressed)
+        key = self._typed.popleft() if self._typed else ""
         return _NAMED.get(key, key)
 
     def wait_for(self, keys: str, *, until: float) -> str:
