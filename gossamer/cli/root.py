@@ -5,7 +5,7 @@
 verb of the same noun.
 
 Rules: 1. No command's module is imported until that command is used: ``gossamer --help`` and shell completion
-read this table alone.  2. The help of a command here equals its own help; a test compares them.  3. A word
+read this table alone.  2. The help of a command here is its own help; a test compares them.  3. A word
 that is no verb is an error, unless the default verb takes an argument (``topics a/b``).
 """
 
@@ -101,6 +101,7 @@ class LazyCommand(TyperCommand):
         found = getattr(import_module(f"gossamer.cli.{self._module}"), name.replace("-", "_"))
         if isinstance(found, typer.Typer):
             command: Any = typer.main.get_group(found)
+            command.help = self.help
         else:
             alone = typer.Typer(add_completion=False)
             alone.command()(found)
@@ -175,9 +176,12 @@ class Noun(TyperGroup):
         return list({item.value: item for item in found}.values())
 
 
-def noun(says: str, *, default: str = "list") -> typer.Typer:
-    """Make a noun, to which verbs are added as commands; ``default`` is the verb of the noun alone."""
-    return typer.Typer(help=says, cls=type("Noun", (Noun,), {"default": default}))
+def noun(default: str = "list", **attrs: Any) -> typer.Typer:
+    """Make a noun, to which verbs are added as commands; ``default`` is the verb of the noun alone.
+
+    Its help is that of ``PANELS``, unless it is given, for one that is not there.
+    """
+    return typer.Typer(cls=type("Noun", (Noun,), {"default": default}), **attrs)
 
 
 def _with_examples(command: Any, typed: str) -> Any:

@@ -21,7 +21,7 @@ from gossamer.cli.root import example
 
 __all__ = ["passwd", "tokens"]
 
-tokens = typer.Typer(help="API tokens for people and scripts on other machines.", no_args_is_help=True)
+tokens = typer.Typer(no_args_is_help=True)
 
 
 @tokens.command("list")

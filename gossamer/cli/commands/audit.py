@@ -26,9 +26,7 @@ JOBS = ("report", "completeness", "latency", "routes", "partitions", "hotspots",
 _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
 """Panels of the help."""
 
-audit = typer.Typer(
-    help="Record where every message went, and query it (DuckDB, Spark).", no_args_is_help=True
-)
+audit = typer.Typer(no_args_is_help=True)
 
 _COLUMNS: Columns = {
     "NODE": "node",

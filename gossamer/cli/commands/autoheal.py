@@ -22,8 +22,8 @@ from gossamer.errors import WrongValueError
 
 __all__ = ["autoheal"]
 
-autoheal = typer.Typer(help="See how splits were healed, and change the settings.", no_args_is_help=True)
-_quarantine = noun("Rows that lost in a heal; replay one.")
+autoheal = typer.Typer(no_args_is_help=True)
+_quarantine = noun(help="Rows that lost in a heal; replay one.")
 autoheal.add_typer(_quarantine, name="quarantine")
 
 

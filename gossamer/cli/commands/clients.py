@@ -27,9 +27,9 @@ _COMPARED = 20_000
 """Names that an unknown one is compared with."""
 _NEVER = 4_294_967_295
 
-clients = noun("Clients that are connected or have a session; disconnect one.")
-sessions = noun("Sessions and what is queued in them; show or end one.")
-subscriptions = noun("Subscriptions of all sessions.")
+clients = noun()
+sessions = noun()
+subscriptions = noun()
 
 ONLY_CLIENT = option(None, "--client", "Only this client.", completion.clients, metavar="ID")
 

@@ -123,7 +123,7 @@ def _line(row: Row) -> str:
     return printable(line.rstrip())
 
 
-alarms = noun("Alarms: partitions, heals, audits; raise or clear one.")
+alarms = noun()
 
 
 def merged(rows: Iterable[Row], *key: str) -> list[Row]:

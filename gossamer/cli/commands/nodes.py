@@ -19,7 +19,7 @@ from gossamer.config import format_duration
 
 __all__ = ["cluster", "live", "nodes", "status_parts", "tables"]
 
-cluster = typer.Typer(help="Membership: status, members, join, leave, gossip keys.", no_args_is_help=True)
+cluster = typer.Typer(no_args_is_help=True)
 cluster.add_typer(keys, name="keys")
 
 # Joining waits for tables, leaving for the news to spread, draining for clients and sessions to move.
@@ -145,8 +145,8 @@ def _members(members: Sequence[Row]) -> Grid:
     )
 
 
-nodes = noun("The nodes of the cluster, as one of them sees them.")
-tables = noun("The tables that a node holds.")
+nodes = noun()
+tables = noun()
 
 _LIVE_TIMEOUT = 15.0
 

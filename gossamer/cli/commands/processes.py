@@ -134,7 +134,7 @@ def _node_of(node: str | None, pid: str | None) -> str | None:
 LEVELS = ("debug", "info", "warning", "error")
 _BACKUP_TIMEOUT = 320.0
 
-log_level = noun("Log level of nodes, until their next restart.", default="show")
+log_level = noun("show")
 
 
 def meant(client: ApiClient, node: str | None, *, everywhere: bool) -> str | None:

@@ -16,9 +16,9 @@ from gossamer.cli.root import noun
 
 __all__ = ["publish", "retained", "routes", "topics"]
 
-topics = noun("Filters that have subscribers, and where a message would go.")
-routes = noun("Routes: which nodes have subscribers to which filter; verify them.")
-retained = noun("Retained messages; remove one.")
+topics = noun()
+routes = noun()
+retained = noun()
 
 # A verification looks at each of a million routes, and at peers twice.
 _VERIFY_TIMEOUT = 150.0

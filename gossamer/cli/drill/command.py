@@ -8,7 +8,7 @@ or two of its own, so the commands are made from a list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,13 @@ from gossamer.cli import completion
 from gossamer.cli.client import ApiClient
 from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, result_parts, start_run
-from gossamer.cli.drill.options import KINDS, SPLITS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import open_screen
-from gossamer.cli.drill.suite import suite
+from gossamer.cli.drill.suite import KINDS, BackEnd, Seed, check_files, deliver, suite
 from gossamer.cli.errors import OptionError
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note
-from gossamer.cli.render.show import Report, show_part
+from gossamer.cli.render.show import Part, Report
 from gossamer.cli.root import example
 from gossamer.drill.record import DrillKind, Plan, Setting, record_json
 
@@ -35,11 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["drill"]
 
-drill = typer.Typer(help="Break a cluster on purpose, and see how it heals.", no_args_is_help=True)
+drill = typer.Typer(no_args_is_help=True)
 _HERE = "On this machine, with a cluster of its own"
 """Panel of the help."""
 
 MAX_NODES = 32
+SPLITS = completion.known("3/2", "2/1", "2/2/1", "1>2", "1-2")
 
 
 # -- what people type
@@ -224,38 +224,31 @@ def _configured(pairs: Sequence[str]) -> dict[str, Setting]:
 
 
 def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
+    from gossamer.drill import html as page_of
+
     json: Path | None = options["json"]
     html: Path | None = options["html"]
-    printed = str(json) == "-"
+    quiet = str(json) == "-"
     check_files(json=json, html=html)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        record = runner.run(_run(plan, keep=options["keep"], patience=options["timeout"], quiet=printed))
+        record = runner.run(_run(plan, keep=options["keep"], patience=options["timeout"], quiet=quiet))
     if record is None:
         note("interrupted; everything of the drill is gone")
         return ExitCode.UNAVAILABLE
-    if printed:
-        typer.echo(record_json(record), nl=False)
-    else:
-        _show(record)
-        if json is not None:
-            json.write_bytes(record_json(record))
-    if html is not None:
-        from gossamer.drill import html as page_of
-
-        html.write_text(page_of(record), encoding="utf-8")
+    deliver(record_json(record), _parts(record), lambda: page_of(record), json=json, html=html)
     broken = record.failure or any(verdict.kept is False for verdict in record.verdicts)
     return ExitCode.PROMISE_BROKEN if broken else ExitCode.DONE
 
 
-def _show(record: DrillRecord) -> None:
+def _parts(record: DrillRecord) -> Iterable[Part]:
     """The end of a drill, for people: as a run at a node is shown, and as its report begins."""
     from gossamer.drill import figures, happened, verdict_in_words
 
     for part in result_parts(to_builtins(record.verdicts), figures(record)):
-        show_part(part)
-        show_part("")
-    for line in (verdict_in_words(record), happened(record)):
-        show_part(line)
+        yield part
+        yield ""
+    yield verdict_in_words(record)
+    yield happened(record)
 
 
 async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> DrillRecord | None:

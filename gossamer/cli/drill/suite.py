@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from gossamer.cli import completion
 from gossamer.cli.command import duration, option
 from gossamer.cli.commands.runs import VERDICTS
-from gossamer.cli.drill.options import KINDS, BackEnd, Seed, check_files
 from gossamer.cli.drill.screen import open_screen
+from gossamer.cli.errors import OptionError
 from gossamer.cli.exits import ExitCode
 from gossamer.cli.local.interrupt import interruptible, loop_factory
-from gossamer.cli.render.output import note, print_table
+from gossamer.cli.render.output import note
+from gossamer.cli.render.show import Part, show_part
+from gossamer.cli.render.table import Grid
 from gossamer.cli.root import example
-from gossamer.drill.record import DrillRecord, Plan
+from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan
 
 if TYPE_CHECKING:
     from gossamer.drill import SuiteResult, Summary
 
-__all__ = ["suite"]
+__all__ = ["KINDS", "BackEnd", "Seed", "check_files", "deliver", "suite"]
+
+KINDS = completion.known(*get_args(DrillKind))
+
+BackEnd = Annotated[
+    BackEndName, typer.Option("--backend", help="gate: faults in the nodes; netns: real packets, needs root.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Decides the order of messages.")]
+
+
+def check_files(**files: Path | None) -> None:
+    """Check before the drill that the files which it is to write can be made; ``-`` is standard output."""
+    for name, file in files.items():
+        if file is not None and str(file) != "-" and not file.absolute().parent.is_dir():
+            raise OptionError(f"--{name}", got=str(file), expected="a file in a directory that exists")
 
 
 @example("--quick --html suite.html")
@@ -45,7 +61,7 @@ def suite(
     html: Path | None = option(None, "--html", "Write one page over all drills there.", metavar="FILE"),
 ) -> None:
     """Run all drills, and say of every promise whether it was kept in each."""
-    from gossamer.drill import choose_plans, suite_plans
+    from gossamer.drill import choose_plans, suite_html, suite_json, suite_plans
 
     check_files(json=json, html=html)
     chosen = choose_plans(
@@ -55,7 +71,15 @@ def suite(
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         result, whole = runner.run(_run(chosen, quiet=str(json) == "-"))
     summary = result.summary()
-    _report(summary, result, json=json, html=html, began_at=began_at)
+    deliver(
+        suite_json(result),
+        _parts(summary, result),
+        lambda: suite_html(result.records, result.skipped, began_at=began_at),
+        json=json,
+        html=html,
+    )
+    for line in (summary.words, *summary.more):
+        note(line)
     if not whole:
         note("interrupted; everything of the drills is gone")
         raise typer.Exit(ExitCode.UNAVAILABLE)
@@ -91,44 +115,43 @@ async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, boo
     return result, not interrupt.came
 
 
-def _report(
-    summary: Summary, result: SuiteResult, *, json: Path | None, html: Path | None, began_at: float
-) -> None:
-    """Print what was found, or all records as JSON, and write the files that were asked for."""
-    from gossamer.drill import suite_html, suite_json
-
-    if str(json) == "-":
-        sys.stdout.buffer.write(suite_json(result))
-    else:
-        _show(summary, result)
-        if json is not None:
-            json.write_bytes(suite_json(result))
-    if html is not None:
-        html.write_text(suite_html(result.records, result.skipped, began_at=began_at), encoding="utf-8")
-    for line in (summary.words, *summary.more):
-        note(line)
-
-
-def _show(summary: Summary, result: SuiteResult) -> None:
-    """A line for each promise, with what every drill said of it."""
-    print_table(
-        ("promise", "verdict", "kept in", "found"),
+def _parts(summary: Summary, result: SuiteResult) -> Iterable[Part]:
+    """A line for each promise, with what every drill said of it; then what was broken."""
+    rows = [
         (
-            (
-                row.promise,
-                VERDICTS[row.kept],
-                f"{row.kept_in} of {row.judged_in}" if row.judged_in else "",
-                f"{row.worst}: {row.got}" if row.worst else "",
-            )
-            for row in summary.promises
-        ),
-        empty="",
-    )
+            row.promise,
+            VERDICTS[row.kept],
+            f"{row.kept_in} of {row.judged_in}" if row.judged_in else "",
+            f"{row.worst}: {row.got}" if row.worst else "",
+        )
+        for row in summary.promises
+    ]
+    yield Grid(["PROMISE", "VERDICT", "KEPT IN", "FOUND"], rows)
     if broken := [
         (name, found.promise, found.got)
         for name, record in result.records.items()
         for found in record.verdicts
         if found.kept is False
     ]:
-        sys.stdout.write("\n")
-        print_table(("drill", "broken promise", "found"), broken, empty="")
+        yield ""
+        yield Grid(["DRILL", "BROKEN PROMISE", "FOUND"], broken)
+
+
+def deliver(
+    document: bytes,
+    parts: Iterable[Part],
+    page: Callable[[], str],
+    *,
+    json: Path | None,
+    html: Path | None,
+) -> None:
+    """Print the ``parts`` of what was found, or its ``document``; write the files that were asked for."""
+    if str(json) == "-":
+        typer.echo(document, nl=False)
+    else:
+        for part in parts:
+            show_part(part)
+        if json is not None:
+            json.write_bytes(document)
+    if html is not None:
+        html.write_text(page(), encoding="utf-8")

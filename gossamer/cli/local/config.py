@@ -21,7 +21,7 @@ from gossamer.errors import ConfigError, WrongValueError
 
 __all__ = ["config"]
 
-config = typer.Typer(help="Check, print and reload the configuration.", no_args_is_help=True)
+config = typer.Typer(no_args_is_help=True)
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from rich.text import Text
 
-from gossamer.cli.render.table import Grid, make_console, printable, speaks_utf8, write
+from gossamer.cli.render.table import make_console, printable, speaks_utf8
 
 __all__ = [
     "age_text",
@@ -26,7 +26,6 @@ __all__ = [
     "ports_text",
     "print_error",
     "print_line",
-    "print_table",
     "printable",
     "size_text",
     "until",
@@ -47,12 +46,6 @@ def print_line(text: str) -> None:
     """One line on standard output, for whoever reads it now."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Columns without a frame, which also cut and awk read well; ``empty`` stands for no rows."""
-    if not write(Grid(columns, rows)) and empty:
-        note(empty)
 
 
 def note(text: str) -> None:
