@@ -102,30 +102,22 @@ async def _run(node: Node, *, as_json: bool) -> ExitCode:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
 
-    starting = asyncio.create_task(node.start(), name="node start")
+    async def live() -> object:
+        await node.start()
+        facts = {"ready": True, "name": node.name, "pid": os.getpid(), "ports": node.ports}
+        people = f"ready {node.name} pid={os.getpid()} {ports_text(node.ports)}"
+        print_line(json_text(facts) if as_json else people)
+        return await node.wait()
+
+    living = asyncio.create_task(live(), name="node")
     stopped = asyncio.create_task(stopping.wait(), name="stop signal")
-    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait({starting})
-        await node.stop()
-        return ExitCode.DONE
-    try:
-        starting.result()
-    except BaseException:
-        stopped.cancel()
-        await node.stop()
-        raise
-    facts = {"ready": True, "name": node.name, "pid": os.getpid(), "ports": node.ports}
-    people = f"ready {node.name} pid={os.getpid()} {ports_text(node.ports)}"
-    print_line(json_text(facts) if as_json else people)
-    ended = asyncio.create_task(node.wait(), name="node end")
-    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    failure = ended.result() if ended.done() else None
-    ended.cancel()
+    await asyncio.wait({living, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    told_to_stop = not living.done()
+    living.cancel()
     stopped.cancel()
+    await asyncio.wait({living, stopped})
     await node.stop()
-    if failure is None:
+    if told_to_stop or (failure := living.result()) is None:
         return ExitCode.DONE
     print_error(str(failure), as_json=as_json)
     return ExitCode.NODE_ENDED

@@ -141,11 +141,9 @@ def draw(
 
 
 def marked(
-    grid: Grid, before: Sequence[Sequence[Cell]] | None, rows: Sequence[Sequence[Cell]]
+    grid: Grid, before: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]
 ) -> dict[tuple[int, int], str]:
     """Which cells of ``rows`` are not as they were, and how they are to look."""
-    if before is None:
-        return {}
 
     def name(row: Sequence[Cell]) -> tuple[str, ...]:
         return tuple(str(cell) for cell in row[: grid.key])
