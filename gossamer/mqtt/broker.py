@@ -161,18 +161,20 @@ class Broker:
         )
         self.publish = self.publishing.publish
         self.ingest = Ingest(router, self.hub, self.publishing)
-        shared = Shared(
+        self.shared = Shared(
             router=router,
             hub=self.hub,
-            publishing=self.publishing,
             table=self.table,
+            wills=self.wills,
+            publishing=self.publishing,
+            ingest=self.ingest,
             access=self.access,
-            limits=ConnectionLimits.of(config),
+            limits=ConnectionLimits(config),
             wheel=self.wheel,
             runtime=runtime,
             clock=clock,
         )
-        self.connections = Connections(shared, self.retained, config=config, rng=rng or random.Random())
+        self.connections = Connections(self.shared, self.retained, config=config, rng=rng or random.Random())
         self.admission = self.connections.admission
         self.subscribing = self.connections.subscribing
         self.channels = self.connections.channels
@@ -180,7 +182,7 @@ class Broker:
         self.certificates = self.connections.certificates
         self.refused = self.connections.refused
         self.shedding = self.connections.shedding
-        self.disconnected = shared.disconnected
+        self.disconnected = self.shared.disconnected
         router.on_forward(self.ingest)
         router.on_group_forward(self.ingest.group)
         router.refresh_with(fresh, fresh_kept)

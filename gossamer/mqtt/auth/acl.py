@@ -140,10 +140,6 @@ def _fill(text: str, client_id: str, username: str | None) -> str | None:
     return "".join(parts)
 
 
-def _nobody(_action: str) -> None:
-    pass
-
-
 class Gate:
     """What one client may do; see the module. ``look_up`` is the router's cache, ``allowed`` is told of every
     decision that allows something."""
@@ -157,7 +153,7 @@ class Gate:
         username: str | None,
         look_up: Callable[[bytes], Any],
         *,
-        allowed: Callable[[str], None] = _nobody,
+        allowed: Callable[[str], None] = lambda _action: None,
     ) -> None:
         self._allowed = allowed
         self._acl = acl

@@ -17,7 +17,7 @@ from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import LocalTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.cluster.retained import ClusterRetained
-from gossamer.mqtt.cluster.retained_bodies import Bodies
+from gossamer.mqtt.cluster.retained_bodies import FETCH, KEEP, Bodies, Links
 from gossamer.mqtt.cluster.wills_actions import ClusterWills
 from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.handoff.away import Away
@@ -36,29 +36,7 @@ RESTORED = 500
 """Sessions restored in a turn."""
 _TICK = "mqtt_cluster_tick"
 _LOOK = "mqtt_owed_look"
-_KEEP = "mqtt.retained_keep"
-_FETCH = "mqtt.retained_fetch"
 _BACK = "mqtt.back"
-
-
-class _Links:
-    """Other nodes, by remote calls; see ``retained_bodies.Links``."""
-
-    def __init__(self, distribution: Distribution, timeout: float) -> None:
-        self._distribution = distribution
-        self._timeout = timeout
-
-    def nodes(self) -> list[str]:
-        return self._distribution.nodes()
-
-    async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
-        result = await remote.call(node, _KEEP, topic, tag, record, timeout=self._timeout)
-        return isinstance(result, remote.Returned) and result.value is True
-
-    async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
-        result = await remote.call(node, _FETCH, topic, tag, timeout=self._timeout)
-        value = result.value if isinstance(result, remote.Returned) else None
-        return value if isinstance(value, bytes) else None
 
 
 class MqttCluster(GenServer):
@@ -83,35 +61,16 @@ class MqttCluster(GenServer):
         self._ticks = 0
         if broker.away is None:
             # Before the first node comes up.
-            broker.away = Away(
-                broker.router,
-                broker.hub,
-                broker.table,
-                broker.publishing,
-                broker.ingest,
-                store=store,
-                distribution=distribution,
-                config=broker.config.sessions,
-                wall=broker.clock.wall,
-            )
+            broker.away = Away(broker.shared, store, distribution, broker.config.sessions)
             broker.subscribing.on_subscribed = broker.away.subscribed
         self._distribution = distribution
         index = await self._share_retained(store, disc=disc)
         functions[_BACK] = self._back
-        functions[_KEEP] = self._keep
-        functions[_FETCH] = self._fetch
+        functions[KEEP] = self._keep
+        functions[FETCH] = self._fetch
         sessions = await store.create_table("sessions", replication="owned")
         wills = await store.create_table("wills", replication="owned")
-        self._wills = ClusterWills(
-            broker.wills,
-            broker.table,
-            broker.publishing,
-            distribution,
-            network,
-            wills,
-            index,
-            now=broker.hub.now,
-        )
+        self._wills = ClusterWills(broker.shared, distribution, network, wills, index)
         await self._wills.begin(store, functions, disc=disc)
         broker.admission.when_known = self._wills.when_known
         wills.subscribe_batches(
@@ -120,16 +79,7 @@ class MqttCluster(GenServer):
         if disc and not broker.delayed.restored:
             journal, rows = await store.create_journal("mqtt_delayed")
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
-        takeovers = Takeovers(
-            sessions,
-            distribution,
-            broker.away,
-            table=broker.table,
-            wills=broker.wills,
-            hub=broker.hub,
-            router=broker.router,
-            clock=broker.clock,
-        )
+        takeovers = Takeovers(broker.shared, sessions, distribution, broker.away)
         takeovers.offer(functions)
         broker.away.arrivals.late = takeovers.remains.late
         if disc and broker.config.sessions.persistent:
@@ -169,7 +119,7 @@ class MqttCluster(GenServer):
         self._bodies = Bodies(
             node=self._distribution.runtime.node,
             copies=config.copies,
-            links=_Links(self._distribution, config.fetch_timeout),
+            links=Links(self._distribution, config.fetch_timeout),
             table=copies,
             disc=on_disc,
             current=retained.current,

@@ -126,7 +126,7 @@ class ClusterRetained:
         safe = _Safe(self, number, topic, table.read(topic)[_TAG] if large else "")
         if large and not message.qos:
             # Nobody waits, but the copies must be made.
-            safe.append_acked(b"", _ignore)
+            safe.append_acked(b"", lambda _safe: None)
             return None
         return safe
 
@@ -306,7 +306,3 @@ class _Safe:
     def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """As a forwarder's: ``on_safe`` is called later."""
         self._store.when_safe(self._number, self._topic, self._tag, on_safe)
-
-
-def _ignore(_safe: bool) -> None:
-    pass

@@ -16,11 +16,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol
 
-__all__ = ["Bodies", "Body", "Links"]
+from gossamer.distribution import Distribution
+from gossamer.distribution import rpc as remote
+from gossamer.mnesia_like import LocalTable, OwnedTable
+
+__all__ = ["FETCH", "KEEP", "Bodies", "Body", "Links"]
 
 LINGER = 30.0
+KEEP = "mqtt.retained_keep"
+FETCH = "mqtt.retained_fetch"
 _PART = 64 * 1024
 """A row on disc holds no more than this of a body."""
 
@@ -28,32 +33,27 @@ Name = tuple[str, str]
 """Topic and tag."""
 
 
-class Links(Protocol):
-    """The other nodes."""
+class Links:
+    """Other nodes, by remote calls."""
+
+    def __init__(self, distribution: Distribution, timeout: float) -> None:
+        self._distribution = distribution
+        self._timeout = timeout
 
     def nodes(self) -> list[str]:
         """Those that can be reached."""
+        return self._distribution.nodes()
 
     async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
         """Have ``node`` hold a body; False where it does not answer in time."""
+        result = await remote.call(node, KEEP, topic, tag, record, timeout=self._timeout)
+        return isinstance(result, remote.Returned) and result.value is True
 
     async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
         """Ask ``node`` for a body; None where it has none, or does not answer in time."""
-
-
-class Copies(Protocol):
-    """The table that says who holds what."""
-
-    def read(self, key: Name, /) -> dict[str, object]: ...
-    def write(self, key: Name, value: object, /) -> int: ...
-    def delete(self, key: Name, /) -> int: ...
-
-
-class Disc(Protocol):
-    """The bodies of this node on disc, in parts."""
-
-    def write(self, key: tuple[str, str, int], value: object, /) -> bool: ...
-    def delete(self, key: tuple[str, str, int], /) -> bool: ...
+        result = await remote.call(node, FETCH, topic, tag, timeout=self._timeout)
+        value = result.value if isinstance(result, remote.Returned) else None
+        return value if isinstance(value, bytes) else None
 
 
 class Body:
@@ -79,8 +79,8 @@ class Bodies:
         node: str,
         copies: int,
         links: Links,
-        table: Copies,
-        disc: Disc | None,
+        table: OwnedTable,
+        disc: LocalTable | None,
         current: Callable[[str], str | None],
         now: Callable[[], float],
     ) -> None:

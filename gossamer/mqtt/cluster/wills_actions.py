@@ -20,9 +20,8 @@ from gossamer.distribution import rpc as remote
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Journal, OwnedTable, SharedTable, Store
 from gossamer.mqtt.messages.records import read_record
-from gossamer.mqtt.publish.publishing import Publishing
-from gossamer.mqtt.session.sessions import SessionTable
-from gossamer.mqtt.session.wills import BATCH, Key, Wills
+from gossamer.mqtt.publish.core import Core
+from gossamer.mqtt.session.wills import BATCH, Key
 from gossamer.network import Address, Network
 
 __all__ = ["ClusterWills"]
@@ -66,20 +65,14 @@ class ClusterWills:
 
     def __init__(
         self,
-        wills: Wills,
-        sessions: SessionTable,
-        publishing: Publishing,
+        core: Core,
         distribution: Distribution,
         network: Network,
         table: OwnedTable,
         retained: SharedTable,
-        *,
-        now: Callable[[], float],
     ) -> None:
-        self._wills = wills
-        self._now = now
-        self._sessions = sessions
-        self._publishing = publishing
+        self._wills, self._sessions, self._publishing = core.wills, core.table, core.publishing
+        self._now = core.hub.now
         self._distribution = distribution
         self._network = network
         self._table = table

@@ -66,9 +66,9 @@ class Admission:
         self.references: Iterator[str] | None = None
         """Where clients are sent, one after the other, while this node is drained (see ``drain``)."""
         self.takeovers: Takeovers | None = None
-        self.on_return: Callable[[str], object] = _nobody
+        self.on_return: Callable[[str], object] = lambda _client_id: None
         """Told of every client that has connected."""
-        self.when_known: Callable[[int, Callable[[], object]], bool] = _at_once
+        self.when_known: Callable[[int, Callable[[], object]], bool] = lambda _number, _callback: True
         """Whether a will is safe, by the number of its write; where not, calls back once it is."""
         self._bringing: dict[str, Channel] = {}
         """Who waits for a session that is on its way here."""
@@ -401,11 +401,3 @@ def _expired(channel: Channel, _now: float) -> None:
     """What the client proved who it is with holds no longer."""
     if channel.is_up:
         channel.disconnect(ReasonCode.NOT_AUTHORIZED)
-
-
-def _nobody(_client_id: str) -> None:
-    pass
-
-
-def _at_once(_number: int, _callback: Callable[[], object]) -> bool:
-    return True

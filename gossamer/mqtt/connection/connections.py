@@ -59,7 +59,7 @@ class Connections:
 
     def closed(self, channel: Channel, why: str) -> None:
         self.channels.discard(channel)
-        channel.listener.left(admitted=channel.session is not None)
+        channel.listener.leave(admitted=channel.session is not None)
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None

@@ -23,7 +23,7 @@ __all__ = ["Entrance", "is_within"]
 log = structlog.get_logger(__name__)
 
 
-class Entrance:
+class Entrance(ListenerLimits):
     """See the module. ``refusals`` counts by listener and reason, ``decisions`` as ``Access`` does."""
 
     def __init__(
@@ -40,27 +40,18 @@ class Entrance:
         self.max_packet = config.max_packet_size or max_packet
         self.adopt: Callable[[Port], bool | None]
         """Makes a channel a process under the listener; not when there are too many already."""
-        self._config = config
+        super().__init__(config, room)
         self._name = name
-        self._limits = ListenerLimits(config, room)
         self._now = now
         self._refusals = refusals
         self._decisions = decisions
 
-    def enter(self) -> bool:
+    def let_in(self) -> bool:
         """Count a connection in; False when there are too many already."""
-        refused = self._limits.enter(self._now())
+        refused = self.enter(self._now())
         if refused is not None:
             self.full(refused)
         return refused is None
-
-    def admitted(self) -> None:
-        """A client is let in."""
-        self._limits.admitted()
-
-    def left(self, *, admitted: bool) -> None:
-        """A connection is over."""
-        self._limits.leave(admitted=admitted)
 
     def refused(self, why: str) -> None:
         """A connection is not let in; counted by ``why``, which has few values."""

@@ -63,7 +63,7 @@ class TlsDoor(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         raw = self._raw = cast("asyncio.Transport", transport)
-        if (self._proxied and not self._entrance.trusts(raw)) or not self._entrance.enter():
+        if (self._proxied and not self._entrance.trusts(raw)) or not self._entrance.let_in():
             self._lost = True
             raw.abort()
         elif self._proxied:
@@ -124,7 +124,7 @@ class TlsDoor(asyncio.Protocol):
             if secured is None:
                 self._entrance.refused("tls_handshake")
                 raw.abort()
-                self._entrance.left(admitted=False)
+                self._entrance.leave(admitted=False)
         if secured is not None:
             secured.set_protocol(self._inner)
             self._inner.connection_made(secured)
@@ -145,7 +145,7 @@ class TlsDoor(asyncio.Protocol):
         if self._waiting:
             # No handshake has begun that would count it out.
             self._stop_waiting()
-            self._entrance.left(admitted=False)
+            self._entrance.leave(admitted=False)
 
 
 def _feed(raw: asyncio.Transport, data: bytes) -> None:

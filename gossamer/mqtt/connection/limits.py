@@ -11,9 +11,7 @@ the process that listens, since connections do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from gossamer.config import ListenerConfig, MqttCapabilitiesConfig, MqttConfig
+from gossamer.config import ListenerConfig, MqttConfig
 from gossamer.mqtt.flow.bucket import Bucket
 
 __all__ = ["ConnectionLimits", "ListenerLimits", "Room", "Shedding"]
@@ -22,7 +20,6 @@ NOT_FOR_CLIENTS = 512
 """File descriptors that the node keeps for itself, or half of all where there are few."""
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """What every connection of a node may do.
 
@@ -30,38 +27,21 @@ class ConnectionLimits:
     read.
     """
 
-    max_packet: int
-    max_connect_packet: int
-    """Nobody has been let in yet, so nobody gets to fill much memory."""
-    receive_maximum: int
-    max_write_buffer: int
-    high_water: int
-    topic_alias_maximum: int
-    connect_timeout: float
-    max_keep_alive: int
-    max_subscriptions: int
-    max_expiry: int
-    """The longest session expiry interval that is granted, in seconds."""
-    validate_payloads: bool
-    capabilities: MqttCapabilitiesConfig
-
-    @classmethod
-    def of(cls, config: MqttConfig) -> ConnectionLimits:
+    def __init__(self, config: MqttConfig) -> None:
         limits = config.limits
-        return cls(
-            max_packet=limits.max_packet_size,
-            max_connect_packet=min(limits.max_packet_size, 256 * 1024),
-            receive_maximum=limits.max_inflight,
-            max_write_buffer=limits.max_write_buffer,
-            high_water=min(limits.max_write_buffer, 256 * 1024),
-            topic_alias_maximum=limits.topic_alias_maximum,
-            connect_timeout=limits.connect_timeout,
-            max_keep_alive=int(limits.max_keepalive),
-            max_subscriptions=limits.max_subscriptions,
-            max_expiry=int(limits.max_session_expiry),
-            validate_payloads=config.validate_payloads,
-            capabilities=config.capabilities,
-        )
+        self.max_packet = limits.max_packet_size
+        # Nobody has been let in yet, so nobody gets to fill much memory.
+        self.max_connect_packet = min(limits.max_packet_size, 256 * 1024)
+        self.receive_maximum = limits.max_inflight
+        self.max_write_buffer = limits.max_write_buffer
+        self.high_water = min(limits.max_write_buffer, 256 * 1024)
+        self.topic_alias_maximum = limits.topic_alias_maximum
+        self.connect_timeout = limits.connect_timeout
+        self.max_keep_alive = int(limits.max_keepalive)
+        self.max_subscriptions = limits.max_subscriptions
+        self.max_expiry = int(limits.max_session_expiry)
+        self.validate_payloads = config.validate_payloads
+        self.capabilities = config.capabilities
 
 
 class Shedding:

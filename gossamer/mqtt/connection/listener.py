@@ -140,12 +140,12 @@ class Acceptor(GenServer):
 
     def _adopt(self, channel: Port) -> bool:
         # Behind TLS it was counted when it was accepted.
-        if not self._certificates and not self._entrance.enter():
+        if not self._certificates and not self._entrance.let_in():
             return False
         runtime = self.process.runtime
         supervisor = runtime.whereis(self._channels_name)
         if supervisor is None:
-            self._entrance.left(admitted=False)
+            self._entrance.leave(admitted=False)
             self._entrance.full("restarting")
             return False
         pid = channel.open(link_to=supervisor, runtime=runtime, label="mqtt_channel")

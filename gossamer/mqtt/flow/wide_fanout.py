@@ -59,7 +59,7 @@ class Wide:
 
     def __init__(self, hub: HubLike, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.jobs: deque[_Job] = deque()
-        self.store: Callable[[], Any] = _nowhere
+        self.store: Callable[[], Any] = lambda: None
         self._hub = hub
         self._call_soon = call_soon
         self._then: list[Callable[[], object]] = []
@@ -139,7 +139,3 @@ class Wide:
                 job.give(taker)
         finally:
             hub.origin = before
-
-
-def _nowhere() -> None:
-    return None

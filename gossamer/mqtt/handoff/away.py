@@ -25,13 +25,9 @@ from gossamer.mqtt.session.transfer import had_from, rightful
 
 if TYPE_CHECKING:
     from gossamer.config import MqttSessionsConfig
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.inbound import Ingest
-    from gossamer.mqtt.publish.publishing import Publishing
+    from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.qos2 import Block
     from gossamer.mqtt.session.session import Session
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.routes import Router
 
 __all__ = ["Away"]
 
@@ -53,20 +49,10 @@ class Away:
     """See the module. Made once in the life of a node."""
 
     def __init__(
-        self,
-        router: Router,
-        hub: Fanout,
-        table: SessionTable,
-        publishing: Publishing,
-        ingest: Ingest,
-        *,
-        store: Store,
-        distribution: Distribution,
-        config: MqttSessionsConfig,
-        wall: Callable[[], float],
+        self, core: Core, store: Store, distribution: Distribution, config: MqttSessionsConfig
     ) -> None:
-        self._hub = hub
-        self._table = table
+        hub, router, wall = core.hub, core.router, core.clock.wall
+        self._hub, self._table = hub, core.table
         self._runtime = distribution.runtime
         self._store = store
         self._distribution = distribution
@@ -76,11 +62,11 @@ class Away:
         self._greeting: set[str] = set()
         self._settling: set[str] = set()
         """Clients that are given time to subscribe."""
-        self.known: Callable[[str], bool] = _nobody_is_gone
+        self.known: Callable[[str], bool] = lambda _peer: True
         """Whether a node that is not up may come back, as far as anybody can tell."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
-        self.arrivals = Arrivals(router, hub, table, publishing, ingest, generation=born, life=creation)
+        self.arrivals = Arrivals(core, generation=born, life=creation)
         self.keeping = Keeping(
             routes=router,
             identity=born,
@@ -254,8 +240,4 @@ class Away:
 
 
 def _pong() -> bool:
-    return True
-
-
-def _nobody_is_gone(_peer: str) -> bool:
     return True

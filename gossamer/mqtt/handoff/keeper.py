@@ -22,11 +22,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
+from gossamer.mnesia_like import Journal
 from gossamer.mqtt.handoff.hint_log import (
     MOVED_LIMIT,
     NO_END,
@@ -44,7 +45,7 @@ from gossamer.mqtt.handoff.hint_log import (
 )
 from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.session.qos2 import Block
-from gossamer.mqtt.session.store import JournalLike
+from gossamer.routes import Router
 
 __all__ = ["Keeping"]
 
@@ -68,18 +69,6 @@ class _Anybody(frozenset[str]):
         return True
 
 
-class AwayRoutes(Protocol):
-    """What is asked of the router."""
-
-    def awaits(self, peer: str, topic: bytes, /) -> bool: ...
-
-    def expect(self, peer: str, filters: Iterable[str], /) -> None: ...
-
-    def live(self, peer: str, /) -> None: ...
-
-    def to_kept(self, peer: str, /) -> Any: ...
-
-
 class Keeping:
     """See the module. ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
     sessions it has, ``owner(client)`` which node is known to have a client's, ``session(peer)`` under which
@@ -89,7 +78,7 @@ class Keeping:
     def __init__(
         self,
         *,
-        routes: AwayRoutes,
+        routes: Router,
         identity: str,
         first: int,
         now: Callable[[], float],
@@ -124,7 +113,7 @@ class Keeping:
         self._session = session
         self._ask = ask
         self._lost = lost
-        self._journal: JournalLike | None = None
+        self._journal: Journal | None = None
         self._waiting: deque[tuple[int, list[OnSafe]]] = deque()
         self._sessions: dict[str, int] = {}
         self._had: dict[str, frozenset[str]] = {}
@@ -373,7 +362,7 @@ class Keeping:
 
     # -- the disc
 
-    def restore(self, journal: JournalLike, rows: Mapping[Any, Any]) -> None:
+    def restore(self, journal: Journal, rows: Mapping[Any, Any]) -> None:
         """Keep on disc from now on; ``rows`` are what it had."""
         self._journal = journal
         journal.on_commit(self._committed)

@@ -34,12 +34,8 @@ from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.transfer import forget
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.inbound import Ingest
-    from gossamer.mqtt.publish.publishing import Publishing
-    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.store import SessionStore
-    from gossamer.routes import Router
 
 __all__ = ["Arrivals"]
 
@@ -67,22 +63,9 @@ class _Keeper:
 class Arrivals:
     """See the module. ``generation`` is that of sessions in memory, which begin with this ``life``."""
 
-    def __init__(
-        self,
-        router: Router,
-        hub: Fanout,
-        table: SessionTable,
-        publishing: Publishing,
-        ingest: Ingest,
-        *,
-        generation: str,
-        life: int,
-    ) -> None:
-        self._router = router
-        self._hub = hub
-        self._table = table
-        self._publishing = publishing
-        self._ingest = ingest
+    def __init__(self, core: Core, *, generation: str, life: int) -> None:
+        self._router, self._hub, self._table = core.router, core.hub, core.table
+        self._publishing, self._ingest = core.publishing, core.ingest
         self._keepers: dict[str, _Keeper] = {}
         self._before: dict[str, dict[int, int]] = {}
         """How far the streams of nodes were taken, as the disc had it."""
@@ -91,11 +74,11 @@ class Arrivals:
         """Nodes that are up and have not said yet whether they keep something, and since when."""
         self.generation = generation
         self.born = life
-        self.late: Callable[[Message, int, Moved], None] = _nobody
+        self.late: Callable[[Message, int, Moved], None] = lambda _message, _number, _moved: None
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
         self.counts: Counter[str] = Counter()
-        router.on_kept(self.take)
-        ingest.on_noted = self.note
+        core.router.on_kept(self.take)
+        core.ingest.on_noted = self.note
 
     def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
         """What the disc had."""
@@ -201,7 +184,3 @@ class Arrivals:
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             hub.origin = ""
-
-
-def _nobody(_message: Message, _number: int, _moved: Moved) -> None:
-    pass

@@ -24,11 +24,9 @@ from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
-    from gossamer.clock import Clock
-    from gossamer.distribution import Distribution
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
-    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.mqtt.publish.core import Core
 
 __all__ = ["SERVES", "Claimant", "Contests", "Standing"]
 
@@ -58,19 +56,17 @@ class Contests:
 
     def __init__(
         self,
+        core: Core,
         ownership: Ownership,
         sources: Sources,
-        distribution: Distribution,
-        *,
-        table: SessionTable,
-        clock: Clock,
+        spawn: Callable[..., object],
         claimant: Callable[[str], Claimant | None],
     ) -> None:
         self._ownership = ownership
         self._sources = sources
-        self._runtime = distribution.runtime
-        self._sessions = table.sessions
-        self._clock = clock
+        self._spawn = spawn
+        self._sessions = core.table.sessions
+        self._clock = core.clock
         self._claimant = claimant
         self._open: set[str] = set()
 
@@ -103,7 +99,7 @@ class Contests:
         """Another node claims the client of a session that is connected here."""
         if session.client_id not in self._open:
             self._open.add(session.client_id)
-            self._runtime.spawn(self._settle, session, label="mqtt_contest")
+            self._spawn(self._settle, session, label="mqtt_contest")
 
     async def _settle(self, session: Session) -> None:
         owners, client_id = self._ownership, session.client_id

@@ -6,58 +6,62 @@ node)`` has the client.
 Rules: 1. A client whose session is new or came with it is served once every node that is up has seen the
 claim, the giver among them: from then on nobody thaws it, should this node die, nobody has a second copy to
 deliver, and whichever node the client goes to next knows that there is a session.  2. Who thawed a session
-that another node may have committed claims it, when the client comes, above what that node claimed.
+that another node may have committed claims it, when the client comes, above what that node claimed.  3. A
+claim that was outbid is taken back once every node that is up knows a higher one: rows of different owners
+reach a node in any order. Were it taken back as soon as its own node has seen the higher one, a third node
+might see that it is gone before it sees who has the session now, and would tell the client that there is
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
+from gossamer.distribution import rpc as remote
 from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mnesia_like import OwnedTable
-    from gossamer.mqtt.handoff.away import Away
-    from gossamer.mqtt.migration.withdrawals import Withdrawals
+    from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.session import Session
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.mqtt.session.wills import Wills
 
-__all__ = ["Ownership"]
+__all__ = ["KNOWS", "Ownership"]
 
 CLAIMED_WITHIN = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
 NEW_CLAIM_TIMEOUT = 1.0
 """The same of a session that is new, of which nothing can be delivered twice."""
+KNOWS = "mqtt.knows"
+TOLD_TIMEOUT = 1.0
+AGAIN = 0.5
+ASKED = 1000
+"""Claims in one question."""
 
 
 class Ownership:
-    """See the module. ``rows`` are the claims: epochs, by client and node."""
+    """See the module. ``rows`` are the claims, epochs by client and node; ``settle`` is ``Away.settle``."""
 
     def __init__(
-        self,
-        rows: OwnedTable,
-        distribution: Distribution,
-        withdrawals: Withdrawals,
-        *,
-        table: SessionTable,
-        wills: Wills,
-        away: Away,
+        self, core: Core, rows: OwnedTable, distribution: Distribution, settle: Callable[[Session], object]
     ) -> None:
         self.node = distribution.runtime.node
         self.doubtful: dict[str, int] = {}
         """Whose sessions were given to a node that died, or was cut off, before it was seen to have them; and
         the epoch with which it may have claimed them."""
-        self.check: Callable[[str], object] = _nothing
+        self.check: Callable[[str], object] = lambda _client_id: None
         """Told of clients whom another node may claim more than this one."""
+        self.functions: dict[str, Callable[..., object]] = {KNOWS: self._knows}
+        """What other nodes call."""
+        self._table, self._wills = core.table, core.wills
         self._rows = rows
         self._distribution = distribution
-        self._withdrawals = withdrawals
-        self._table = table
-        self._wills = wills
-        self._away = away
+        self._settle = settle
+        self._outbid: dict[str, int] = {}
+        self._going = False
 
     def rows(self, client_id: str) -> dict[str, int]:
         """The claims of other nodes that can be reached."""
@@ -76,10 +80,6 @@ class Ownership:
         """Who claims a client's session, this node too."""
         return self._rows.read(client_id)
 
-    def unclaim(self, session: Session) -> None:
-        """It has moved to another node, which claims it; what comes late is waited for here."""
-        self._withdrawals.withdraw(session.client_id)
-
     def next_epoch(self, client_id: str) -> int:
         """An epoch above all that are known."""
         return int(max(self._rows.read(client_id).values(), default=0)) + 1
@@ -88,7 +88,7 @@ class Ownership:
         """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
         self._number_for(session, stamp)
         if session.subscriptions:
-            self._away.settle(session)
+            self._settle(session)
         if session.store is None:
             self.claim(session)
         else:
@@ -147,7 +147,7 @@ class Ownership:
         if not session.epoch:
             session.epoch = self.next_epoch(client_id)
         number = None
-        self._withdrawals.stays(client_id)
+        self._outbid.pop(client_id, None)
         if self._rows.read(client_id).get(self.node) != session.epoch:
             number = self._rows.write(client_id, session.epoch)
         self.check(client_id)
@@ -156,8 +156,60 @@ class Ownership:
     def disown(self, client_id: str) -> None:
         """The session is over."""
         self.doubtful.pop(client_id, None)
-        self._withdrawals.withdraw(client_id)
+        self.withdraw(client_id)
 
+    # -- claims that are taken back
 
-def _nothing(_client_id: str) -> None:
-    pass
+    def withdraw(self, client_id: str) -> None:
+        """Take this node's claim back: at once, or if there is a higher one, as soon as all know it."""
+        epoch = self._rows.read(client_id).get(self.node)
+        if epoch is None:
+            return
+        if not self._is_outbid(client_id, self.node, epoch):
+            self._rows.delete(client_id)
+            return
+        self._outbid[client_id] = epoch
+        if not self._going:
+            self._going = True
+            self._distribution.runtime.spawn(self._run, label="mqtt_withdrawals")
+
+    def is_outbid(self, client_id: str) -> bool:
+        """Whether this node claims the session still, and another one more so."""
+        epoch = self._rows.read(client_id).get(self.node)
+        return epoch is not None and self._is_outbid(client_id, self.node, epoch)
+
+    async def all_know(self, claims: Mapping[str, int]) -> set[str]:
+        """For which of these claims of this node every other node that is up knows a higher one."""
+        nodes = self._distribution.nodes()
+        if not nodes:
+            return set(claims)
+        answers = await remote.multicall(nodes, KNOWS, self.node, list(claims.items()), timeout=TOLD_TIMEOUT)
+        known = set(claims)
+        for answer in answers.values():
+            told: Any = answer.value if isinstance(answer, remote.Returned) else ()
+            known &= set(told)
+        return known
+
+    async def _run(self) -> None:
+        try:
+            while self._outbid:
+                await asyncio.sleep(AGAIN)
+                asked = dict(islice(self._outbid.items(), ASKED))
+                known = await self.all_know(asked)
+                for client_id, epoch in asked.items():
+                    if self._outbid.get(client_id) != epoch:
+                        continue
+                    del self._outbid[client_id]
+                    if client_id in known or not self._is_outbid(client_id, self.node, epoch):
+                        self._rows.delete(client_id)
+                    else:
+                        self._outbid[client_id] = epoch
+        finally:
+            self._going = False
+
+    def _knows(self, node: str, claims: list[tuple[str, int]]) -> list[str]:
+        return [client_id for client_id, epoch in claims if self._is_outbid(client_id, node, epoch)]
+
+    def _is_outbid(self, client_id: str, node: str, epoch: int) -> bool:
+        claims = self._rows.read(client_id)
+        return any((other, name) > (epoch, node) for name, other in claims.items())

@@ -30,8 +30,7 @@ from gossamer.mqtt.session.transfer import describe, forget, in_parts, items_of
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mqtt.migration.ownership import Ownership
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.sessions import SessionTable
+    from gossamer.mqtt.publish.core import Core
 
 __all__ = ["Sources"]
 
@@ -62,13 +61,10 @@ class _Giving:
 class Sources:
     """Sessions that go from this node to another, or have gone, by client."""
 
-    def __init__(
-        self, table: SessionTable, hub: Fanout, ownership: Ownership, distribution: Distribution
-    ) -> None:
-        self.on_done: Callable[[Session, bool], object] = _nothing
+    def __init__(self, core: Core, ownership: Ownership, distribution: Distribution) -> None:
+        self.on_done: Callable[[Session, bool], object] = lambda _session, _moved: None
         """Told of a session that is somebody else's, and whether it has moved from here, as it was."""
-        self._table = table
-        self._hub = hub
+        self._table, self._hub = core.table, core.hub
         self._ownership = ownership
         self._distribution = distribution
         self._loop = distribution.runtime.loop
@@ -260,7 +256,3 @@ class Sources:
             with suppress(TimeoutError):
                 async with asyncio.timeout(DISC_TIMEOUT):
                     await session.store.settled()
-
-
-def _nothing(_session: Session, _moved: bool) -> None:
-    pass

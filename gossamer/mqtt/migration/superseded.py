@@ -47,16 +47,10 @@ from gossamer.mqtt.session.transfer import (
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
-    from gossamer.clock import Clock
-    from gossamer.distribution import Distribution
     from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
-    from gossamer.mqtt.migration.withdrawals import Withdrawals
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.mqtt.session.wills import Wills
-    from gossamer.routes import Router
+    from gossamer.mqtt.publish.core import Core
 
 __all__ = ["MARKS_TIMEOUT", "Remains"]
 
@@ -85,31 +79,21 @@ class Remains:
 
     def __init__(
         self,
+        core: Core,
         ownership: Ownership,
         sources: Sources,
-        withdrawals: Withdrawals,
-        distribution: Distribution,
-        *,
-        table: SessionTable,
-        wills: Wills,
-        hub: Fanout,
-        router: Router,
         away: Away,
-        clock: Clock,
+        *,
+        spawn: Callable[..., object],
         is_moving: Callable[[str], bool],
         told: Callable[[str, list[Any]], object],
     ) -> None:
+        self._table, self._hub, self._router = core.table, core.hub, core.router
+        self._sessions, self._wills, self._clock = core.table.sessions, core.wills, core.clock
         self._ownership = ownership
         self._sources = sources
-        self._withdrawals = withdrawals
-        self._runtime = distribution.runtime
-        self._table = table
-        self._sessions = table.sessions
-        self._wills = wills
-        self._hub = hub
-        self._router = router
         self._away = away
-        self._clock = clock
+        self._spawn = spawn
         self._is_moving = is_moving
         self._told = told
         self._offering: dict[str, Session] = {}
@@ -148,7 +132,7 @@ class Remains:
             if not (session.inflight or session.queue or self._away.pending or self._away.anybody):
                 self._table.end(session, None)
                 return
-            self._ownership.unclaim(session)
+            self._ownership.withdraw(session.client_id)
         else:
             # A share group must not choose this one any more.
             shared = [name for name in session.subscriptions if name.startswith("$share/")]
@@ -160,7 +144,7 @@ class Remains:
         if moved:
             self._given.add(session.client_id)
         self._awaited.discard(session.client_id)
-        self._runtime.spawn(self._offer, session, label="mqtt_remains")
+        self._spawn(self._offer, session, label="mqtt_remains")
 
     def _hear_no_more(self, session: Session) -> None:
         """All that other nodes have sent to this session is here, or was for its successor too."""
@@ -283,7 +267,7 @@ class Remains:
 
     async def _is_succeeded(self, session: Session) -> bool:
         """Whether every node that is up knows of a successor, and sends or keeps for it what comes."""
-        return bool(await self._withdrawals.all_know({session.client_id: session.epoch}))
+        return bool(await self._ownership.all_know({session.client_id: session.epoch}))
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.

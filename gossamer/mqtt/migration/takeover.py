@@ -11,86 +11,61 @@ as soon as it knows that a later connection is behind that claim (``claims``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
+from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
 from gossamer.mqtt.migration.claims import SERVES, Claimant, Contests
-from gossamer.mqtt.migration.kick import KICK, kick_everywhere
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Targets
-from gossamer.mqtt.migration.withdrawals import Withdrawals
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
-    from gossamer.clock import Clock
     from gossamer.mqtt.handoff.away import Away
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.mqtt.session.wills import Wills
-    from gossamer.routes import Router
+    from gossamer.mqtt.publish.core import Core
 
-__all__ = ["Takeovers"]
+__all__ = ["KickError", "Takeovers"]
 
+KICK = "mqtt.kick"
+"""What other nodes call: ``SessionTable.kick``."""
 CALL_WITHIN = 5.0
+
+
+class KickError(UnavailableError):
+    """A client is on none of the nodes that answered."""
+
+    def __init__(self, *, client_id: str, silent: Sequence[str]) -> None:
+        self.client_id = client_id
+        self.silent = tuple(silent)
+        super().__init__(
+            f"client {client_id!r}: not found, and {', '.join(silent)} did not answer; try again once they do"
+        )
 
 
 class Takeovers:
     """See the module. ``rows`` are the claims: epochs, by client and node."""
 
-    def __init__(
-        self,
-        rows: OwnedTable,
-        distribution: Distribution,
-        away: Away,
-        *,
-        table: SessionTable,
-        wills: Wills,
-        hub: Fanout,
-        router: Router,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, core: Core, rows: OwnedTable, distribution: Distribution, away: Away) -> None:
         self._node = distribution.runtime.node
         self._distribution = distribution
-        self._table = table
-        self._router = router
-        self.withdrawals = Withdrawals(distribution, rows)
-        self.ownership = Ownership(rows, distribution, self.withdrawals, table=table, wills=wills, away=away)
-        self._sources = Sources(table, hub, self.ownership, distribution)
-        self.contests = Contests(
-            self.ownership, self._sources, distribution, table=table, clock=clock, claimant=self._claimant
-        )
+        self._table, self._router = core.table, core.router
+        spawn = distribution.runtime.spawn
+        self.ownership = owners = Ownership(core, rows, distribution, away.settle)
+        self._sources = sources = Sources(core, owners, distribution)
+        self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(
-            self.ownership,
-            self._sources,
-            self.contests,
-            distribution,
-            table=table,
-            hub=hub,
-            router=router,
-            away=away,
-            mark=self.mark,
+            core, owners, sources, contests, distribution, settle=away.settle, mark=self.mark
         )
         self.remains = Remains(
-            self.ownership,
-            self._sources,
-            self.withdrawals,
-            distribution,
-            table=table,
-            wills=wills,
-            hub=hub,
-            router=router,
-            away=away,
-            clock=clock,
-            is_moving=self.is_moving,
-            told=self._told,
+            core, owners, sources, away, spawn=spawn, is_moving=self.is_moving, told=self._told
         )
         self.ownership.check = self._check
         self._sources.on_done = self.remains.end
@@ -107,7 +82,7 @@ class Takeovers:
         functions[SERVES] = self.contests.serves
         functions[KICK] = self._table.kick
         functions.update(self.remains.functions)
-        functions.update(self.withdrawals.functions)
+        functions.update(self.ownership.functions)
         functions["mqtt.fetch"] = self._fetch
 
     # -- who has it
@@ -178,7 +153,7 @@ class Takeovers:
         self, client_id: str, token: str, taker: str, stamp: int, age: float, insist: bool
     ) -> dict[str, Any] | str | None:
         session = self._table.sessions.get(client_id)
-        none = "outbid" if self.withdrawals.is_outbid(client_id) else None
+        none = "outbid" if self.ownership.is_outbid(client_id) else None
         if session is None or self._targets.get(client_id) is not None:
             return none if session is None else "busy"
         standing = self.contests.standing(client_id, age, insist=insist)
@@ -201,7 +176,7 @@ class Takeovers:
             if node == self._node:
                 self.marked("", token)
             elif node in forwarders:
-                forwarders[node].append_acked(mark, _ignore)
+                forwarders[node].append_acked(mark, lambda _safe: None)
         return True
 
     def marked(self, origin: str, token: str) -> None:
@@ -221,8 +196,22 @@ class Takeovers:
         return True
 
     async def kick(self, client_id: str) -> bool:
-        """End a client's connection and session, wherever they are; see ``kick``."""
-        return await kick_everywhere(self._table.kick, self._distribution, client_id)
+        """End a client's connection and session, wherever they are; False where no node has them.
+
+        All nodes are asked, not only the one that claims the session: it may be on its way.
+
+        Raises:
+            KickError: it was found nowhere, but not every node has answered.
+        """
+        kicked = self._table.kick(client_id)
+        answers = await remote.multicall(self._distribution.nodes(), KICK, client_id, timeout=CALL_WITHIN)
+        silent = [node for node, answer in answers.items() if not isinstance(answer, remote.Returned)]
+        kicked = kicked or any(
+            isinstance(answer, remote.Returned) and answer.value is True for answer in answers.values()
+        )
+        if silent and not kicked:
+            raise KickError(client_id=client_id, silent=silent)
+        return kicked
 
     # -- taking
 
@@ -261,7 +250,3 @@ class Takeovers:
         if self._targets.get(client_id) is None:
             await self.fetch(client_id, clean=False)
         return client_id in self._table.sessions
-
-
-def _ignore(_safe: bool) -> None:
-    pass

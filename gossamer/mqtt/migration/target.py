@@ -60,13 +60,10 @@ from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
-    from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.migration.claims import Claimant, Contests
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.routes import Router
+    from gossamer.mqtt.publish.core import Core
 
 __all__ = ["Taking", "Targets"]
 
@@ -84,30 +81,26 @@ EVERYTHING = 1 << 30
 class Targets:
     """Sessions that are on their way to this node, by client.
 
-    ``mark(token, source, target)`` sends the marks of a move.
+    ``settle`` is ``Away.settle``; ``mark(token, source, target)`` sends the marks of a move.
     """
 
     def __init__(
         self,
+        core: Core,
         ownership: Ownership,
         sources: Sources,
         contests: Contests,
         distribution: Distribution,
         *,
-        table: SessionTable,
-        hub: Fanout,
-        router: Router,
-        away: Away,
+        settle: Callable[[Session], object],
         mark: Callable[[str, str, str], object],
     ) -> None:
+        self.core = core
         self.ownership = ownership
         self.sources = sources
         self.contests = contests
         self.distribution = distribution
-        self.table = table
-        self.hub = hub
-        self.router = router
-        self.away = away
+        self.settle = settle
         self.mark = mark
         self._taking: dict[str, Taking] = {}
         self.get = self._taking.get
@@ -157,11 +150,8 @@ class Taking:
         self.committed = False
         """The session is whole."""
         self._home = home
-        self._hub = home.hub
-        self._table = home.table
-        self._router = home.router
-        self._ownership = home.ownership
-        self._distribution = home.distribution
+        self._hub, self._table, self._router = home.core.hub, home.core.table, home.core.router
+        self._ownership, self._distribution = home.ownership, home.distribution
         self._client_id = client_id
         self._machine = Taker(token, now=self._hub.now())
         self._actions: deque[Action] = deque()
@@ -245,7 +235,7 @@ class Taking:
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.giver)
-                self._home.away.settle(self._session)
+                self._home.settle(self._session)
                 trail = self._hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)

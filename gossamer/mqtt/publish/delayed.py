@@ -21,12 +21,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from gossamer.errors import GossamerError, UsageError
+from gossamer.mnesia_like import Journal
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
@@ -46,17 +47,6 @@ SETTLE = 10.0
 
 # What the loop sees of a delayed topic: a plan that sends it to the handlers.
 UNROUTED = Route((), (), 0, plan=SimpleNamespace(groups=(None,)))
-
-
-class _Journal(Protocol):
-    """``gossamer.mnesia_like.Journal``."""
-
-    @property
-    def ticket(self) -> int: ...
-    @property
-    def committed(self) -> int: ...
-    def put(self, key: bytes, value: bytes | None, /) -> int: ...
-    def on_commit(self, callback: Callable[[], Any], /) -> None: ...
 
 
 def delayed_topic(name: str) -> tuple[int, str] | None:
@@ -98,11 +88,11 @@ class Delayed:
         self._wheel = wheel
         self._now = now
         self._wall = wall
-        self.publish: Callable[..., object] = _nobody
+        self.publish: Callable[..., object] = lambda _message, **_: None
         """Routes one that is due, ``publish(message, publisher=…)``."""
         self._dropped = dropped
         self._limit = limit
-        self._journal: _Journal | None = None
+        self._journal: Journal | None = None
         self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
         self._serial = 0
         self.count = 0
@@ -140,10 +130,10 @@ class Delayed:
 
     def restore(
         self,
-        journal: _Journal,
+        journal: Journal,
         rows: Mapping[Any, Any],
         *,
-        soon: Callable[[Callable[[], None]], object],
+        soon: Callable[[Callable[[], None]], Any],
     ) -> int:
         """Keep messages in ``journal`` from now on, and have those again that are in it; how many. ``soon``
         runs a function in another turn."""
@@ -185,7 +175,3 @@ class Delayed:
         journal = self._journal
         while journal is not None and self._waiting and self._waiting[0][0] <= journal.committed:
             self._waiting.popleft()[1](True)
-
-
-def _nobody(_message: Message, *, publisher: str) -> None:
-    pass

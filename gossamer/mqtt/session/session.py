@@ -34,26 +34,12 @@ from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, is_r
 from gossamer.mqtt.messages.ports import TrailLike
 from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.qos2 import Once
+from gossamer.routes import Delivery
 
-__all__ = ["DeliveryOptions", "Hub", "Item", "Session"]
+__all__ = ["Hub", "Item", "Session"]
 
 Item = tuple[bytes, bytes, Message | None]
 """A queued message: head and tail of its PUBLISH, and itself where time will change its encoding."""
-
-
-class DeliveryOptions(Protocol):
-    """What the dispatcher says of one subscriber of a message (``gossamer.routes.Delivery``)."""
-
-    @property
-    def qos(self) -> int: ...
-    @property
-    def no_local(self) -> bool: ...
-    @property
-    def retain_as_published(self) -> bool: ...
-    @property
-    def identifiers(self) -> tuple[int, ...]: ...
-    @property
-    def own(self) -> DeliveryOptions | None: ...
 
 
 class Hub(Protocol):
@@ -303,7 +289,7 @@ class Session:
             self.hub.touch(self)
         out.append(packet)
 
-    def deliver(self, message: Message, delivery: DeliveryOptions) -> None:
+    def deliver(self, message: Message, delivery: Delivery) -> None:
         """Take one message by one subscription; what the dispatcher calls off the hot path."""
         if message.publisher is self:
             if delivery.no_local:

@@ -88,7 +88,7 @@ class SessionTable:
         self._wheel = wheel
         self._router = router
         router.on_evicted(self._evicted)
-        self.publish: Callable[..., object] = _ignored
+        self.publish: Callable[..., object] = lambda _message, **_: None
         """Routes a will."""
         self._wills = wills
         self._clock = clock
@@ -96,9 +96,9 @@ class SessionTable:
         self._keep_oldest = keep_oldest
         self.store: SessionStore | None = None
         """Where sessions survive the node; set once, before the first client comes."""
-        self.redispatch: Callable[[list[Orphan]], object] = _nobody
+        self.redispatch: Callable[[list[Orphan]], object] = lambda _left: None
         """Given what a session that ended had not acknowledged of share groups."""
-        self.on_end: Callable[[str], object] = _nothing
+        self.on_end: Callable[[str], object] = lambda _client_id: None
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
         """The session for a new connection, and whether it was there before."""
@@ -389,15 +389,3 @@ class SessionTable:
         if will is not None:
             self._send_will(will, session.client_id)
             self._wills.release(session.client_id, self._hub.now())
-
-
-def _nobody(_left: list[Orphan]) -> None:
-    pass
-
-
-def _nothing(_client_id: str) -> None:
-    pass
-
-
-def _ignored(_message: Message, *, client_id: str) -> None:
-    pass

@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from gossamer.mnesia_like import Journal
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, read_mark
@@ -36,7 +37,6 @@ __all__ = [
     "QUEUED",
     "SESSION",
     "SUBSCRIPTION",
-    "JournalLike",
     "SessionStore",
     "Stored",
     "decode_will",
@@ -57,17 +57,6 @@ Item = tuple[bytes, bytes, Message | None]
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_will = msgspec.msgpack.Decoder(Will).decode
-
-
-class JournalLike(Protocol):
-    """``gossamer.mnesia_like.Journal``."""
-
-    @property
-    def ticket(self) -> int: ...
-    @property
-    def committed(self) -> int: ...
-    def put(self, key: bytes, value: bytes | None, /) -> int: ...
-    def on_commit(self, callback: Callable[[], None], /) -> None: ...
 
 
 class Facts(msgspec.Struct, array_like=True):
@@ -123,7 +112,7 @@ class SessionStore:
 
     def __init__(
         self,
-        journal: JournalLike,
+        journal: Journal,
         *,
         wall: Callable[[], float],
         monotonic: Callable[[], float],

@@ -132,9 +132,9 @@ class Wills:
         self.table: WillsTable | None = None
         self.closing = False
         """The node stops in order: nobody is asked any more."""
-        self.withdrawn: Callable[[], bool] = _never
+        self.withdrawn: Callable[[], bool] = lambda: False
         """Whether this node has left its cluster: it is not the others that leave."""
-        self.wake: Callable[[], object] = _nothing
+        self.wake: Callable[[], object] = lambda: None
         """Called when something is due at once."""
         self._node = node
         self._creation = creation
@@ -659,14 +659,6 @@ def _former(row: list[Any], client_id: str) -> list[Key]:
 
 def _node_of(key: Key) -> str:
     return life_of(key).rpartition("/")[0]
-
-
-def _nothing() -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
 
 
 def origin(name: str, creation: int) -> str:

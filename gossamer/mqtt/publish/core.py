@@ -1,0 +1,26 @@
+"""What the parts of a node that deal with sessions share; each takes out of it what it needs when made."""
+
+from dataclasses import dataclass
+
+from gossamer.clock import Clock
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.inbound import Ingest
+from gossamer.mqtt.publish.publishing import Publishing
+from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.mqtt.session.wills import Wills
+from gossamer.routes import Router
+
+__all__ = ["Core"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """See the module."""
+
+    router: Router
+    hub: Fanout
+    table: SessionTable
+    wills: Wills
+    publishing: Publishing
+    ingest: Ingest
+    clock: Clock
