@@ -30,33 +30,8 @@ from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any
 
-from gossamer.mqtt.migration.moves import (
-    Action,
-    Answered,
-    Asked,
-    AskFreeze,
-    AskRelease,
-    Commit,
-    Committed,
-    Done,
-    Event,
-    Freeze,
-    Give,
-    Install,
-    Installed,
-    Marked,
-    MarksSent,
-    NodeDown,
-    Own,
-    Refuse,
-    ReleaseAsked,
-    Released,
-    SendMarks,
-    Superseded,
-    Thaw,
-    Tick,
-    Wait,
-)
+from gossamer.mqtt.migration import moves
+from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session.transfer import rightful
 
 __all__ = ["FROZEN", "MARKS_WITHIN", "SILENT_WITHIN", "Giver", "Taker"]
@@ -92,29 +67,29 @@ class Giver:
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
         """See the module."""
         match event:
-            case Asked(token, taker):
+            case moves.Asked(token, taker):
                 return self._asked(token, taker, now, up)
-            case ReleaseAsked(token):
+            case moves.ReleaseAsked(token):
                 if self.state not in (Giver.FROZEN, Giver.GIVEN) or token != self.token:
-                    return [Refuse("none")]
+                    return [moves.Refuse("none")]
                 self._release_by = now + MARKS_WITHIN
                 return self._give(now, up)
-            case Marked(origin, token):
+            case moves.Marked(origin, token):
                 if token != self.token:
                     return []
                 self.marked.add(origin)
                 return self._give(now, up)
-            case Superseded(owner):
+            case moves.Superseded(owner):
                 if self.state == Giver.GONE:
                     return []
                 complete = self.state == Giver.GIVEN and owner == self.taker
                 self.state = Giver.GONE
-                return [Done(complete)]
-            case NodeDown(node):
+                return [moves.Done(complete)]
+            case moves.NodeDown(node):
                 if self.state in (Giver.FROZEN, Giver.GIVEN) and node == self.taker:
                     return self._thaw(doubtful=True)
                 return self._give(now, up)
-            case Tick():
+            case moves.Tick():
                 if self.state in (Giver.FROZEN, Giver.GIVEN) and now >= self._thaw_at:
                     return self._thaw(doubtful=True)
                 return self._give(now, up)
@@ -122,11 +97,11 @@ class Giver:
 
     def _asked(self, token: str, taker: str, now: float, up: Collection[str]) -> list[Action]:
         if self.state == Giver.GONE:
-            return [Refuse("none")]
+            return [moves.Refuse("none")]
         actions: list[Action] = []
         if self.state != Giver.HELD:
             if self.taker in up and self.taker != taker:
-                return [Refuse("busy")]
+                return [moves.Refuse("busy")]
             # Who was taking it is gone, or asks anew because its first question was lost.
             actions += self._thaw(doubtful=self.taker != taker)
         self.state = Giver.FROZEN
@@ -134,13 +109,13 @@ class Giver:
         self.marked = set()
         self._release_by = None
         self._thaw_at = now + FROZEN
-        return [*actions, Freeze(token)]
+        return [*actions, moves.Freeze(token)]
 
     def _thaw(self, *, doubtful: bool) -> list[Action]:
         self.state = Giver.HELD
         self.token = self.taker = ""
         self._release_by = None
-        return [Thaw(doubtful)]
+        return [moves.Thaw(doubtful)]
 
     def _give(self, now: float, up: Collection[str]) -> list[Action]:
         if self._release_by is None:
@@ -149,7 +124,7 @@ class Giver:
             return []
         self._release_by = None
         self.state = Giver.GIVEN
-        return [Give()]
+        return [moves.Give()]
 
 
 class Taker:
@@ -182,63 +157,63 @@ class Taker:
         if node is None or now >= self._ask_until:
             # Nobody has it that can be asked.
             self.state = Taker.DONE
-            return [Done(complete=node is None)]
+            return [moves.Done(complete=node is None)]
         self.giver = node
-        return [AskFreeze(node)]
+        return [moves.AskFreeze(node)]
 
     def handle(self, event: Event, now: float, rows: Mapping[str, int]) -> list[Action]:
         """See the module."""
         match event, self.state:
-            case Answered("state", state), Taker.ASKING:
+            case moves.Answered("state", state), Taker.ASKING:
                 self.state = Taker.SUBSCRIBING
-                return [Install(state)]
-            case Answered("kept"), Taker.ASKING:
+                return [moves.Install(state)]
+            case moves.Answered("kept"), Taker.ASKING:
                 self.state = Taker.DONE
                 self.kept = True
-                return [Done()]
-            case Answered("none"), Taker.ASKING:
+                return [moves.Done()]
+            case moves.Answered("none"), Taker.ASKING:
                 # Its row has not gone yet, or a better one has not come yet.
                 rest = {node: epoch for node, epoch in rows.items() if node != self.giver}
                 self._none_until = min(self._none_until, now + NONE_TIMEOUT)
                 if not rest and self.giver in rows and now < self._none_until:
-                    return [Wait(now + AGAIN)]
+                    return [moves.Wait(now + AGAIN)]
                 return self.begin(now, rest)
-            case Answered("ended"), Taker.ASKING:
+            case moves.Answered("ended"), Taker.ASKING:
                 return self.begin(now, {node: rows[node] for node in rows if node != self.giver})
-            case Answered(answer), Taker.ASKING:
+            case moves.Answered(answer), Taker.ASKING:
                 # Outbid: by a claim that is not known here yet, or whose node cannot be reached from here.
                 if answer in ("unreachable", "outbid"):
                     self._silent_since = min(self._silent_since, now)
                     if now >= self._silent_since + SILENT_WITHIN:
                         self._ask_until = now
-                return [Wait(now + AGAIN)]
-            case Tick(), Taker.ASKING:
+                return [moves.Wait(now + AGAIN)]
+            case moves.Tick(), Taker.ASKING:
                 return self.begin(now, rows)
-            case Installed(), Taker.SUBSCRIBING:
+            case moves.Installed(), Taker.SUBSCRIBING:
                 self.state = Taker.MARKING
-                return [SendMarks()]
-            case MarksSent(nodes), Taker.MARKING:
+                return [moves.SendMarks()]
+            case moves.MarksSent(nodes), Taker.MARKING:
                 self.state = Taker.RELEASING
                 self.expected = {"", *nodes}
-                return [AskRelease(self.giver)]
-            case Released(rest), Taker.RELEASING:
+                return [moves.AskRelease(self.giver)]
+            case moves.Released(rest), Taker.RELEASING:
                 self.state = Taker.SETTLING
                 self.complete = rest is not None
                 self._rest = rest
                 self._settle_by = now + MARKS_WITHIN
                 return self._settle(now)
-            case Marked(origin, token), _:
+            case moves.Marked(origin, token), _:
                 if token == self.token:
                     self.marked.add(origin)
                 return self._settle(now)
-            case NodeDown(node), _:
+            case moves.NodeDown(node), _:
                 self.expected.discard(node)
                 return self._settle(now)
-            case Tick(), _:
+            case moves.Tick(), _:
                 return self._settle(now)
-            case Committed(), Taker.COMMITTING:
+            case moves.Committed(), Taker.COMMITTING:
                 self.state = Taker.DONE
-                return [Own(), Done(self.complete)]
+                return [moves.Own(), moves.Done(self.complete)]
         return []
 
     def _settle(self, now: float) -> list[Action]:
@@ -246,4 +221,4 @@ class Taker:
         if self.state != Taker.SETTLING or (now < self._settle_by and not self.expected <= self.marked):
             return []
         self.state = Taker.COMMITTING
-        return [Commit(self._rest)]
+        return [moves.Commit(self._rest)]

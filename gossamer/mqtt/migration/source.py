@@ -7,21 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, Giver
-from gossamer.mqtt.migration.moves import (
-    Asked,
-    Done,
-    Event,
-    Freeze,
-    Give,
-    Marked,
-    NodeDown,
-    Refuse,
-    ReleaseAsked,
-    Superseded,
-    Thaw,
-    Tick,
-)
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Item, Session
 from gossamer.mqtt.session.sessions import Pending
@@ -94,7 +81,7 @@ class Sources:
 
     def supersede(self, session: Session, owner: str) -> None:
         """Another node has the client of a session of this one."""
-        self._feed(self._giver(session), Superseded(owner))
+        self._feed(self._giver(session), moves.Superseded(owner))
 
     def forget(self, client_id: str) -> None:
         """The session is over, or not on its way any more."""
@@ -108,19 +95,19 @@ class Sources:
             giving = self._giving[session.client_id] = _Giving(session, Pending(None, None, None))
         return giving
 
-    def _feed(self, giving: _Giving, event: Event) -> None:
+    def _feed(self, giving: _Giving, event: moves.Event) -> None:
         now = self._hub.now()
         for action in giving.machine.handle(event, now, self._distribution.nodes()):
             match action:
-                case Freeze():
+                case moves.Freeze():
                     self._do_freeze(giving)
-                case Refuse(answer):
+                case moves.Refuse(answer):
                     giving.answer = answer
-                case Give():
+                case moves.Give():
                     self._do_give(giving)
-                case Thaw(doubtful):
+                case moves.Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
-                case Done(complete):
+                case moves.Done(complete):
                     moved = complete and self.all_marked(giving.session)
                     self.on_done(giving.session, moved)
                 case _:  # pragma: no cover - the others are the taker's
@@ -184,18 +171,18 @@ class Sources:
 
     def _tick(self, giving: _Giving) -> None:
         if self._giving.get(giving.session.client_id) is giving:
-            self._feed(giving, Tick())
+            self._feed(giving, moves.Tick())
 
     def node_down(self, node: str) -> None:
         """A node is gone: moves to it end."""
         for giving in list(self._giving.values()):
-            self._feed(giving, NodeDown(node))
+            self._feed(giving, moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
         for giving in list(self._giving.values()):
             if giving.machine.token == token:
-                self._feed(giving, Marked(origin, token))
+                self._feed(giving, moves.Marked(origin, token))
 
     def all_marked(self, session: Session) -> bool:
         """Whether all that was sent to a session before its last move is here."""
@@ -220,7 +207,7 @@ class Sources:
         """Freeze a session for ``taker``, whose connection has ``stamp``: the session, or why not."""
         giving = self._giver(session)
         giving.answer, giving.stamp = None, max(giving.stamp, stamp)
-        self._feed(giving, Asked(token, taker))
+        self._feed(giving, moves.Asked(token, taker))
         answer: dict[str, Any] | str = giving.answer
         await self._recorded(session)
         return answer
@@ -241,7 +228,7 @@ class Sources:
         released: asyncio.Future[int | None] = loop.create_future()
         giving.released = released
         loop.call_later(MARKS_WITHIN, self._tick, giving)
-        self._feed(giving, ReleaseAsked(token))
+        self._feed(giving, moves.ReleaseAsked(token))
         parts = await released
         await self._recorded(giving.session)
         return parts

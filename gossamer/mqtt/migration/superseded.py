@@ -29,21 +29,10 @@ from gossamer.mqtt.handoff.hint_log import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record, record_of
+from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
-from gossamer.mqtt.session.transfer import (
-    forget,
-    had_from,
-    halves_of,
-    install,
-    know,
-    left_of,
-    messages_in,
-    queue_left,
-    rightful,
-    subscriptions_in,
-    unreleased_in,
-)
+from gossamer.mqtt.session.transfer import rightful
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -168,7 +157,7 @@ class Remains:
             return None
         given = client_id in self._given
         self._given.discard(client_id)
-        if given and not left_of(session, given=session.given is not None):
+        if given and not transfer.left_of(session, given=session.given is not None):
             # The client has gone on with it elsewhere, and would be told that it has it here.
             self._table.end(session, None)
             return None
@@ -228,7 +217,7 @@ class Remains:
                         continue
                     given, told = answer, owner
                     # From here on its queue, which is on disc, is what is left of it.
-                    queue_left(session, given=given)
+                    transfer.queue_left(session, given=given)
                     if given:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
@@ -281,11 +270,11 @@ class Remains:
             session.client_id,
             session.born,
             move,
-            had_from(session),
-            halves_of(session),
-            unreleased_in(session),
+            transfer.had_from(session),
+            transfer.halves_of(session),
+            transfer.unreleased_in(session),
             session.revised,
-            list(subscriptions_in(session)),
+            list(transfer.subscriptions_in(session)),
             timeout=TOLD_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
@@ -293,7 +282,7 @@ class Remains:
         told: Any = answer.value
         verdict, had = told
         if had and self._offering.get(session.client_id) is session:
-            forget(session, _once(had))
+            transfer.forget(session, _once(had))
         if verdict == NOT_SUBSCRIBED:
             return None if session.subscriptions else False
         return bool(verdict)
@@ -323,7 +312,7 @@ class Remains:
             self._told(client_id, had)
             return None
         if had and session.expiry:
-            forget(session, _once(had))
+            transfer.forget(session, _once(had))
         if session.born == born and revised > session.revised:
             await self._adopt(session, revised, subscriptions)
             if self._sessions.get(client_id) is not session or self._is_moving(client_id):
@@ -332,7 +321,7 @@ class Remains:
         verdict: bool | str = False
         if move not in session.moves and (session.born == born or not session.clean):
             # Whichever of its sessions it began to publish a message in, it does not know them apart.
-            know(session, unreleased)
+            transfer.know(session, unreleased)
         if move in session.moves:
             verdict = True
         elif session.born == born:
@@ -340,12 +329,12 @@ class Remains:
         elif self._may_subscribe(session) and not session.clean:
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.
-                install(session, subscriptions, self._hub.now())
+                transfer.install(session, subscriptions, self._hub.now())
                 self._table.subscribe_again(session)
                 session.save()
             covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
             verdict = False if covered else NOT_SUBSCRIBED
-        return verdict, had_from(session)
+        return verdict, transfer.had_from(session)
 
     async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
         """Subscribe a session to what another copy of it was, where its client changed that later; come back
@@ -354,7 +343,7 @@ class Remains:
         added = wanted - session.subscriptions.keys()
         gone = session.subscriptions.keys() - wanted
         self._table.unsubscribe(session, sorted(gone))
-        install(session, subscriptions, self._hub.now())
+        transfer.install(session, subscriptions, self._hub.now())
         await self._router.visible(self._table.subscribe_again(session))
         if session.store is not None:
             await session.store.settled()
@@ -370,7 +359,9 @@ class Remains:
         due = len(session.queue)
         while session.queue and count < due:
             offered = list(islice(session.queue, OFFERED))
-            records = [record_of(message, self._hub.now()) for message in messages_in(session, offered)]
+            records = [
+                record_of(message, self._hub.now()) for message in transfer.messages_in(session, offered)
+            ]
             answer = await remote.call(
                 node, "mqtt.remains", session.client_id, session.born, records, timeout=CALL_WITHIN
             )

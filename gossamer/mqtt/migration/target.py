@@ -17,45 +17,14 @@ import structlog
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.framing import topic_of
 from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.machines import MARKS_WITHIN, Giver, Taker
-from gossamer.mqtt.migration.moves import (
-    Action,
-    Answered,
-    AskFreeze,
-    AskRelease,
-    Commit,
-    Committed,
-    Done,
-    Event,
-    Install,
-    Installed,
-    Marked,
-    MarksSent,
-    NodeDown,
-    Own,
-    Released,
-    SendMarks,
-    Tick,
-    Wait,
-)
+from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
+from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Item, Session
 from gossamer.mqtt.session.sessions import Pending
-from gossamer.mqtt.session.transfer import (
-    distinct,
-    forget,
-    halves_of,
-    install,
-    is_given,
-    item_of,
-    know,
-    left_of,
-    packed,
-    pending_of,
-    subscriptions_in,
-    unreleased_in,
-)
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -126,7 +95,7 @@ class Targets:
     def node_down(self, node: str) -> None:
         """A node is gone: moves from it end."""
         for taking in list(self._taking.values()):
-            taking.feed(NodeDown(node))
+            taking.feed(moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
@@ -174,7 +143,7 @@ class Taking:
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
         if token == self.token:
-            self.feed(Marked(origin, token))
+            self.feed(moves.Marked(origin, token))
         elif self._left is not None and token == self._left.token:
             self._left.marked.add(origin)
 
@@ -193,7 +162,7 @@ class Taking:
                     await self._something()
                     continue
                 action = self._actions.popleft()
-                done = done or isinstance(action, Own)
+                done = done or isinstance(action, moves.Own)
                 event = await self._perform(action)
                 if event is not None:
                     self.feed(event)
@@ -211,27 +180,27 @@ class Taking:
             async with asyncio.timeout(LOOK):
                 await self._awake.wait()
         except TimeoutError:
-            self.feed(Tick())
+            self.feed(moves.Tick())
 
     def _rows(self) -> dict[str, int]:
         return self._ownership.better(self._client_id)
 
     async def _perform(self, action: Action) -> Event | None:
         match action:
-            case AskFreeze(node):
+            case moves.AskFreeze(node):
                 return await self._ask(node)
-            case Wait(until):
+            case moves.Wait(until):
                 await asyncio.sleep(max(0.0, until - self._hub.now()))
-                return Tick()
-            case Install(state):
+                return moves.Tick()
+            case moves.Install(state):
                 return await self._install(*state)
-            case SendMarks():
+            case moves.SendMarks():
                 return await self._send_marks()
-            case AskRelease(node):
-                return Released(await self._ask_release(node))
-            case Commit(rest):
+            case moves.AskRelease(node):
+                return moves.Released(await self._ask_release(node))
+            case moves.Commit(rest):
                 return await self._commit(rest)
-            case Own():
+            case moves.Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.giver)
@@ -240,7 +209,7 @@ class Taking:
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
                     trail.subscribed(self._session, list(self._session.subscriptions), "moved")
-            case Done(complete):
+            case moves.Done(complete):
                 if not complete:
                     log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
             case _:  # pragma: no cover - the others are the giver's
@@ -254,15 +223,15 @@ class Taking:
         if answer == "served" and claimant is not None and not claimant.is_closed:
             answer = await ask(contests.age(claimant), True)
         if answer in ("newer", "served"):
-            return Answered("kept")
+            return moves.Answered("kept")
         if answer in ("busy", "ended", "outbid"):
-            return Answered(answer)
+            return moves.Answered(answer)
         if not isinstance(answer, dict):
-            return Answered("none" if answer is None else "unreachable")
+            return moves.Answered("none" if answer is None else "unreachable")
         entries = await self._pull(node, answer["parts"])
         if entries is None:
-            return Answered("unreachable")
-        return Answered("state", (answer, entries))
+            return moves.Answered("unreachable")
+        return moves.Answered("state", (answer, entries))
 
     async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
         known = self._table.sessions.get(self._client_id)
@@ -273,23 +242,23 @@ class Taking:
         revised = state["revised"]
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
-            given = is_given(known, state["moves"])
-            older = left_of(known, given=given)
+            given = transfer.is_given(known, state["moves"])
+            older = transfer.left_of(known, given=given)
             move = self._home.sources.move_of(known)
             self._left = move if move is not None and move.token else None
             same = known.born == state["born"]
             if not given and same:
-                halves = halves_of(known)
+                halves = transfer.halves_of(known)
             if not given and (same or not state["clean"]):
                 # Whichever of its sessions it began to publish a message in, it does not know them apart.
-                unreleased = unreleased_in(known)
+                unreleased = transfer.unreleased_in(known)
             if same:
                 revised = max(revised, known.revised)
             if revised > state["revised"] or (not given and not same and not state["clean"]):
-                wanted = list(subscriptions_in(known))
+                wanted = list(transfer.subscriptions_in(known))
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
-                known.once.release(message.ident for message in left_of(known, given=False))
+                known.once.release(message.ident for message in transfer.left_of(known, given=False))
                 self.known.load(known.once.dump())
             self._table.end(known, None)
         session = self._session = self._table.create(self._client_id, state["expiry"])
@@ -303,23 +272,23 @@ class Taking:
             session.remember().load(state["once"])
         session.gate = self._admit
         self._above = state["epoch"]
-        queued = install(session, entries, self._hub.now())
+        queued = transfer.install(session, entries, self._hub.now())
         if revised > state["revised"] or (wanted and not session.subscriptions):
             # Its client changed them here later, or never knew that this one began anew: it believes to be
             # subscribed as it was here.
             theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
             self._theirs = [body_of(name) for name in theirs]
             session.subscriptions.clear()
-            install(session, wanted, self._hub.now())
+            transfer.install(session, wanted, self._hub.now())
         session.end_halves(halves)
-        know(session, unreleased)
-        self._older = list(packed(older, session, self._hub.now()))
+        transfer.know(session, unreleased)
+        self._older = list(transfer.packed(older, session, self._hub.now()))
         self._before = queued
-        self._pending = pending_of(state)
+        self._pending = transfer.pending_of(state)
         self._routed = self._table.subscribe_again(session)
         if self._routed is not None:
             await self._router.visible(self._routed)
-        return Installed()
+        return moves.Installed()
 
     def _admit(self, item: Item) -> bool:
         origin = self._hub.where()
@@ -339,7 +308,7 @@ class Taking:
         late = frozenset(self._distribution.nodes()) - sent
         if late:
             self._distribution.runtime.spawn(self._mark_late, late, label="mqtt_marks")
-        return MarksSent(sent)
+        return moves.MarksSent(sent)
 
     def _knowing(self) -> frozenset[str]:
         """The nodes that send to this one too what is for the session; only from then on may they mark."""
@@ -373,7 +342,7 @@ class Taking:
             if kind == "h":
                 self.known.load(fields[0])
             else:
-                rest.append(item_of(fields, now))
+                rest.append(transfer.item_of(fields, now))
         return rest
 
     async def _commit(self, rest: list[Item] | None) -> Event:
@@ -385,9 +354,9 @@ class Taking:
         marked = self._machine.marked if rest is not None else ()
         doubtful = [item for origin, item in self._aside if origin not in marked or self._is_ours(item)]
         between = [*(rest or ()), *doubtful]
-        session.refill(distinct([*self._older, *self._before, *between, *session.queue]))
+        session.refill(transfer.distinct([*self._older, *self._before, *between, *session.queue]))
         if self.known:
-            forget(session, self.known)
+            transfer.forget(session, self.known)
         for item in session.queue:
             session.admits_item(item)
         if rest is not None:
@@ -398,7 +367,7 @@ class Taking:
         self._table.revive(session, self._pending)
         if session.store is not None:
             await session.store.settled()
-        return Committed()
+        return moves.Committed()
 
     def _is_ours(self, item: Item) -> bool:
         """Whether a message is for what the giver was not subscribed to."""
