@@ -28,21 +28,7 @@ import msgspec
 import structlog
 
 from gossamer.mnesia_like import Journal
-from gossamer.mqtt.handoff.hint_log import (
-    MOVED_LIMIT,
-    NO_END,
-    Action,
-    Ask,
-    Drop,
-    Keep,
-    Kept,
-    Live,
-    Lost,
-    Moved,
-    Over,
-    Send,
-    Spool,
-)
+from gossamer.mqtt.handoff import hint_log
 from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
@@ -96,7 +82,7 @@ class Keeping:
     ) -> None:
         self.identity = identity
         """Tells the numbers of this node's entries from those of a namesake that has lost its disc."""
-        self.spools: dict[str, Spool] = {}
+        self.spools: dict[str, hint_log.Spool] = {}
         self.counts: Counter[str] = Counter()
         """Of spools that are no more."""
         self.since: dict[str, float] = {}
@@ -160,7 +146,7 @@ class Keeping:
         self._lives.setdefault(peer, life)
         row: list[Any] = [spool.generation, self._lives[peer]]
         if not isinstance(self._had[peer], _Anybody):
-            row.append(list(islice(self._had[peer], MOVED_LIMIT)))
+            row.append(list(islice(self._had[peer], hint_log.MOVED_LIMIT)))
         self._put((peer, _NODE, 0), row)
         actions, changed = spool.down()
         self._do(peer, actions)
@@ -235,7 +221,7 @@ class Keeping:
         for count, client_id in enumerate(list(self._clients(peer)), 1):
             stayed = client_id not in had and client_id not in self._claimed
             if stayed and client_id not in moved and self._elsewhere(client_id, peer):
-                moved[client_id] = 0, NO_END
+                moved[client_id] = 0, hint_log.NO_END
             if count % STEP == 0:
                 await asyncio.sleep(0)
         return self.identity, spool.waiting, moved, self._delivered.get(peer, {})
@@ -274,7 +260,7 @@ class Keeping:
             for peer in self._had:
                 if self.spools[peer].returns(client_id):
                     self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
-        if self._had and len(self._claimed) < MOVED_LIMIT:
+        if self._had and len(self._claimed) < hint_log.MOVED_LIMIT:
             self._claimed.add(client_id)
 
     def settled(self, client_id: str, owner: str, *, resumed: bool, had: list[Block]) -> None:
@@ -289,7 +275,7 @@ class Keeping:
             if peer != owner:
                 self._move(peer, client_id, always=stayed and client_id not in clients)
                 delivered = self._delivered.setdefault(peer, {})
-                if had and len(delivered) < MOVED_LIMIT:
+                if had and len(delivered) < hint_log.MOVED_LIMIT:
                     delivered[client_id] = had
 
     def departed(self, peer: str) -> list[str]:
@@ -325,7 +311,7 @@ class Keeping:
         return [spool.generation, self._lives.get(peer, 0)], entries
 
     def adopt(
-        self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved, on_safe: OnSafe
+        self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: hint_log.Moved, on_safe: OnSafe
     ) -> bool:
         """Keep what another node has kept for ``peer``; False: that is not away, as far as is known here."""
         spool = self._spool(peer)
@@ -371,7 +357,7 @@ class Keeping:
             self.identity = identity
         else:
             self._put(("", _ID, 0), self.identity)
-        entries: dict[str, list[Kept]] = {}
+        entries: dict[str, list[hint_log.Kept]] = {}
         filters: dict[str, list[str]] = {}
         moved: dict[str, dict[str, Sequence[int]]] = {}
         for (peer, kind, key), value in rows.items():
@@ -452,13 +438,15 @@ class Keeping:
             self._put((peer, _MOVED, client_id), self.spools[peer].moved[client_id])
         return new
 
-    def _spool(self, peer: str) -> Spool:
+    def _spool(self, peer: str) -> hint_log.Spool:
         spool = self.spools.get(peer)
         if spool is None:
-            spool = self.spools[peer] = Spool(refresh=fresh, first=self._first, **self._options)
+            spool = self.spools[peer] = hint_log.Spool(refresh=fresh, first=self._first, **self._options)
         return spool
 
-    def _add(self, peer: str, spool: Spool, records: bytes, waiting: list[OnSafe], **place: int) -> None:
+    def _add(
+        self, peer: str, spool: hint_log.Spool, records: bytes, waiting: list[OnSafe], **place: int
+    ) -> None:
         self._do(peer, spool.add(records, acknowledged(records), self._now(), **place))
         self._when_safe(waiting)
 
@@ -486,23 +474,23 @@ class Keeping:
                     # The others still have to be told, and in order.
                     log.exception("on_safe_failed")
 
-    def _do(self, peer: str, actions: list[Action]) -> None:
+    def _do(self, peer: str, actions: list[hint_log.Action]) -> None:
         for action in actions:
             match action:
-                case Keep(kept):
+                case hint_log.Keep(kept):
                     self._put((peer, _KEPT, kept.number), self._row(kept))
-                case Drop(numbers):
+                case hint_log.Drop(numbers):
                     for number in numbers:
                         self._put((peer, _KEPT, number), None)
-                case Lost(records, reason, left):
+                case hint_log.Lost(records, reason, left):
                     self._lost(peer, records, reason, left)
-                case Ask():
+                case hint_log.Ask():
                     self._ask(peer)
-                case Send(kept, records):
+                case hint_log.Send(kept, records):
                     self._send(peer, encode_kept(kept.number, records, live=kept.live), kept.number)
-                case Over():
+                case hint_log.Over():
                     self._send(peer, encode_kept(0, b"", live=False), 0)
-                case Live():
+                case hint_log.Live():
                     self._had.pop(peer, None)
                     self._routes.live(peer)
 
@@ -515,7 +503,7 @@ class Keeping:
             self._do(peer, spool.confirmed(number, self._now()))
             self._settle(peer, spool)
 
-    def _settle(self, peer: str, spool: Spool) -> None:
+    def _settle(self, peer: str, spool: hint_log.Spool) -> None:
         if spool.state == "sending" and not spool.entries and self._loaded(peer):
             moved = list(spool.moved)
             self._do(peer, spool.settled())
@@ -536,13 +524,13 @@ class Keeping:
         if self._journal is not None:
             self._journal.put(_encode(key), None if value is None else _encode(value))
 
-    def _row(self, kept: Kept) -> list[Any]:
+    def _row(self, kept: hint_log.Kept) -> list[Any]:
         at = kept.at - self._now() + self._wall()
         return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
 
-    def _read(self, number: int, row: list[Any]) -> Kept:
+    def _read(self, number: int, row: list[Any]) -> hint_log.Kept:
         at, *rest = row
-        return Kept(number, at - self._wall() + self._now(), *rest)
+        return hint_log.Kept(number, at - self._wall() + self._now(), *rest)
 
     def _write_filters(self) -> None:
         journal = self._journal
