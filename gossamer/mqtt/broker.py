@@ -2,7 +2,8 @@
 
 A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom,
 the session table keeps what outlives a connection; ``admission`` decides on a CONNECT, ``subscribing`` on a
-SUBSCRIBE. What is here is what they share, and what people and programs may ask.
+SUBSCRIBE. They are made here, in the order in which they need one another; besides, here is what people and
+programs may ask.
 """
 
 from __future__ import annotations
