@@ -159,6 +159,11 @@ class Router:
         if self._table is not None:
             await self._table.visible(seq, timeout=None)
 
+    @property
+    def latest(self) -> int:
+        """What stands for all that this node has written so far."""
+        return self._local.latest
+
     def unconfirmed(self, seq: int) -> list[str]:
         """The live nodes that have not applied what ``seq`` stands for."""
         return [] if self._table is None else self._table.behind(seq)

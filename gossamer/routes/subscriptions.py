@@ -70,7 +70,8 @@ class SubscriptionTable:
         self._exclusive = exclusive
         self._limits = limits
         self._counts = counts
-        self._seq = 0
+        self.latest = 0
+        """The number of the latest row that was written."""
         self._lasting: Counter[str] = Counter()
         """How many lasting subscribers a filter has, of filters that have one."""
         self._evicted: list[Callable[[Any, str], Any]] = []
@@ -105,7 +106,7 @@ class SubscriptionTable:
         turned = self._count_lasting(text, known, delivery)
         if (first or turned) and self.table is not None:
             try:
-                self._seq = self.table.write(text, self.row(text))
+                self.latest = self.table.write(text, self.row(text))
             except BaseException:
                 self._count_lasting(text, delivery, known)
                 if known is None:
@@ -119,7 +120,7 @@ class SubscriptionTable:
         self._routes.changed(text)
         # A row that was just written has not been seen by anybody.
         written = first and self.table is not None
-        return Subscribed(known is not None, self._seq if written else self._unseen())
+        return Subscribed(known is not None, self.latest if written else self._unseen())
 
     def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
         """End a subscription; False if there was none."""
@@ -174,7 +175,7 @@ class SubscriptionTable:
             return self.subscribe(body, subscriber, options)
         try:
             if self.table is not None:
-                self._seq = self.table.write(text, value)
+                self.latest = self.table.write(text, value)
             done = self.subscribe(body, subscriber, options)
         except BaseException:
             self._release(body, subscriber)
@@ -183,7 +184,7 @@ class SubscriptionTable:
 
     def _release(self, body: str, subscriber: Any) -> None:
         if self._exclusive.release(body, subscriber) and self.table is not None:
-            self._seq = self.table.delete(EXCLUSIVE + body)
+            self.latest = self.table.delete(EXCLUSIVE + body)
 
     def _evict(self, body: str, subscriber: Any, owner: str) -> None:
         self._counts["exclusive_evicted"] += 1
@@ -218,9 +219,9 @@ class SubscriptionTable:
         if self.table is None:
             return
         if last:
-            self._seq = self.table.delete(topic_filter)
+            self.latest = self.table.delete(topic_filter)
         elif turned:
-            self._seq = self.table.write(topic_filter, PRESENT)
+            self.latest = self.table.write(topic_filter, PRESENT)
 
     def _join(self, name: str, delivery: Delivery) -> None:
         if self._shared.join(name, delivery):
@@ -234,9 +235,9 @@ class SubscriptionTable:
         group = self._shared.get(name)
         if group is not None and group.members:
             group.row = group.count().row()
-            self._seq = self.table.write(name, group.row)
+            self.latest = self.table.write(name, group.row)
         else:
-            self._seq = self.table.delete(name)
+            self.latest = self.table.delete(name)
 
     def refresh_groups(self) -> Iterator[None]:
         """Say anew of each share group how many of its members here can take messages; in steps."""
@@ -247,6 +248,6 @@ class SubscriptionTable:
                 yield
 
     def _unseen(self) -> int | None:
-        if self.table is None or self.table.is_visible(self._seq):
+        if self.table is None or self.table.is_visible(self.latest):
             return None
-        return self._seq
+        return self.latest

@@ -805,3 +805,46 @@ async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim
     assert not [payload for flow in flows for payload in flow.acknowledged if payload not in got]
     assert not [payload for payload in doubled(moved) if b"/2 " in payload]
     assert all(in_order(moved, flow.topic) for flow in flows)
+
+
+@seeds(4)
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is_back(
+    sim, cluster, monkeypatch
+):
+    """Without its mark the session goes on listening where it was, and is served again with what it has."""
+    await cluster.start()
+    await cluster.settled()
+    here, there = cluster.nodes[2].distribution, cluster.nodes[3].distribution
+    options = {"session_expiry": 300, "clean_start": False}
+    first = await cluster.client(2, "moves", **options)
+    await first.subscribe("t", qos=2)
+    speaker = await cluster.client(1)
+    await cluster.settled()
+    first.drop()
+    with monkeypatch.context() as patch:
+        # As if it heard of it later than the other.
+        patch.setattr(here, "disconnect", lambda _name, _reason: None)
+        cluster.freeze(1)
+        await asyncio.sleep(5)
+        assert (len(here.nodes()), len(there.nodes())) == (2, 1)
+        moving = asyncio.create_task(cluster.client(3, "moves", **options))
+        await asyncio.sleep(0.1)
+        cluster.thaw(1)
+        moved = await moving
+    assert moved.session_present
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(1)
+    publishing = asyncio.create_task(speaker.publish("t", b"once", qos=2))
+    async with asyncio.timeout(5):
+        while not moved.messages:  # noqa: ASYNC110 - at once, before the other nodes hear of it
+            await asyncio.sleep(0.001)
+    cluster.freeze(3)
+    moved.drop()
+    again = await cluster.client(2, "moves", timeout=40, **options)
+    await asyncio.sleep(5)
+    cluster.thaw(3)
+    await publishing
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(10)
+    assert [*moved.payloads(), *again.payloads()] == [b"once"]

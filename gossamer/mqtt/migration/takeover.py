@@ -61,9 +61,7 @@ class Takeovers:
         self.ownership = owners = Ownership(core, rows, distribution, away.settle)
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
-        self._targets = Targets(
-            core, owners, sources, contests, distribution, settle=away.settle, mark=self.mark
-        )
+        self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
         self.remains = Remains(
             core, owners, sources, away, spawn=spawn, is_moving=self.is_moving, told=self._told
         )

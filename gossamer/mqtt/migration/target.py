@@ -29,6 +29,7 @@ from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.migration.claims import Claimant, Contests
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
@@ -50,7 +51,7 @@ EVERYTHING = 1 << 30
 class Targets:
     """Sessions that are on their way to this node, by client.
 
-    ``settle`` is ``Away.settle``; ``mark(token, source, target)`` sends the marks of a move.
+    ``mark(token, source, target)`` sends the marks of a move.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Targets:
         sources: Sources,
         contests: Contests,
         distribution: Distribution,
+        away: Away,
         *,
-        settle: Callable[[Session], object],
         mark: Callable[[str, str, str], object],
     ) -> None:
         self.core = core
@@ -69,7 +70,7 @@ class Targets:
         self.sources = sources
         self.contests = contests
         self.distribution = distribution
-        self.settle = settle
+        self.away = away
         self.mark = mark
         self._taking: dict[str, Taking] = {}
         self.get = self._taking.get
@@ -204,7 +205,7 @@ class Taking:
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.giver)
-                self._home.settle(self._session)
+                self._home.away.settle(self._session)
                 trail = self._hub.trail
                 if trail is not None:
                     trail.taken_over(self._session, self._machine.giver)
@@ -305,10 +306,13 @@ class Taking:
         giver = self._machine.giver
         self._home.mark(self.token, giver, self._ownership.node)
         sent = await self._mark(self._knowing())
-        late = frozenset(self._distribution.nodes()) - sent
-        if late:
-            self._distribution.runtime.spawn(self._mark_late, late, label="mqtt_marks")
+        if self._late(sent) or self._home.away.anybody:
+            self._distribution.runtime.spawn(self._mark_late, sent, label="mqtt_marks")
         return moves.MarksSent(sent)
+
+    def _late(self, marked: frozenset[str]) -> frozenset[str]:
+        """The nodes that are to mark still."""
+        return frozenset(self._distribution.nodes()) - marked
 
     def _knowing(self) -> frozenset[str]:
         """The nodes that send to this one too what is for the session; only from then on may they mark."""
@@ -320,13 +324,17 @@ class Taking:
         answers = await remote.multicall(nodes, "mqtt.mark", self.token, giver, here, timeout=MARKS_WITHIN)
         return frozenset(node for node, answer in answers.items() if isinstance(answer, remote.Returned))
 
-    async def _mark_late(self, late: frozenset[str]) -> None:
-        """Have the others mark once they know; until then the giver listens."""
+    async def _mark_late(self, marked: frozenset[str]) -> None:
+        """Have the others mark once they know, and those that are away once they are back; until then the
+        giver, for which they may have been there all the time, listens."""
+        if self._routed is None:
+            # All knew that were there; who comes back may not.
+            self._routed = self._router.latest
         until = self._hub.now() + MARKS_TIMEOUT
-        while late and self._hub.now() < until:
+        while (self._late(marked) or self._home.away.anybody) and self._hub.now() < until:
             await asyncio.sleep(LOOK)
-            late &= frozenset(self._distribution.nodes())
-            late -= await self._mark(late & self._knowing())
+            if due := self._late(marked) & self._knowing():
+                marked |= await self._mark(due)
 
     async def _ask_release(self, node: str) -> list[Item] | None:
         parts = await self._call(node, "mqtt.release")
