@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+import structlog
 from hypothesis import settings
 
 pytest_plugins = ["gossamer.testing.plugin"]
@@ -11,3 +13,11 @@ pytest_plugins = ["gossamer.testing.plugin"]
 settings.register_profile("ci", derandomize=True, print_blob=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True)
+def _logging_stays():
+    """What a test, or what it runs, sets up of the log is gone with it: others read theirs."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
