@@ -61,7 +61,10 @@ class _Kept:
 
 
 class ClusterWills:
-    """See the module. It belongs to the process ``mqtt_cluster``, and begins anew with it."""
+    """Asks, writes and publishes what :class:`Wills` decides.
+
+    It belongs to the process ``mqtt_cluster``, and begins anew with it.
+    """
 
     def __init__(
         self,

@@ -24,7 +24,10 @@ log = structlog.get_logger(__name__)
 
 
 class Entrance(ListenerLimits):
-    """See the module. ``refusals`` counts by listener and reason, ``decisions`` as ``Access`` does."""
+    """Lets connections in by address and number, and counts them.
+
+    ``refusals`` counts by listener and reason, ``decisions`` as ``Access`` does.
+    """
 
     def __init__(
         self,

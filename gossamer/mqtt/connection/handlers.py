@@ -54,7 +54,7 @@ SYSTEM = b"$SYS/"
 
 
 class Handlers:
-    """See the module."""
+    """Carries out SUBSCRIBE, DISCONNECT, acknowledgements and whatever PUBLISH the reader leaves to it."""
 
     def __init__(self, shared: Shared, subscribing: Subscribing, enhanced: Enhanced) -> None:
         self._publishing = shared.publishing

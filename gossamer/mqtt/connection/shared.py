@@ -14,7 +14,7 @@ __all__ = ["Shared"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared(Core):
-    """See the module."""
+    """What every connection of a node works on, beside the publish path and the sessions."""
 
     access: Access
     limits: ConnectionLimits

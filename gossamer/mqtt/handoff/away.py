@@ -46,7 +46,7 @@ _TABLES = ("routes", "sessions")
 
 
 class Away:
-    """See the module. Made once in the life of a node."""
+    """Greets nodes that are back and exchanges with each what was kept. Made once in the life of a node."""
 
     def __init__(
         self, core: Core, store: Store, distribution: Distribution, config: MqttSessionsConfig

@@ -39,8 +39,11 @@ CHUNK = 100
 
 
 class Following:
-    """See the module: both sides of it. ``loaded(node)``: whether its rows are here; ``dismiss(client)``
-    stops waiting with what is left of a session, ``is_moving(client)``: whether it is on its way."""
+    """Has what was kept follow sessions that have moved: asks for them, and answers who asks.
+
+    ``loaded(node)``: whether its rows are here; ``dismiss(client)``
+    stops waiting with what is left of a session, ``is_moving(client)``: whether it is on its way.
+    """
 
     def __init__(
         self,

@@ -158,7 +158,10 @@ Refresh = Callable[[bytes, float], tuple[bytes, int]]
 
 
 class Spool:
-    """See the module. ``first`` is the first number; ``keep_oldest``: without room the new entry goes."""
+    """State machine of what is kept for one node.
+
+    ``first`` is the first number; ``keep_oldest``: without room the new entry goes.
+    """
 
     def __init__(
         self,

@@ -40,7 +40,10 @@ PART_BYTES = 512 * 1024
 
 
 class HintTransfer:
-    """See the module: both sides of it. ``known(node)``: it may come back, as far as is known here."""
+    """Hands over what this node keeps when it leaves, and takes it of others.
+
+    ``known(node)``: it may come back, as far as is known here.
+    """
 
     def __init__(self, keeping: Keeping, distribution: Distribution, *, known: Callable[[str], bool]) -> None:
         self._keeping = keeping

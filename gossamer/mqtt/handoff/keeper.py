@@ -56,10 +56,13 @@ class _Anybody(frozenset[str]):
 
 
 class Keeping:
-    """See the module. ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
+    """Keeps messages for the lasting sessions of nodes that are away, and delivers them in order.
+
+    ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
     sessions it has, ``owner(client)`` which node is known to have a client's, ``session(peer)`` under which
     number it knows its session with this node; ``ask`` is told whom to ask, ``lost(peer, records, reason,
-    left)`` what nobody gets any more."""
+    left)`` what nobody gets any more.
+    """
 
     def __init__(
         self,

@@ -61,7 +61,10 @@ class _Keeper:
 
 
 class Arrivals:
-    """See the module. ``generation`` is that of sessions in memory, which begin with this ``life``."""
+    """Takes in what other nodes have kept, each message once, and answers how far it got.
+
+    ``generation`` is that of sessions in memory, which begin with this ``life``.
+    """
 
     def __init__(self, core: Core, *, generation: str, life: int) -> None:
         self._router, self._hub, self._table = core.router, core.hub, core.table

@@ -52,7 +52,10 @@ class Claimant(Protocol):
 
 
 class Contests:
-    """See the module. ``claimant(client)`` is the connection that waits for a session on its way here."""
+    """Stamps connections, and says of two of one client which came later.
+
+    ``claimant(client)`` is the connection that waits for a session on its way here.
+    """
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class Giver:
         return origin is None or self.state == Giver.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
-        """See the module."""
+        """Something happened at the giver; what to do."""
         match event:
             case moves.Asked(token, taker):
                 return self._asked(token, taker, now, up)
@@ -162,7 +162,7 @@ class Taker:
         return [moves.AskFreeze(node)]
 
     def handle(self, event: Event, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """See the module."""
+        """Something happened at the taker; what to do."""
         match event, self.state:
             case moves.Answered("state", state), Taker.ASKING:
                 self.state = Taker.SUBSCRIBING

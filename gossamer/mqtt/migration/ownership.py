@@ -43,7 +43,9 @@ ASKED = 1000
 
 
 class Ownership:
-    """See the module. ``rows`` are the claims, epochs by client and node; ``settle`` is ``Away.settle``."""
+    """Claims the sessions of this node and compares them with the claims of others.
+
+    ``rows`` are the claims, epochs by client and node; ``settle`` is ``Away.settle``."""
 
     def __init__(
         self, core: Core, rows: OwnedTable, distribution: Distribution, settle: Callable[[Session], object]

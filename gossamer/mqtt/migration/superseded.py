@@ -63,7 +63,9 @@ OFFERED = 100
 
 
 class Remains:
-    """See the module. ``is_moving(client)`` says whether a session is on its way; then ``told(client, had)``
+    """Offers what is left of sessions that are over here, and takes what others offer.
+
+    ``is_moving(client)`` says whether a session is on its way; then ``told(client, had)``
     is told what its client has had from another one."""
 
     def __init__(

@@ -51,7 +51,10 @@ class KickError(UnavailableError):
 
 
 class Takeovers:
-    """See the module. ``rows`` are the claims: epochs, by client and node."""
+    """Moves sessions from and to this node, each by the machines of ``machines``.
+
+    ``rows`` are the claims: epochs, by client and node.
+    """
 
     def __init__(self, core: Core, rows: OwnedTable, distribution: Distribution, away: Away) -> None:
         self._node = distribution.runtime.node

@@ -15,7 +15,7 @@ __all__ = ["Core"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """See the module."""
+    """The publish path of a node, its sessions and what they are found by, as rooms above it take them."""
 
     router: Router
     hub: Fanout

@@ -102,8 +102,11 @@ class _Debt:
 
 
 class Owed:
-    """See the module. ``expected(group)`` says whether a group has members on a node that is away. Numbers
-    begin at ``first``, in each life of the node above those of the one before."""
+    """Keeps messages for share groups until a member has taken each of them over.
+
+    ``expected(group)`` says whether a group has members on a node that is away. Numbers begin at
+    ``first``, in each life of the node above those of the one before.
+    """
 
     def __init__(
         self,

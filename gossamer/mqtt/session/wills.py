@@ -118,7 +118,10 @@ class _End:
 
 
 class Wills:
-    """See the module. ``connected`` says whether a client is connected here; ``wall`` is the time of day."""
+    """State machine that says of each will of the cluster whether this node is to publish it, and when.
+
+    ``connected`` says whether a client is connected here; ``wall`` is the time of day.
+    """
 
     def __init__(
         self,
