@@ -536,6 +536,34 @@ async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(si
     assert found == {b"fill": LARGE, b"small": b"1" * 900, b"large": LARGE, b"twice": b"b"}
 
 
+@pytest.mark.parametrize("later", [b"new", b""], ids=["replaced", "removed"])
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_what_a_full_disc_refused_does_not_replace_what_was_published_elsewhere_since(
+    sim, cluster, tmp_path, later
+):
+    """The publisher has sent it again at another node meanwhile, and gone on there."""
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    publisher = await cluster.client(1)
+    await publisher.publish("t", b"older", qos=1, retain=True)
+    store = cluster.nodes[1].store
+    disc = store._disc.file
+    disc.limit_pages(disc.pages())
+    while store.queue.failed is None:
+        await publisher.publish("fill", LARGE, retain=True)
+        await asyncio.sleep(1)
+    sending = asyncio.create_task(publisher.publish("t", b"old", qos=1, retain=True, timeout=60))
+    await asyncio.sleep(5)
+    elsewhere = await cluster.client(2)
+    await elsewhere.publish("t", b"old", qos=1, retain=True)
+    await elsewhere.publish("t", later, qos=1, retain=True)
+    disc.limit_pages(0)
+    await sending
+    for number in (1, 2):
+        assert await retained(cluster, number, "t") == ({b"t": later} if later else {})
+
+
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_removing_an_expired_message_spares_one_that_was_published_elsewhere(sim, cluster):
     """The side that knows only the old one removes it later than the new one was written."""

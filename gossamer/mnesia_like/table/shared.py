@@ -12,6 +12,7 @@ from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.exchange.replica import Change
 from gossamer.mnesia_like.shared.shared import Discarded, Shared
+from gossamer.mnesia_like.shared.versions import Version
 from gossamer.mnesia_like.table.queries import Order, Queries
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Waiters, reached, wake
 from gossamer.mnesia_like.values import Key, Value, encode, encode_key
@@ -66,6 +67,10 @@ class SharedTable(ReplicatedTable, Queries):
     def read(self, key: Key, default: Value = None) -> Value:
         """The value of ``key``."""
         return self.core.rows.get(key, default)
+
+    def version(self, key: Key) -> Version | None:
+        """What ``key`` was written as last, or removed as; another with each write, whoever makes it."""
+        return self.core.versions.get(key)
 
     def rows(self) -> Mapping[Key, Value]:
         """All rows."""

@@ -8,10 +8,11 @@ everywhere, by the table's versions.
 Rules: 1. A message of QoS 1 or 2 is acknowledged when every node that is up has its row and, where it is
 large, its copies are made; on disc too at each of them that has one, so that whichever node is back first
 after all have died shows it, or a later one. While this node's disc fails nothing is acknowledged; what it
-refused is tried again.  2. Expiry is kept as a time of day, so that
-it goes on while a node is down. An expired message is not sent, and its row goes :data:`EXPIRED_FOR` seconds
-later, removed by the node that wrote it, or by any other a little after that; only as it stands, so that a
-newer message, which that node does not know yet, stays.  3. ``$SYS/`` is of this node alone.
+refused is tried again, unless another node has replaced it since: then it was written before that. 2. Expiry
+is kept as a time of day, so that it goes on while a node is down. An expired message is not sent, and its row
+goes :data:`EXPIRED_FOR` seconds later, removed by the node that wrote it, or by any other a little after
+that; only as it stands, so that a newer message, which that node does not know yet, stays. 3. ``$SYS/`` is of
+this node alone.
 
 Rejected: quorum writes (a retained message is a last value; both sides of a split go on, and the later
 value wins). Storing what peers forward: it is out of date as soon as nobody here subscribes to it.
@@ -71,8 +72,8 @@ class ClusterRetained:
         self._tree = TopicTree()
         self._number = 0
         self._safe: dict[int, list[Callable[[bool], None]]] = {}
-        self._deferred: dict[str, Message] = {}
-        """The last message of each topic that the disc refused."""
+        self._deferred: dict[str, tuple[Message, tuple[int, str] | None]] = {}
+        """The last message of each topic that the disc refused, and the version that it was to replace."""
         self.refused = 0
         self.unavailable = 0
         """Large messages that no reachable node had."""
@@ -114,7 +115,7 @@ class ClusterRetained:
             number = self._write(table, self.bodies, topic, message, large=large)
         except GossamerError as error:
             if message.qos and isinstance(error, DISC_FAILS):
-                self._deferred[topic] = message
+                self._deferred[topic] = (message, table.version(topic))
                 return _Safe(self, 0, topic, "")
             self.refused += 1
             log.warning("not_retained", topic=topic, error=str(error))
@@ -259,13 +260,19 @@ class ClusterRetained:
         assert table is not None  # noqa: S101 - it refused
         assert bodies is not None  # noqa: S101
         tag = ""
-        while (message := self._deferred.get(topic)) is not None:
+        while (deferred := self._deferred.get(topic)) is not None:
             await asyncio.sleep(RETRY_INTERVAL)
+            if self._deferred.get(topic) is not deferred:
+                continue
+            message, replaces = deferred
+            if table.version(topic) != replaces:
+                # Its publisher may have sent it again at another node, and newer ones after it.
+                del self._deferred[topic]
+                break
             large = len(message.payload) >= self._threshold
             with contextlib.suppress(*DISC_FAILS):
-                if self._deferred.get(topic) is message:
-                    self._write(table, bodies, topic, message, large=large)
-                    tag = table.read(topic)[_TAG] if large else ""
+                self._write(table, bodies, topic, message, large=large)
+                tag = table.read(topic)[_TAG] if large else ""
         number = table.core.position
         if tag:
             await self._spread(number, topic, tag, on_safe)
