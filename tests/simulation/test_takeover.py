@@ -702,6 +702,59 @@ async def test_what_was_unsubscribed_where_it_was_not_known_does_not_come_back(
     assert list(subscriptions) == ([] if there_again else ["stays", "gone"])
 
 
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_subscription_that_waits_for_its_suback_is_not_taken_for_one_that_was_left(
+    sim, cluster, monkeypatch
+):
+    """The other copy was changed later than this one's last SUBACK, and is met before the next."""
+    await cluster.start()
+    await cluster.settled()
+    client = await in_two_copies(sim, cluster)
+    await client.subscribe("new", qos=1)
+    client.drop()
+    client = await cluster.client(1, "c", **LASTS)
+    router = cluster.nodes[1].broker.router
+    visible = type(router).visible
+
+    async def late(self, seq):
+        await asyncio.sleep(5)
+        return await visible(self, seq)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(router), "is_visible", lambda *_: False)
+        patch.setattr(type(router), "visible", late)
+        subscribing = asyncio.create_task(client.subscribe("late", qos=1, timeout=60))
+        cluster.heal()
+        await subscribing
+    await meet(cluster, client, monkeypatch, there_again=False)
+    assert "late" in cluster.nodes[1].broker.sessions["c"].subscriptions
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_followed(sim, cluster, monkeypatch):
+    """The earlier one is told while the later one's routes are still on their way."""
+    await cluster.start()
+    await cluster.settled()
+    client = await cluster.client(1, "c", **LASTS)
+    await client.subscribe("own", qos=1)
+    remains = cluster.nodes[1].broker.takeovers.remains
+    session = cluster.nodes[1].broker.sessions["c"]
+    router = cluster.nodes[1].broker.router
+    visible = type(router).visible
+
+    async def late(self, seq):
+        await asyncio.sleep(1)
+        return await visible(self, seq)
+
+    monkeypatch.setattr(type(router), "visible", late)
+    async with asyncio.TaskGroup() as told:
+        for later, name in ((2, "later"), (1, "earlier")):
+            copy = [["s", list(msgspec.structs.astuple(Subscription(name, qos=1))), None]]
+            revised = session.revised + later
+            told.create_task(remains.superseded("c", session.born, "", [], [], [], revised, copy))
+    assert list(session.subscriptions) == ["later"]
+
+
 @pytest.mark.parametrize("disc", [True, False])
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, cluster, disc, tmp_path):

@@ -88,6 +88,7 @@ class Remains:
         self._is_moving = is_moving
         self._told = told
         self._offering: dict[str, Session] = {}
+        self._adopting: set[str] = set()
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
@@ -316,7 +317,14 @@ class Remains:
         if had and session.expiry:
             transfer.forget(session, _once(had))
         if session.born == born and revised > session.revised:
-            await self._adopt(session, revised, subscriptions)
+            if client_id in self._adopting or (session.channel is not None and session.channel.held):
+                # Its client is changing them, or another copy does: what was last is known afterwards.
+                return None
+            self._adopting.add(client_id)
+            try:
+                await self._adopt(session, revised, subscriptions)
+            finally:
+                self._adopting.discard(client_id)
             if self._sessions.get(client_id) is not session or self._is_moving(client_id):
                 # Wherever it is by now is asked next.
                 return None
