@@ -18,9 +18,9 @@ from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.framing import topic_of
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration import moves
-from gossamer.mqtt.migration.machines import MARKS_WITHIN, Giver, Taker
+from gossamer.mqtt.migration.machines import Giver, Taker
+from gossamer.mqtt.migration.marks import Marks
 from gossamer.mqtt.migration.moves import Action, Event
-from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
 from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Item, Session
@@ -51,7 +51,7 @@ EVERYTHING = 1 << 30
 class Targets:
     """Sessions that are on their way to this node, by client.
 
-    ``mark(token, source, target)`` sends the marks of a move.
+    ``mark(token, source, target)`` sends the marks of this node.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Targets:
         self.contests = contests
         self.distribution = distribution
         self.away = away
-        self.mark = mark
+        self.marks = Marks(core, distribution, away, mark=mark)
         self._taking: dict[str, Taking] = {}
         self.get = self._taking.get
         self._number = 0
@@ -303,38 +303,7 @@ class Taking:
         return False
 
     async def _send_marks(self) -> Event:
-        giver = self._machine.giver
-        self._home.mark(self.token, giver, self._ownership.node)
-        sent = await self._mark(self._knowing())
-        if self._late(sent) or self._home.away.anybody:
-            self._distribution.runtime.spawn(self._mark_late, sent, label="mqtt_marks")
-        return moves.MarksSent(sent)
-
-    def _late(self, marked: frozenset[str]) -> frozenset[str]:
-        """The nodes that are to mark still."""
-        return frozenset(self._distribution.nodes()) - marked
-
-    def _knowing(self) -> frozenset[str]:
-        """The nodes that send to this one too what is for the session; only from then on may they mark."""
-        behind = () if self._routed is None else self._router.unconfirmed(self._routed)
-        return frozenset(self._distribution.nodes()).difference(behind)
-
-    async def _mark(self, nodes: frozenset[str]) -> frozenset[str]:
-        giver, here = self._machine.giver, self._ownership.node
-        answers = await remote.multicall(nodes, "mqtt.mark", self.token, giver, here, timeout=MARKS_WITHIN)
-        return frozenset(node for node, answer in answers.items() if isinstance(answer, remote.Returned))
-
-    async def _mark_late(self, marked: frozenset[str]) -> None:
-        """Have the others mark once they know, and those that are away once they are back; until then the
-        giver, for which they may have been there all the time, listens."""
-        if self._routed is None:
-            # All knew that were there; who comes back may not.
-            self._routed = self._router.latest
-        until = self._hub.now() + MARKS_TIMEOUT
-        while (self._late(marked) or self._home.away.anybody) and self._hub.now() < until:
-            await asyncio.sleep(LOOK)
-            if due := self._late(marked) & self._knowing():
-                marked |= await self._mark(due)
+        return moves.MarksSent(await self._home.marks.ask(self.token, self._machine.giver, self._routed))
 
     async def _ask_release(self, node: str) -> list[Item] | None:
         parts = await self._call(node, "mqtt.release")

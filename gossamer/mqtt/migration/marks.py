@@ -1,0 +1,99 @@
+"""The marks of moves to this node: every node says that what it sent before is on its way, this one first.
+
+A node marks only once it knows the routes of this one, so that what it sends from then on comes here too. One
+that does not know them yet, or is away, is asked when it does: until its mark comes, the copy at the giver,
+for which it may have been there all the time, listens to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.migration.machines import MARKS_WITHIN
+from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.publish.core import Core
+
+__all__ = ["Marks"]
+
+LOOK = 0.2
+
+
+@dataclass(slots=True)
+class _Move:
+    token: str
+    giver: str
+    routed: int
+    """The number of the write of its routes."""
+    marked: frozenset[str]
+    until: float
+    asking: bool = False
+
+
+class Marks:
+    """Asks for the marks of moves; ``mark(token, source, target)`` sends those of this node.
+
+    Moves that are not marked by all, whose sessions may long be gone again, are looked after by one process.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        distribution: Distribution,
+        away: Away,
+        *,
+        mark: Callable[[str, str, str], object],
+    ) -> None:
+        self._hub, self._router = core.hub, core.router
+        self._distribution = distribution
+        self._node = distribution.runtime.node
+        self._away = away
+        self._own = mark
+        self._incomplete: dict[str, _Move] = {}
+
+    async def ask(self, token: str, giver: str, routed: int | None) -> frozenset[str]:
+        """Have the nodes mark that know the routes of a move; which of them did. Others are asked later."""
+        self._own(token, giver, self._node)
+        nodes = frozenset(self._distribution.nodes())
+        if routed is None:
+            # All knew them that are there; who comes back may not.
+            routed = self._router.latest
+        else:
+            nodes = nodes.difference(self._router.unconfirmed(routed))
+        move = _Move(token, giver, routed, frozenset(), self._hub.now() + MARKS_TIMEOUT)
+        await self._send(move, nodes)
+        if not self._is_complete(move):
+            self._incomplete[token] = move
+            if len(self._incomplete) == 1:
+                self._distribution.runtime.spawn(self._complete, label="mqtt_marks")
+        return move.marked
+
+    def _is_complete(self, move: _Move) -> bool:
+        return move.marked.issuperset(self._distribution.nodes()) and not self._away.anybody
+
+    async def _complete(self) -> None:
+        while self._incomplete:
+            await asyncio.sleep(LOOK)
+            now, nodes = self._hub.now(), frozenset(self._distribution.nodes())
+            for move in list(self._incomplete.values()):
+                if now >= move.until or self._is_complete(move):
+                    del self._incomplete[move.token]
+                elif not move.asking and (missing := nodes - move.marked):
+                    due = missing.difference(self._router.unconfirmed(move.routed))
+                    if due:
+                        self._distribution.runtime.spawn(self._send, move, due, label="mqtt_marks")
+
+    async def _send(self, move: _Move, nodes: frozenset[str]) -> None:
+        move.asking = True
+        answers = await remote.multicall(
+            nodes, "mqtt.mark", move.token, move.giver, self._node, timeout=MARKS_WITHIN
+        )
+        move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
+        move.asking = False
