@@ -8,6 +8,7 @@ import pytest
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.codec.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription, Will
+from gossamer.mqtt.migration import superseded
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
 from gossamer.testing import seeds
@@ -700,6 +701,21 @@ async def test_what_was_unsubscribed_where_it_was_not_known_does_not_come_back(
     client = await meet(cluster, client, monkeypatch, there_again=False)
     subscriptions = cluster.nodes[1].broker.sessions["c"].subscriptions
     assert list(subscriptions) == ([] if there_again else ["stays", "gone"])
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+async def test_a_copy_subscribed_to_more_than_fits_between_nodes_is_not_followed_and_let_go(
+    sim, cluster, monkeypatch
+):
+    monkeypatch.setattr(superseded, "MAX_LISTED", 10)
+    await cluster.start()
+    await cluster.settled()
+    client = await in_two_copies(sim, cluster)
+    await client.subscribe("new", qos=1)
+    client.drop()
+    client = await cluster.client(1, "c", **LASTS)
+    await meet(cluster, client, monkeypatch, there_again=False)
+    assert list(cluster.nodes[1].broker.sessions["c"].subscriptions) == ["stays", "gone"]
 
 
 @pytest.mark.parametrize("cluster", [2], indirect=True)

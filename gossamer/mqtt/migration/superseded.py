@@ -53,6 +53,8 @@ AGAIN = 0.5
 LOOKS = 20
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
+MAX_LISTED = 1 << 22
+"""Characters of filters that another node is told at once; a frame between nodes holds four times as many."""
 MARKS_TIMEOUT = 60.0
 """Seconds within which a node that is up has sent what it had for a session before it moved."""
 RETURN_TIMEOUT = 10.0
@@ -267,6 +269,10 @@ class Remains:
         Each tells the other what the client has had from its session, and gives nothing of that once more.
         """
         move = "" if session.given is None else session.move
+        revised, subscriptions = session.revised, list(transfer.subscriptions_in(session))
+        if sum(map(len, session.subscriptions)) > MAX_LISTED:
+            # Nobody follows what it cannot be told whole.
+            revised, subscriptions = 0, []
         answer = await remote.call(
             node,
             "mqtt.superseded",
@@ -276,8 +282,8 @@ class Remains:
             transfer.had_from(session),
             transfer.halves_of(session),
             transfer.unreleased_in(session),
-            session.revised,
-            list(transfer.subscriptions_in(session)),
+            revised,
+            subscriptions,
             timeout=TOLD_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
