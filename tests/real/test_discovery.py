@@ -9,7 +9,7 @@ import psutil
 from discovery.apiserver import ApiServer, pod, slice_of
 from discovery.etcds import free_port
 
-from real.harness import Program, eventually
+from real.harness import PATIENCE, Program, eventually
 
 COOKIE = "discovery-cookie"
 
@@ -54,10 +54,11 @@ def whole(*nodes):
 
 
 def end(nodes):
+    """All at once, each in order: a second signal would end it without waiting for its etcd."""
     for node in nodes:
         node.process.terminate()
     for node in nodes:
-        node.end()
+        node.process.wait(PATIENCE)
 
 
 def test_three_nodes_find_each_other_through_the_etcd_that_they_run_themselves(tmp_path):
