@@ -58,8 +58,9 @@ async def replace_state(
         if process.behaviour is not None:
             held = vars(process.behaviour)
             kept = {key: held[key] for key in _FRAMEWORK & held.keys()}
+            new = kept | state
             held.clear()
-            held.update(kept | state)
+            held.update(new)
         return dict(state)
 
     return await _request(destination, replace, timeout)

@@ -37,10 +37,14 @@ async def test_state_can_be_read_and_replaced(rt):
 
 
 @virtual
-async def test_a_failing_change_leaves_the_state(rt):
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(lambda state: state["nothing"], KeyError), (lambda state: state.update(args=(2,)), TypeError)],
+)
+async def test_a_failing_change_leaves_the_state(rt, change, error):
     pid = await Worker.start(1)
-    with pytest.raises(KeyError):
-        await replace_state(pid, lambda state: state["nothing"])
+    with pytest.raises(error):
+        await replace_state(pid, change)
     assert await call(pid, "args") == (1,)
 
 
