@@ -118,7 +118,7 @@ class Behaviour:
             Ignore: ``init`` does not want to run.
             NameTaken: another process holds the name.
         """
-        me = running("Behaviour.start")
+        me = running(f"{cls.__name__}.start")
         return await cls._otp_launch(me.runtime, None, args, options)
 
     @overload
@@ -135,7 +135,7 @@ class Behaviour:
     @classmethod
     async def start_link(cls, *args: Any, **options: Any) -> Pid:
         """As ``start``, linked to the running process."""
-        me = running("Behaviour.start_link")
+        me = running(f"{cls.__name__}.start_link")
         return await cls._otp_launch(me.runtime, me.pid, args, options)
 
     @classmethod

@@ -18,6 +18,7 @@ from gossamer.supervisor import (
     Ignore,
     NameTaken,
     NoReply,
+    NotInProcess,
     Reply,
     StartFailed,
     Stop,
@@ -82,6 +83,12 @@ async def test_start_comes_back_when_init_is_done(rt):
     pid = await Scripted.start(init=init, name="slow")
     assert rt.loop.time() == 3
     assert whereis("slow") == pid
+
+
+@pytest.mark.parametrize("start", [Scripted.start, Scripted.start_link])
+def test_a_start_outside_of_processes_names_what_was_to_start(start):
+    with pytest.raises(NotInProcess, match=rf"^Scripted\.{start.__name__}\(\)"):
+        asyncio.run(start())
 
 
 @virtual
