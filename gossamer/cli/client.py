@@ -329,12 +329,12 @@ def _no_such_node(name: str, rows: list[Row]) -> UnknownNameError:
 
 
 def full_url(url: str) -> str:
-    """``:8091`` and ``host:8091`` are addresses, too."""
+    """``:8091``, ``host:8091`` and what ends with a slash are addresses, too."""
     if "://" in url:
-        return url
+        return url.rstrip("/")
     if url.strip(":").isdecimal():
         return f"http://127.0.0.1:{url.strip(':')}"
-    return f"http://{url}"
+    return f"http://{url.rstrip('/')}"
 
 
 def trusted() -> ssl.SSLContext:

@@ -141,7 +141,9 @@ def test_a_role_that_is_not_enough_says_which_is(run, served, monkeypatch):
         (":8091", "http://127.0.0.1:8091"),
         ("8091", "http://127.0.0.1:8091"),
         ("localhost:1", "http://localhost:1"),
+        ("localhost:1/", "http://localhost:1"),
         ("https://gate/broker", "https://gate/broker"),
+        ("https://gate/broker/", "https://gate/broker"),
     ],
 )
 def test_an_address_needs_no_scheme(given, url):
