@@ -20,7 +20,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlencode
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 import typer
 
@@ -70,13 +70,20 @@ def _from_api(find: Callable[[Get, str], Values], *, of_node: bool = False) -> C
     return complete
 
 
+class _Stay(HTTPRedirectHandler):
+    """Follows nothing: urllib would give the token to whichever host it is sent to."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 def get(url: str, path: str, *, node: str | None = None) -> Any:
     """Return the answer to a GET of ``path`` below ``/api/v1/``, of ``node`` through the one at ``url``."""
     below = f"nodes/{quote(node, safe='@')}/{path}" if node else path
     base = full_url(url)
     secure = [HTTPSHandler(context=trusted())] if base.startswith("https://") else []
     request = Request(f"{base}/api/v1/{below}", headers=credentials())  # noqa: S310 - as the user says
-    with build_opener(ProxyHandler({}), *secure).open(request, timeout=TIMEOUT) as answer:
+    with build_opener(ProxyHandler({}), _Stay, *secure).open(request, timeout=TIMEOUT) as answer:
         return json.loads(answer.read(MAX_BYTES))
 
 

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -65,6 +67,30 @@ def test_names_of_the_cluster_are_offered(offered, served, monkeypatch):
 @pytest.mark.parametrize("api", ["127.0.0.1:1", "no such address", "http://[::bad", "https://127.0.0.1:1"])
 def test_without_a_node_nothing_is_offered_and_nothing_said(offered, api):
     assert offered("nodes", "show", f"--api '{api}'", "") == []
+
+
+def test_a_token_is_taken_nowhere_else(monkeypatch):
+    asked = []
+
+    class Gate(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(307)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_):
+            """To standard error elsewhere."""
+
+    monkeypatch.setattr(completion, "TIMEOUT", 10.0)
+    monkeypatch.setenv("GOSSAMER_TOKEN", "secret")
+    with HTTPServer(("127.0.0.1", 0), Gate) as gate:
+        threading.Thread(target=gate.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        with pytest.raises(HTTPError) as refused:
+            completion.get(f"http://127.0.0.1:{gate.server_port}", "nodes")
+        refused.value.close()
+        gate.shutdown()
+    assert asked == [("/api/v1/nodes", "Bearer secret")]
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for(offered, monkeypatch):
