@@ -183,8 +183,13 @@ class ApiClient:
         """The API of the node called ``name``, asked through this one."""
         return ApiClient(self.url, node=name, timeout=self._timeout, transport=self._transport)
 
+    def _through(self, row: Row) -> ApiClient:
+        _check_up(row)
+        return self.node(row["name"])
+
     def direct(self, row: Row) -> ApiClient:
         """The API of a node at its own address, as the ``row`` of ``nodes`` has it."""
+        _check_up(row)
         port = row["ports"].get("api")
         if not port:
             raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
@@ -212,14 +217,11 @@ class ApiClient:
             name = row["name"]
             if node not in (None, name) or row["status"] == "left":
                 continue
-            if row["status"] in ("offline", "stopped"):
-                missing[name] = f"it is {row['status']}"
-                continue
             try:
                 if row["link"] == "self":
                     found = ask(self)
                 else:
-                    with reach(row) if reach is not None else self.node(name) as peer:
+                    with (reach or self._through)(row) as peer:
                         found = ask(peer)
             except GossamerError as error:
                 # What the node at hand refuses is refused; what another one does leaves a gap.
@@ -299,6 +301,11 @@ class ApiClient:
             f"{self.url}{self._path(path)}: got {type(found).__name__}, expected {expected} of a gossamer "
             "node; check --api"
         )
+
+
+def _check_up(row: Row) -> None:
+    if row["status"] in ("offline", "stopped"):
+        raise NotNowError(f"it is {row['status']}")
 
 
 def _given(params: Params | None) -> dict[str, str | float | bool]:

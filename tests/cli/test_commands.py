@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from api.fakes import member
 
 from gossamer import __version__
 from gossamer.api.model.cluster import HintInfo
@@ -338,3 +339,22 @@ def test_keys_are_listed_installed_used_and_removed(ask, served, tmp_path):
     assert ask("cluster", "keys", "remove", "0c0c0c0c").code != 0
     assert served.view.orders[0] == ("keys install", secret)
     assert ask("cluster", "keys", "install", str(tmp_path / "none")).code != 0
+
+
+def test_a_key_is_used_here_while_a_node_of_another_machine_is_away(ask, served):
+    away = member(2, "offline")
+    served.view.known = [member(1), away.model_copy(update={"address": "10.0.0.2"})]
+    outcome = ask("cluster", "keys", "use", "0a0a0a0a", "--all")
+    assert outcome.code == ExitCode.UNAVAILABLE
+    assert outcome.out.split()[-2:] == ["node1@127.0.0.1", "0a0a0a0a"]
+    assert "not on node2@127.0.0.1: it is on another machine; run the command there" in outcome.err
+    assert "did not answer" not in outcome.err
+    assert served.view.orders == [("keys use", "0a0a0a0a")]
+
+
+def test_no_key_is_used_while_a_node_of_this_machine_is_away(ask, served):
+    served.view.known = [member(1), member(2, "offline")]
+    outcome = ask("cluster", "keys", "use", "0a0a0a0a", "--all")
+    assert outcome.code == ExitCode.UNAVAILABLE
+    assert "node2@127.0.0.1 does not say which keys it has (it is offline)" in outcome.err
+    assert served.view.orders == []

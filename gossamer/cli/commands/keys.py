@@ -23,7 +23,8 @@ from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks
 from gossamer.cli.errors import FileError, NotNowError
-from gossamer.cli.render.show import Part, Report
+from gossamer.cli.exits import ExitCode
+from gossamer.cli.render.show import Note, Part, Report
 from gossamer.cli.render.table import Grid
 from gossamer.errors import UnavailableError
 
@@ -94,9 +95,11 @@ def _carry_out(client: ApiClient, order: Row | None, *, everywhere: bool) -> Rep
     def parts() -> Iterable[Part]:
         cells = [[row["name"], row["keys"][0], " ".join(row["keys"][1:])] for row in rows]
         yield Grid(["NODE", "IN USE", "ALSO INSTALLED"], cells, "no node answered")
+        for name, why in found.missing.items():
+            yield Note(f"not on {name}: {why}")
 
     document = {"items": rows, "missing": found.missing} if everywhere else rows[0]
-    return Report(document, parts, found.missing)
+    return Report(document, parts, code=ExitCode.UNAVAILABLE if found.missing else ExitCode.DONE)
 
 
 def _each(client: ApiClient, order: Row | None) -> Gathered:
