@@ -32,7 +32,7 @@ from gossamer.cli.errors import (
     error_of,
     reason_of,
 )
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, WrongValueError
 
 if TYPE_CHECKING:
     import httpx
@@ -203,10 +203,12 @@ class ApiClient:
         *,
         node: str | None = None,
         reach: Callable[[Row], ApiClient] | None = None,
+        to_the_end: bool = False,
     ) -> Gathered:
         """What ``ask`` has of every node that is not gone, or of ``node``; each item says its ``node``.
 
-        Others are asked through this one, unless ``reach`` has another way to the node of a row.
+        Others are asked through this one, unless ``reach`` has another way to the node of a row. What the
+        node at hand refuses is refused; with ``to_the_end`` only if no node would take it.
         """
         items: list[Row] = []
         missing: dict[str, str] = {}
@@ -224,8 +226,8 @@ class ApiClient:
                     with (reach or self._through)(row) as peer:
                         found = ask(peer)
             except GossamerError as error:
-                # What the node at hand refuses is refused; what another one does leaves a gap.
-                if row["link"] == "self" or getattr(error, "url", None) == self.url:
+                goes_on = to_the_end and not isinstance(error, WrongValueError)
+                if (row["link"] == "self" and not goes_on) or getattr(error, "url", None) == self.url:
                     raise
                 missing[name] = str(error)
             else:

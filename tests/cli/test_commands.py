@@ -352,6 +352,15 @@ def test_a_key_is_used_here_while_a_node_of_another_machine_is_away(ask, served)
     assert served.view.orders == [("keys use", "0a0a0a0a")]
 
 
+def test_a_step_goes_on_where_the_node_at_hand_has_taken_it(ask, served):
+    port = int(served.url.rpartition(":")[2])
+    served.view.known = [member(1), member(2, api_port=port)]
+    outcome = ask("cluster", "keys", "remove", "0c0c0c0c", "--all")
+    assert outcome.code == ExitCode.UNAVAILABLE
+    assert outcome.err.count(": keys remove: not installed") == 2
+    assert served.view.orders == [("keys remove", "0c0c0c0c")] * 2
+
+
 def test_no_key_is_used_while_a_node_of_this_machine_is_away(ask, served):
     served.view.known = [member(1), member(2, "offline")]
     outcome = ask("cluster", "keys", "use", "0a0a0a0a", "--all")

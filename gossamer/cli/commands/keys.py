@@ -110,7 +110,8 @@ def _each(client: ApiClient, order: Row | None) -> Gathered:
             raise NotNowError(_ELSEWHERE)
         return client.direct(row)
 
-    return client.each(lambda peer: _ask(peer, order), reach=reach)
+    # A step that reached some nodes only is taken again, which those refuse that have taken it.
+    return client.each(lambda peer: _ask(peer, order), reach=reach, to_the_end=order is not None)
 
 
 def _ask(client: ApiClient, order: Row | None) -> Row:
