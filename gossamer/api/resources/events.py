@@ -82,6 +82,8 @@ class TimelineEvent(Value):
     """As ``/events`` of that node numbers it."""
     at: float
     """By the node's wall clock."""
+    age: float
+    """Seconds ago, by a clock that does not jump."""
     kind: str
     peer: str
     text: str
@@ -107,11 +109,12 @@ def events_router(view: NodeView) -> APIRouter:
         """What happened at this node lately."""
         log = view.event_log
         found = log.after(after)[:limit]
-        items = (EventInfo(**_fields(one), age=round(log.age(one), 6)) for one in found)
+        items = (EventInfo(**_fields(log, one)) for one in found)
         return EventsInfo(node=view.name, creation=log.creation, items=tuple(items))
 
     def own(kinds: frozenset[str], peer: str | None, search: str) -> Iterator[Walked[TimelineEvent]]:
-        for one in view.event_log.after(0):
+        log = view.event_log
+        for one in log.after(0):
             found = (
                 (not kinds or one.kind in kinds)
                 and peer in (None, one.peer)
@@ -121,7 +124,7 @@ def events_router(view: NodeView) -> APIRouter:
                 yield None
                 continue
             position = f"{sort_key(one.at, descending=True)}{sort_key(one.serial, descending=True)}"
-            show = partial(TimelineEvent, position=position, node=view.name, **_fields(one))
+            show = partial(TimelineEvent, position=position, node=view.name, **_fields(log, one))
             yield (position, view.name), show
 
     @router.get("/timeline", response_model=Page[TimelineEvent], responses=STREAMED)
@@ -148,8 +151,9 @@ def events_router(view: NodeView) -> APIRouter:
     return router
 
 
-def _fields(one: Any) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in ("serial", "at", "kind", "peer", "text")}
+def _fields(log: Any, one: Any) -> dict[str, Any]:
+    told = {name: getattr(one, name) for name in ("serial", "at", "kind", "peer", "text")}
+    return {**told, "age": round(log.age(one), 6)}
 
 
 class _Sampler:

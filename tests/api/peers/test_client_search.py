@@ -125,6 +125,7 @@ class TestTimeline:
             rows, missing, number = await pages(client, "/api/v1/timeline", limit=1)
             assert [row["at"] for row in rows] == [992.0, 991.0, 990.0]
             assert [row["node"] for row in rows] == NAMES[::-1]
+            assert [row["age"] for row in rows] == [1.5] * 3
             assert (missing, number) == ({}, 3)
             for asked, count in [
                 ({"kind": "up, down"}, 3),
