@@ -135,7 +135,12 @@ def test_a_run_that_failed_is_not_taken_for_one_that_kept_its_promises(ask, node
     node.end(("exit_status", 6))
     followed = ask("drill", "follow", run_id)
     assert followed.code == 6
+    assert f"error: {run_id} failed: " in followed.err
     assert "node3 ended at start" in followed.err
+    told = ask("drill", "follow", run_id, "--json")
+    assert told.code == 6
+    assert "node3 ended at start" in json.loads(told.err)["error"]
+    assert (told.json["state"], told.out.count("\n")) == ("failed", 1)
 
 
 def test_a_drill_is_stopped_and_then_forgotten(ask):

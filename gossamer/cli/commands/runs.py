@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -22,9 +22,10 @@ from gossamer.cli.command import argument, asks
 from gossamer.cli.completion import Complete
 from gossamer.cli.errors import FileError
 from gossamer.cli.exits import ExitCode
-from gossamer.cli.render.output import ago, clock, print_line
-from gossamer.cli.render.show import Columns, Listing, Note, Part, Report
+from gossamer.cli.render.output import ago, clock, json_text, print_line
+from gossamer.cli.render.show import Columns, Listing, Note, Part, Report, show_part
 from gossamer.cli.render.table import Grid, printable
+from gossamer.errors import UnavailableError
 
 __all__ = ["ON_NODE", "RUN_TIMEOUT", "VERDICTS", "Wait", "add_runs", "result_parts", "start_run"]
 
@@ -63,7 +64,7 @@ def add_runs(
     @app.command("follow", help=followed, rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
     def follow_run(client: ApiClient, json: bool, run: str = run_id) -> Report:
-        return _follow(client, f"{path}/{run}", json=json)
+        _follow(client, f"{path}/{run}", json=json)
 
     @app.command("stop", help=stopped, rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, timeout=RUN_TIMEOUT)
@@ -97,7 +98,7 @@ def start_run(client: ApiClient, path: str, body: Row, *, runs: str, json: bool,
     """Post what of ``body`` is given, and with ``wait`` follow the run, which the API has below ``runs``."""
     found = client.post(path, {name: value for name, value in body.items() if value is not None})
     if wait:
-        return _follow(client, f"{runs}/{found['id']}", json=json)
+        _follow(client, f"{runs}/{found['id']}", json=json)
     return Report(found, lambda: [f"{found['id']} runs at {found['node']}"])
 
 
@@ -131,7 +132,7 @@ def result_parts(verdicts: Iterable[Row], figures: Sequence[Sequence[str]]) -> I
         yield Grid(["MEASURED", "IS", ""], figures)
 
 
-def _follow(client: ApiClient, path: str, *, json: bool) -> Report:
+def _follow(client: ApiClient, path: str, *, json: bool) -> NoReturn:
     told: set[tuple[str, ...]] = set()
     step = ""
     while (found := client.document(path))["state"] == "running":
@@ -146,13 +147,15 @@ def _follow(client: ApiClient, path: str, *, json: bool) -> Report:
                 told.add(cells)
                 print_line(printable("  ".join(filter(None, cells))))
         time.sleep(PERIOD)
+    if json:
+        print_line(json_text(found))
+    else:
+        for part in _parts(found):
+            show_part(part)
     state = found["state"]
-    if state in ("kept", "elsewhere"):
-        return Report(found, lambda: _parts(found))
-    if state == "broken":
-        return Report(found, lambda: _parts(found), code=ExitCode.PROMISE_BROKEN)
-    failed = Note(": ".join(filter(None, (f"{found['id']} {state}", found["says"]))))
-    return Report(found, lambda: [*_parts(found), failed], code=ExitCode.UNAVAILABLE)
+    if state not in ("kept", "elsewhere", "broken"):
+        raise UnavailableError(": ".join(filter(None, (f"{found['id']} {state}", found["says"]))))
+    raise typer.Exit(ExitCode.PROMISE_BROKEN if state == "broken" else ExitCode.DONE)
 
 
 def _what(row: Mapping[str, Any]) -> str:
