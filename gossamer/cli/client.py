@@ -310,8 +310,9 @@ def _check_up(row: Row) -> None:
         raise NotNowError(f"it is {row['status']}")
 
 
-def _given(params: Params | None) -> dict[str, str | float | bool]:
-    return {name: value for name, value in (params or {}).items() if value is not None}
+def _given(params: Params | None) -> dict[str, str | float | bool] | None:
+    # For none at all httpx leaves the query of the path as it is; an empty one takes its place.
+    return {name: value for name, value in (params or {}).items() if value is not None} or None
 
 
 def _bad_url(got: str, problem: Exception) -> OptionError:

@@ -150,7 +150,7 @@ def test_an_address_needs_no_scheme(given, url):
     assert ApiClient(given).url == url
 
 
-def test_a_path_before_the_api_is_kept():
+def test_a_path_before_the_api_and_a_query_behind_it_are_kept():
     asked = []
 
     def handler(request):
@@ -159,7 +159,11 @@ def test_a_path_before_the_api_is_kept():
 
     client = ApiClient("https://gate/broker", transport=httpx.MockTransport(handler), node="n 2@a")
     assert client.rows("/api/v1/tables") == []
-    assert asked == ["https://gate/broker/api/v1/nodes/n%202@a/tables"]
+    assert client.rows("tables?fold=5", {"after": None}) == []
+    assert asked == [
+        "https://gate/broker/api/v1/nodes/n%202@a/tables",
+        "https://gate/broker/api/v1/nodes/n%202@a/tables?fold=5",
+    ]
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "http://[::", "http://127.0.0.1:x"])
