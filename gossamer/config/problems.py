@@ -99,7 +99,6 @@ _PHRASES = {
     "literal_error": "{expected}",
     "enum": "{expected}",
     "json_invalid": "JSON",
-    "ip_any_network": "an address or network such as 10.0.0.7 or 10.0.0.0/8",
     "too_short": "{min_length} or more",
     "too_long": "{max_length} or fewer",
 }

@@ -7,7 +7,9 @@ host or port means "choose one", as operators of other brokers are used to.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
@@ -148,6 +150,16 @@ def _listed(value: object) -> object:
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
+def _network(value: object) -> object:
+    """Text alone: Python takes numbers for networks, too."""
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return ip_network(value.strip())
+    raise PydanticCustomError("wanted", "an address or network such as 10.0.0.7 or 10.0.0.0/8")
+
+
 def _autoheal(value: object) -> float | None:
     if value is True or (isinstance(value, str) and value.strip().lower() in {"on", "true", "yes"}):
         return AUTOHEAL_DELAY
@@ -185,7 +197,14 @@ EndpointText = Annotated[
 Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_listed)]
 """Endpoints, as a list or as one comma-separated string."""
 
-Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_listed)]
+Network = Annotated[
+    IPvAnyNetwork,
+    BeforeValidator(_network),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9A-Fa-f.:]+(/\d{1,3})?$"}),
+]
+"""``address/bits``."""
+
+Networks = Annotated[tuple[Network, ...], BeforeValidator(_listed)]
 """Networks, as a list or as one comma-separated string."""
 
 Autoheal = Annotated[

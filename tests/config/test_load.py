@@ -1,5 +1,6 @@
 """Reading a configuration: file, environment, defaults, and every mistake at once."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -185,6 +186,24 @@ def test_a_probe_must_end_before_the_next_begins():
 @pytest.mark.parametrize("wrong", [{"probe_timeout": 0}, {"mtu": 600}, {"gossip_interval": 0}])
 def test_gossip_settings_that_cannot_work_are_refused(wrong):
     assert list(problems({"cluster": {"gossip": wrong}})) == [f"cluster.gossip.{next(iter(wrong))}"]
+
+
+def listening(*sources):
+    return {"mqtt": {"server": {"listeners": [{"proxy_sources": list(sources)}]}}}
+
+
+@pytest.mark.parametrize("wrong", [10, True, "10.0.0.0/33", "balancer.example", ["10.0.0.7"]])
+def test_what_is_no_network_is_told_as_such(wrong):
+    (problem,) = problems(listening("10.0.0.7", wrong)).values()
+    assert problem.key == "mqtt.server.listeners[0].proxy_sources[1]"
+    assert problem.expected == "an address or network such as 10.0.0.7 or 10.0.0.0/8"
+
+
+def test_a_network_may_have_blanks_around_it():
+    (listener,) = config_from(listening(" 10.0.0.0/8 ", "::1")).mqtt.server.listeners
+    assert [str(source) for source in listener.proxy_sources] == ["10.0.0.0/8", "::1/128"]
+    told = json_schema()["$defs"]["ListenerConfig"]["properties"]["proxy_sources"]["items"]
+    assert re.match(told["pattern"], "10.0.0.0/8")
 
 
 def test_the_message_names_source_key_got_and_expected(tmp_path):
