@@ -149,8 +149,19 @@ class EtcdClient:
         return int((await self._ask(lambda s: s.leases.LeaseGrant, rpc.LeaseGrantRequest(TTL=round(ttl)))).ID)
 
     async def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys."""
-        await self._ask(lambda s: s.leases.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease))
+        """End a lease and delete its keys, unless it is gone."""
+
+        def end(session: _Session) -> Callable[..., Awaitable[None]]:
+            async def ended(request: object, **options: Any) -> None:
+                try:
+                    await session.leases.LeaseRevoke(request, **options)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.NOT_FOUND:
+                        raise
+
+            return ended
+
+        await self._ask(end, rpc.LeaseRevokeRequest(ID=lease))
 
     async def keep_alive(self, lease: int) -> None:
         """Renew a lease, unless it is gone."""

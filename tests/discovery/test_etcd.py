@@ -166,6 +166,15 @@ async def test_a_key_that_somebody_deleted_is_registered_again(server: Server) -
     await node.stop()
 
 
+async def test_a_lease_that_is_gone_is_as_good_as_revoked(server: Server) -> None:
+    client = server.client()
+    assert await keys(client) == []
+    lease = await client.grant(10.0)
+    for _ in range(2):
+        await client.revoke(lease)
+    await client.close()
+
+
 async def test_a_register_larger_than_a_page_is_read_whole_at_one_revision(server: Server) -> None:
     client = server.client()
     await keys(client)
