@@ -4,8 +4,8 @@ Rules: 1. Token and authority are read again for each request, since Kubernetes 
 is not ready yet counts, for a starting node is not ready before it has joined; one that is terminating does
 not.  3. An answer that is not 200, not JSON or not a list of slices is a problem that names what an operator
 can do, and keeps the addresses of the last good answer; a service without endpoints is a problem too, since
-this very pod should be one.  4. Problems are told in words of ours: an answer is quoted nowhere, as it may
-differ with each try.  5. Pages and answers are bounded.
+this very pod should be one.  4. An answer is quoted nowhere, as it may differ with each try.  5. Pages and
+answers are bounded.
 
 Rejected: the official client, which is a hundred times the size of the one request that is needed; a watch,
 which costs the API server a connection for each node and finds nobody sooner than gossip does.
@@ -151,8 +151,8 @@ class K8s(Strategy):
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             problem = f"the API server cannot be asked: {_reason(error)}"
             raise DiscoveryFailedError(self._url, problem) from None
-        except MsgspecError:
-            problem = "the answer is no list of EndpointSlices; is apiserver right?"
+        except (MsgspecError, RecursionError) as error:
+            problem = f"the answer is no list of EndpointSlices ({error}); is apiserver right?"
             raise DiscoveryFailedError(self._url, problem) from None
         return items
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,23 @@ async def test_a_refusal_is_a_problem_in_words_and_keeps_what_is_known(
     assert await strategy.discover(ME) == Discovered(TWO)
     server.answer = code, b"other words"
     assert await strategy.discover(ME) == Discovered(TWO, first.problems)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"<html>a login page</html>", "JSON is malformed"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"kind": "EndpointSliceList"}', "missing required field `items`"),
+        (b'{"items": [], "kind": ' + b"[" * 200_000, "recursion"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_told_with_the_reason(
+    server: ApiServer, mounted: Mounted, body: bytes, reason: str
+) -> None:
+    server.answer = 200, body
+    problem = (await asking(server, mounted).discover(ME)).problems[server.url]
+    assert re.search(rf"no list of EndpointSlices \(.*{reason}.*\); is apiserver right", problem)
 
 
 @pytest.mark.parametrize(
