@@ -18,13 +18,14 @@ import os
 import re
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import httpx
-from msgspec import Meta, MsgspecError, Struct, field
-from msgspec.json import Decoder
+from msgspec import Meta, MsgspecError, Raw, Struct, field
+from msgspec.json import decode
 
 from gossamer.config.discovery import K8sConfig
 from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
@@ -65,8 +66,8 @@ class _Endpoint(Struct):
 class _Slice(Struct):
     """An EndpointSlice of ``discovery.k8s.io/v1``, as far as it is read."""
 
-    ports: list[_Port] | None = None
-    endpoints: list[_Endpoint] | None = None
+    ports: list[Raw] | None = None
+    endpoints: list[Raw] | None = None
 
 
 class _Metadata(Struct):
@@ -74,11 +75,18 @@ class _Metadata(Struct):
 
 
 class _Page(Struct):
-    items: list[_Slice]
+    items: list[Raw]
     metadata: _Metadata = field(default_factory=_Metadata)
 
 
-_decode = Decoder(_Page).decode
+Shape = TypeVar("Shape", bound=Struct)
+
+
+def _well_formed(entries: list[Raw] | None, shape: type[Shape]) -> Iterator[Shape]:
+    """Those of the entries that have the shape; one that is odd does not keep the others from being read."""
+    for entry in entries or ():
+        with suppress(MsgspecError):
+            yield decode(entry, type=shape)
 
 
 class K8s(Strategy):
@@ -140,8 +148,8 @@ class K8s(Strategy):
                             raise DiscoveryFailedError(self._url, _refusal(response.status_code, namespace))
                         body = await self._body(response, left)
                     left -= len(body)
-                    page = _decode(body)
-                    items += page.items
+                    page = decode(body, type=_Page)
+                    items += _well_formed(page.items, _Slice)
                     if not page.metadata.further:
                         break
                     query["continue"] = page.metadata.further
@@ -192,9 +200,10 @@ class K8s(Strategy):
     def _pods(self, slices: list[_Slice], namespace: str, own_port: int) -> Iterator[Address]:
         """Hosts and ports."""
         for one in slices:
-            named = (port.port for port in one.ports or () if port.name == self._config.port_name)
+            ports = _well_formed(one.ports, _Port)
+            named = (port.port for port in ports if port.name == self._config.port_name)
             port = next(named, None) or own_port
-            for endpoint in one.endpoints or ():
+            for endpoint in _well_formed(one.endpoints, _Endpoint):
                 if endpoint.conditions is None or not endpoint.conditions.terminating:
                     for host in self._names(endpoint, namespace):
                         yield host, port

@@ -222,7 +222,6 @@ async def test_an_answer_that_cannot_be_read_is_told_with_the_reason(
         listing(),
         listing({"endpoints": [{"addresses": ["not-an-address"]}, 7, {"addresses": "10.0.0.1"}]}),
         json.dumps({"items": [None, 7, [], {}, {"endpoints": 7}, {"ports": 7}]}).encode(),
-        listing(slice_of(pod("10.244.1.7", "gossamer-0"), port=99_999)),
     ],
 )
 async def test_garbage_is_a_problem_and_never_an_empty_list(
@@ -234,6 +233,13 @@ async def test_garbage_is_a_problem_and_never_an_empty_list(
     found = await strategy.discover(ME)
     assert found.addresses == TWO
     assert len(found.problems) == 1
+
+
+async def test_what_is_half_right_is_used(server: ApiServer, mounted: Mounted) -> None:
+    half = {**slice_of(pod("10.244.2.9", "gossamer-1")), "ports": [{"name": "gossip", "port": 99_999}, 7]}
+    half["endpoints"] = [7, None, {"addresses": 7}, {"addresses": ["10.244.2.9"], "conditions": None}]
+    server.answer = 200, listing({"endpoints": 7}, half)
+    assert await asking(server, mounted).discover(ME) == Discovered((("10.244.2.9", 7946),))
 
 
 async def test_an_answer_without_end_is_cut_off(
