@@ -168,7 +168,7 @@ def start(
         False, "--here", "Split this very cluster (partition only; needs an administrator and drill.faults)."
     ),
     split: str | None = option(None, "--split", "2/1; one way 1>2; one link 1-2.", SPLITS),
-    hold: float = option(10.0, "--for", "How long the fault holds.", parser=duration, metavar="DURATION"),
+    hold: float = option("10s", "--for", "How long the fault holds.", parser=duration, metavar="DURATION"),
     nodes: int | None = typer.Option(None, "--nodes", "-n", min=2, help="Of its own cluster (default: 3)."),
     load: float | None = option(None, "--load", "Messages a second (default: 100).", min=0),
     number: int | None = option(None, "--number", "Of the node to kill, pause … (default: the last).", min=1),
