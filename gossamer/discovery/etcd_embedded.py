@@ -76,7 +76,7 @@ def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) 
         *("--advertise-client-urls", f"http://{Endpoint(client, config.client_addr.port)}"),
         *("--initial-cluster", cluster),
         *("--initial-cluster-state", "new" if config.bootstrap else "existing"),
-        # Old revisions serve nobody but a watch that was away for longer than an hour, which loads anew.
+        # Old revisions serve nobody but who reads a range page by page, which takes moments.
         *("--auto-compaction-retention", "1"),
         *("--log-level", "error"),
     ]
