@@ -41,7 +41,7 @@ __all__ = [
     "encode",
 ]
 
-VERSION = 2
+VERSION = 3
 ANYBODY = "*"
 """Called by who knows an address and no name: the Challenge tells it, and the call ends there."""
 NONCE_SIZE = 32

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MAX_FRAME = 256 * 1024
-_VERSION = 1
+_VERSION = 2
 _FRAME_OVERHEAD = 40
 
 
