@@ -32,6 +32,23 @@ async def test_a_dropped_copy_is_gone_here_and_its_rows_live_on_elsewhere(tmp_pa
         await until(lambda: dict(again.rows()) == {"k": 1, "more": 2}, 15.0)
 
 
+async def test_a_copy_that_is_made_again_is_told_anew_what_of_it_is_safe() -> None:
+    """Though its rows stand where those of its predecessor stood; and what that one said is forgotten."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
+        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+        for table in (ta, tb):
+            assert await table.safe(table.write(table.node, 1), 5.0)
+        await b.store.del_table_copy("t")
+        await until(lambda: "b" not in ta.core.burial.epoch.members)
+        assert not ta.core.burial._said
+        again = await b.store.create_table("t", replication="shared")
+        number = again.write("b", 2)
+        assert number == 1
+        assert await again.safe(number, 5.0)
+        assert await ta.safe(ta.core.position, 5.0)
+
+
 async def test_rows_of_an_owned_table_go_with_their_owners_copy() -> None:
     """And come back with it."""
     hub = Hub()

@@ -139,6 +139,8 @@ class Exchange:
     def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
         """Follow a peer's rows from where we are, or take all of them."""
         table = replica.definition.name
+        # A copy that was dropped, and made again before its rows were gone here, had none.
+        replica.creation = peer.creation
         replica.follow()
         follow = Follow(table, self.tables[table].pact, replica.position, snapshot)
         peer.outbox.append(encode(follow))

@@ -37,7 +37,8 @@ class Epochs:
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
 
     def followed(self, name: str, peer: Peer, table: str) -> None:
-        """A peer has our rows from now on: so it is a member."""
+        """A peer has our rows from now on: so it is a member, and may have forgotten what it was told."""
+        self._told.pop((table, name), None)
         shared = self._shared.get(table)
         if shared is not None:
             shared.burial.meet([name])

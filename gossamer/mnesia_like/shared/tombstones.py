@@ -157,7 +157,8 @@ class Burial:
             self._be(members)
 
     def gone(self, name: str) -> None:
-        """It has dropped its copy."""
+        """It has dropped its copy, and what it said was of that one."""
+        self._said.pop(name, None)
         if name in self.epoch.members:
             self._be(self.epoch.members - {name})
 
