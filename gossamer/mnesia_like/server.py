@@ -213,6 +213,9 @@ class Wiring(Protocol):
     def perform(self, actions: list[Action]) -> None:
         """Carry out what the core decided."""
 
+    def renew(self) -> None:
+        """Begin the sessions with all peers anew: something that they were to be told is lost."""
+
     def returns(self, peer: str, creation: int) -> None:
         """``peer`` is about to be told up."""
 
@@ -235,13 +238,16 @@ class _Inbox:
         self._link = link
 
     def peer_up(self, name: str, creation: int, session: int) -> None:
-        self._runtime.send(self._pid, _PeerUp(name, creation, session))
+        self._tell(name, _PeerUp(name, creation, session))
 
     def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
         self._runtime.send(self._pid, _PeerDown(name, left, renewing))
 
     def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
-        if not self._runtime.send(self._pid, _Frame(peer, payload, done)) and self._runtime.alive(self._pid):
+        self._tell(peer, _Frame(peer, payload, done))
+
+    def _tell(self, peer: str, message: _PeerUp | _Frame) -> None:
+        if not self._runtime.send(self._pid, message) and self._runtime.alive(self._pid):
             # Its mailbox is full. A process that has ended has a successor, to whom it is given again.
             self._link.renew(peer)
 
@@ -261,6 +267,14 @@ class Replicator(GenServer):
         send_after(wiring.tick, self_pid(), _TICK)
 
     async def handle_info(self, message: Any) -> None:
+        try:
+            await self._handle(message)
+        except Exception:
+            # Half of it may have taken effect. A frame is done, so that it does not come again for ever.
+            self._wiring.renew()
+            raise
+
+    async def _handle(self, message: Any) -> None:
         core, now = self._core, self._now()
         match message:
             case _Frame(peer, payload, done):
@@ -268,11 +282,9 @@ class Replicator(GenServer):
                     self._perform(core.receive(peer, payload, now))
                 except BadFrameError as error:
                     log.warning("bad_frame", peer=peer, problem=error.problem)
-                except Exception:
-                    # Half of it may have taken effect, and it must not come again for ever.
-                    if self._wiring.link is not None:
+                    # Where nothing of a peer can be read, another session would not help.
+                    if self._wiring.link is not None and core.heard(peer):
                         self._wiring.link.renew(peer)
-                    raise
                 finally:
                     done()
             case Flush():

@@ -312,33 +312,24 @@ class Store(SchemaOrders, TableOwner):
             self.replicator_bell.ring()
 
     def perform(self, actions: list[Action]) -> None:
-        """Carry out what the replication core decided, in order."""
-        link = self.link
-        for action in actions:
-            if isinstance(action, Send):
-                if link is not None:
-                    link.send(action.peer, action.session, action.frame)
-            elif isinstance(action, Wake):
-                self._transactor.wake(action.number)
-            elif isinstance(action, Report):
-                self._reported(action)
-            elif isinstance(action, Rostered):
-                for name in action.added:
-                    self.tell(CopyAdded(name, action.peer))
-                for name in action.dropped:
-                    self.tell(CopyDropped(name, action.peer))
-            elif action.table not in self._tables:
-                # It was dropped in this very turn.
-                continue
-            elif isinstance(action, Installed):
-                self._shared_table(action.table).installed(action.keys, action.change)
-            elif isinstance(action, Confirmed):
-                self._replicated(action.table).confirmed()
-            else:
-                table = self._replicated(action.table)
-                table.absorb(action)
-                if isinstance(table, SharedTable):
-                    self._untold.add(table.name)
+        """Carry out what the replication core decided, in order.
+
+        Where one fails the others are carried out all the same, but for what peers are told, which may not be
+        so: they begin anew.
+        """
+        for done, action in enumerate(actions, 1):
+            try:
+                self._carry_out(action)
+            except Exception:
+                self.renew()
+                self.perform([other for other in actions[done:] if not isinstance(other, Send)])
+                raise
+
+    def renew(self) -> None:
+        """Begin the sessions with all peers anew: something that they were to be told is lost."""
+        if self.link is not None:
+            for peer in list(self.link.peers()):
+                self.link.renew(peer)
 
     def returns(self, peer: str, creation: int) -> None:
         """``peer`` is up; under a new creation it has lost what it held."""
@@ -370,6 +361,32 @@ class Store(SchemaOrders, TableOwner):
         self.testify()
 
     # -- inside
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, Send):
+            if self.link is not None:
+                self.link.send(action.peer, action.session, action.frame)
+        elif isinstance(action, Wake):
+            self._transactor.wake(action.number)
+        elif isinstance(action, Report):
+            self._reported(action)
+        elif isinstance(action, Rostered):
+            for name in action.added:
+                self.tell(CopyAdded(name, action.peer))
+            for name in action.dropped:
+                self.tell(CopyDropped(name, action.peer))
+        elif action.table not in self._tables:
+            # It was dropped in this very turn.
+            return
+        elif isinstance(action, Installed):
+            self._shared_table(action.table).installed(action.keys, action.change)
+        elif isinstance(action, Confirmed):
+            self._replicated(action.table).confirmed()
+        else:
+            table = self._replicated(action.table)
+            table.absorb(action)
+            if isinstance(table, SharedTable):
+                self._untold.add(table.name)
 
     def _reported(self, report: Report) -> None:
         fields = dict(report.fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from gossamer.mnesia_like import (
     TableExistsError,
     TablesNotLoadedError,
 )
+from gossamer.mnesia_like.server import _Inbox
 from gossamer.supervisor import Runtime
 from gossamer.testing import SimNetwork, seeds
 
@@ -133,6 +135,60 @@ async def test_a_frame_that_fails_a_replicator_does_not_come_again_and_loses_not
         assert ta.read("left") == 1
 
 
+@pytest.mark.parametrize("part", ["installed", "send"])
+async def test_what_a_failing_replicator_did_not_send_is_made_up_for(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """To whomever it was to go: nobody stays prepared, with locks, because somebody else's vote failed it."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b, host("c", hub, tick=0.02) as c:
+        hosts = (a, b, c)
+        tables = [await h.store.create_table("t", replication="shared") for h in hosts]
+        await until(lambda: all(len(h.store.replication.holders("t")) == 2 for h in hosts))
+        for table in tables:
+            assert await table.safe(table.write(table.node, 1), 5.0)
+        victim = a.child("replicator")
+        target: Any = tables[0] if part == "installed" else a.store.link
+
+        def fail(*args: Any) -> Any:
+            monkeypatch.undo()
+            raise RuntimeError("a fault of its own")
+
+        async def write(tx: Any) -> None:
+            if a.child("replicator") == victim:
+                monkeypatch.setattr(target, part, fail)
+            await tx.write("t", "k", 1)
+
+        async with asyncio.timeout(10.0):
+            await a.store.transaction(write)
+            await until(lambda: all(table.read("k") == 1 for table in tables))
+            await until(lambda: not any(h.store.system_info()["transactions"]["locks"] for h in hosts))
+            await until(lambda: a.child("replicator") != victim)
+
+
+async def test_a_frame_that_cannot_be_read_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another session; but a peer of whom nothing can be read speaks otherwise, and is left alone."""
+    hub = Hub()
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
+        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+        await until(lambda: all(h.store.replication.holders("t") for h in (a, b)))
+        deliver = hub.deliver
+
+        def garble(source: str, target: str, session: int, frame: bytes) -> None:
+            monkeypatch.undo()
+            deliver(source, target, session, frame[:-1])
+
+        monkeypatch.setattr(hub, "deliver", garble)
+        await a.store.transaction(lambda tx: tx.write("t", "k", 1), timeout=5.0)
+        await until(lambda: ta.read("k") == tb.read("k") == 1)
+        assert hub.session("a", "b") > 1
+        hub.join("other")
+        hub.deliver("other", "a", 1, b"another format")
+        bad = a.store.replication.counts
+        await until(lambda before=bad["bad_frames"]: bad["bad_frames"] > before)
+        assert hub.session("a", "other") == 1
+
+
 async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
     """What the link says is compared with what is known, again and again."""
     hub = Hub()
@@ -144,6 +200,18 @@ async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
         await until(lambda: a.store.replication.peers() == {})
         hub.cut.clear()
         await until(lambda: a.store.replication.peers() == {"b": 2})
+
+
+async def test_a_peer_that_came_while_the_mailbox_was_full_comes_again() -> None:
+    """In another session, since its first frames would be those of a stranger."""
+    renewed: list[str] = []
+    link: Any = SimpleNamespace(renew=renewed.append)
+    runtime = Runtime(node="a", creation=1)
+    inbox = _Inbox(runtime, runtime.spawn(asyncio.sleep, 3600, max_mailbox=1), link)
+    inbox.peer_up("b", 2, 1)
+    inbox.peer_up("c", 3, 1)
+    assert renewed == ["c"]
+    await runtime.stop()
 
 
 async def test_a_subscriber_sees_own_and_replicated_changes_in_the_writers_turn() -> None:

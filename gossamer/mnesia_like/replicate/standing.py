@@ -24,6 +24,11 @@ class Standing:
         """Peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self._x.peers.items()}
 
+    def heard(self, name: str) -> bool:
+        """Whether a peer has said anything in this session that could be read: first of all its tables."""
+        peer = self._x.peers.get(name)
+        return peer is not None and peer.tables is not None
+
     def renewing(self) -> set[str]:
         """Peers that were up, and are members still, whose link begins anew."""
         return self._x.renewing
