@@ -73,8 +73,8 @@ _POLL = 0.02
 class Store(SchemaOrders, TableOwner):
     """Tables of one node, replicated over ``link`` and kept on ``disc``, where there is one.
 
-    ``tick`` in seconds: how often unanswered messages, purges and digests are looked after. ``executor`` runs
-    what blocks (a thread of its own where None); ``replication`` are options of :class:`Replication`.
+    ``tick`` in seconds: how often purges and digests are looked after. ``executor`` runs what blocks (a
+    thread of its own where None); ``replication`` are options of :class:`Replication`.
     """
 
     def __init__(

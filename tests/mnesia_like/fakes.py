@@ -51,6 +51,7 @@ class Net:
         self.random = random.Random(seed)
         self.renewals = renewals
         self.now = 0.0
+        self.latency = 0.01
         self.definition = definition
         self.options = options
         self.creation = itertools.count(1)
@@ -217,7 +218,7 @@ class Net:
         assert len(frame) <= 256 * 1024
         self.frames += 1
         if self._aware.get((machine.name, peer)) == session:
-            self._later(0.01, self._deliver, machine.name, peer, session, frame)
+            self._later(self.latency, self._deliver, machine.name, peer, session, frame)
             if self.random.random() < self.renewals:
                 self._later(0.02 * self.random.random(), self.renew, machine.name, peer)
 

@@ -21,7 +21,7 @@ NAMES = ["a", "b", "c"]
 
 
 def net_of(seed: int = 1, *, horizon: float = 86_400.0, renewals: float = 0.0) -> Sharing:
-    net = Sharing(seed, NAMES, renewals=renewals, horizon=horizon, retry=0.5)
+    net = Sharing(seed, NAMES, renewals=renewals, horizon=horizon)
     net.advance(1.0)
     return net
 
@@ -142,7 +142,7 @@ def test_one_old_row_that_is_on_its_way_does_not_come_back() -> None:
 
 def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
     """``a`` wrote, ``b`` deleted, both have forgotten; the log of ``a`` still begins with the row."""
-    net = Sharing(1, ["a", "b"], retry=0.5)
+    net = Sharing(1, ["a", "b"])
     net.advance(1.0)
     put(net, "a", "k", 1)
     net.advance(1.0)

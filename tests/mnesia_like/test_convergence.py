@@ -67,7 +67,7 @@ def test_replicas_converge_whatever_the_network_does(
 ) -> None:
     """After any history of writes, cuts, crashes and renewals, a good network makes all replicas equal."""
     note(f"seed={seed}")
-    net = Net(seed, NAMES, renewals=renewals, retry=0.5, log_bytes=log_bytes)
+    net = Net(seed, NAMES, renewals=renewals, log_bytes=log_bytes)
     play(net, script)
     net.settle()
     net.check()
@@ -76,7 +76,7 @@ def test_replicas_converge_whatever_the_network_does(
 @pytest.mark.parametrize("seed", range(4))
 def test_large_tables_converge_through_snapshots_though_sessions_end(seed: int) -> None:
     """Many parts in flight, a small log, writes all along."""
-    net = Net(seed, NAMES, renewals=0.02, retry=0.5, log_bytes=2000, window=100_000)
+    net = Net(seed, NAMES, renewals=0.02, log_bytes=2000, window=100_000)
     rng = random.Random(seed)
     for i in range(4000):
         net.write("a", f"site/{i}", "x" * 100)

@@ -122,7 +122,7 @@ async def test_a_table_can_be_dropped_under_a_transaction() -> None:
 async def test_a_peer_that_takes_nothing_costs_its_window_and_catches_up_by_a_snapshot() -> None:
     """However much is written meanwhile; and it is seen who is behind."""
     hub = Hub()
-    options: Any = {"tick": 0.02, "retry": 0.02, "window": 20_000, "log_bytes": 50_000}
+    options: Any = {"tick": 0.02, "window": 20_000, "log_bytes": 50_000}
     async with host("a", hub, **options) as a, host("b", hub, **options) as b:
         ta, tb = [await h.store.create_table("t", replication="owned") for h in (a, b)]
         assert await ta.visible(ta.write("first", 1))

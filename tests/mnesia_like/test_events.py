@@ -119,7 +119,7 @@ async def test_the_store_tells_who_comes_and_goes_and_who_cannot_keep_up(tmp_pat
     """Nodes up and down, a disc that is behind, a peer that needs a snapshot; and what others pass on."""
     hub = Hub()
     told: list[SystemEvent] = []
-    options: dict[str, Any] = {"tick": 0.02, "retry": 0.02, "window": 2000, "log_bytes": 2000}
+    options: dict[str, Any] = {"tick": 0.02, "window": 2000, "log_bytes": 2000}
     async with host("a", hub, disc=Disc(tmp_path / "t.db"), **options) as a:
         subscription = a.store.subscribe(told.append)
         async with host("b", hub, **options) as b:

@@ -28,7 +28,7 @@ from gossamer.mnesia_like import (
 
 from .hub import Host, Hub, host, until
 
-FAST: dict[str, Any] = {"tick": 0.02, "retry": 0.02}
+FAST: dict[str, Any] = {"tick": 0.02}
 
 
 def rows(node: Host, name: str) -> dict[Any, Any]:

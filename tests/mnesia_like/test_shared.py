@@ -160,7 +160,7 @@ def test_all_copies_agree_on_the_latest_version(
 ) -> None:
     """No write of a node that lived is lost to an older one, each row has one holder, whatever happened."""
     note(f"seed={seed}")
-    net = Sharing(seed, NAMES, renewals=renewals, retry=0.5, log_bytes=log_bytes)
+    net = Sharing(seed, NAMES, renewals=renewals, log_bytes=log_bytes)
     for step in script:
         match step:
             case ("put", name, key, value):

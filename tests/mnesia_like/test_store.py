@@ -96,7 +96,7 @@ async def test_a_table_created_late_is_filled() -> None:
 async def test_the_restart_of_the_replicator_loses_nothing() -> None:
     """Readers keep the rows; writes made in between reach the peers; frames missed come again."""
     hub = Hub()
-    async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
         ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
         await ta.visible(ta.write("before", 1))
         victim = b.child("replicator")
@@ -113,7 +113,7 @@ async def test_a_frame_that_fails_a_replicator_does_not_come_again_and_loses_not
 ) -> None:
     """Half of it may have taken effect: the session is begun anew, and transactions with it."""
     hub = Hub()
-    async with host("a", hub, tick=0.02, retry=0.02) as a, host("b", hub, tick=0.02, retry=0.02) as b:
+    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
         ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
         await until(lambda: a.store.replication.peers() and b.store.replication.peers())
         core, victim = b.store.replication, b.child("replicator")

@@ -216,7 +216,7 @@ async def trio(sim: SimNetwork, hub: Hub, *, majority: bool = False) -> Any:
         hosts: list[Host] = []
         for number, name in enumerate("abc"):
             clock = sim.host(str(number)).clock
-            hosts.append(await stack.enter_async_context(host(name, hub, clock=clock, retry=0.2, tick=0.1)))
+            hosts.append(await stack.enter_async_context(host(name, hub, clock=clock, tick=0.1)))
         tables = [await h.store.create_table("t", replication="shared", majority=majority) for h in hosts]
         for h in hosts:
             await h.store.wait_for_tables(peers=[n for n in "abc" if n != h.store.node])

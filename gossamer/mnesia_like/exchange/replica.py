@@ -43,7 +43,7 @@ class Change:
 class Replica:
     """One (table, owner)'s rows here, and how far they go."""
 
-    def __init__(self, definition: TableDef, owner: str, *, retry: float = 1.0) -> None:
+    def __init__(self, definition: TableDef, owner: str) -> None:
         self.definition = definition
         self.owner = owner
         self.creation = 0
@@ -66,11 +66,7 @@ class Replica:
         self.index = 0
         self.loading = False
         self.sweep: Sweep | None = None
-        # Something came since it was last looked at.
-        self.moved = False
         self.repairs = 0
-        self.asked = float("-inf")
-        self._retry = retry
         self._target = 0
         self._seen: set[Key] | None = None
         self._digest: Digest | None = None
@@ -212,7 +208,6 @@ class Replica:
         if not self.loading or chunk.session != self.session or chunk.index != self.index + 1:
             return []
         self.index = chunk.index
-        self.moved = True
         changes: list[Change] = []
         rows = self.rows
         written = chunk.rows
@@ -231,26 +226,9 @@ class Replica:
         return changes
 
     @property
-    def missing(self) -> bool:
-        """Something the owner has is not here yet."""
-        return self.loading or self.position < self.head
-
-    @property
-    def waits(self) -> bool:
-        """The owner was asked, and has not answered, or not sent all."""
-        return not self.held_back and self.refused is None and (not self.answered or self.missing)
-
-    @property
     def level(self) -> bool:
         """All that the owner had when it answered is here."""
         return self.answered and not self.loading and self.position >= self._target
-
-    def may_ask(self, now: float) -> bool:
-        """Whether it is time to ask (again) for what is missing; notes that it was."""
-        if now - self.asked < self._retry:
-            return False
-        self.asked = now
-        return True
 
     # -- digests
 
@@ -305,7 +283,6 @@ class Replica:
         pop = rows.pop
         deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
         self.position = delta.number
-        self.moved = True
         return Change(self._table, self.owner, delta.written, deleted)
 
     def _finish_snapshot(self, base: int) -> list[Change]:
@@ -346,4 +323,3 @@ class Replica:
         self.loading = False
         self.sweep = self._digest = None
         self._seen = None
-        self.asked = float("-inf")

@@ -71,7 +71,7 @@ __all__ = [
 class Replication(Standing):
     """State machine that replicates owned and shared tables between this node and its peers.
 
-    ``window`` in bytes a peer and table; ``retry`` and ``digest_interval`` in seconds.
+    ``window`` in bytes a peer and table; ``digest_interval`` in seconds.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class Replication(Standing):
         node: str,
         creation: int,
         window: int = 2 * 1024 * 1024,
-        retry: float = 1.0,
         digest_interval: float = 60.0,
         slice_rows: int = 2000,
         log_bytes: int = 8 * 1024 * 1024,
@@ -94,7 +93,6 @@ class Replication(Standing):
         self._epochs = Epochs(self._x, self.transactions.shared, self._follow)
         self._upkeep = Upkeep(self._x, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
-        self._retry = retry
         self._log_bytes = log_bytes
         self._pinned_log_bytes = pinned_log_bytes
         self._sessions = Sessions()
@@ -114,7 +112,7 @@ class Replication(Standing):
         self.tables[definition.name] = state
         for name, peer in self._x.peers.items():
             peer.roster_due = True
-            self._follow(name, peer, state, now)
+            self._follow(name, peer, state)
         return state, self._x.done()
 
     def drop(self, table: str, now: float) -> list[Action]:
@@ -134,7 +132,7 @@ class Replication(Standing):
         for replica in state.replicas.values():
             replica.definition = definition
         for name, peer in self._x.peers.items():
-            self._follow(name, peer, state, now)
+            self._follow(name, peer, state)
         return self._x.done()
 
     def peer_up(self, name: str, creation: int, session: int, now: float) -> list[Action]:
@@ -149,7 +147,7 @@ class Replication(Standing):
             self.transactions.peer_down(name, now)
         peer = self._x.peers[name] = Peer(creation, session)
         for state in self.tables.values():
-            self._follow(name, peer, state, now)
+            self._follow(name, peer, state)
         return self._x.done()
 
     def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
@@ -193,7 +191,7 @@ class Replication(Standing):
             return []
         for message in messages:
             if isinstance(message, TableMessage):
-                self._handle(name, peer, message, now)
+                self._handle(name, peer, message)
             else:
                 self.transactions.receive(name, message, now)
         return self._x.done()
@@ -209,9 +207,9 @@ class Replication(Standing):
         return self._x.done()
 
     def tick(self, now: float) -> list[Action]:
-        """Some time passed: repeat what was not answered, purge what expired, begin a digest. About 1/s."""
+        """Some time passed: purge what expired, begin a digest. About 1/s."""
         self._upkeep.tick(now)
-        self._epochs.tick(now)
+        self._epochs.tick()
         self.transactions.tick(now)
         return self._x.done()
 
@@ -238,12 +236,12 @@ class Replication(Standing):
 
     # -- messages
 
-    def _handle(self, name: str, peer: Peer, message: TableMessage, now: float) -> None:
+    def _handle(self, name: str, peer: Peer, message: TableMessage) -> None:
         # Who begins anew has forgotten what we said.
         if isinstance(message, Follow):
             peer.roster_due = True
         if isinstance(message, Roster):
-            self._on_roster(name, peer, message, now)
+            self._on_roster(name, peer, message)
             return
         state = self.tables.get(message.table)
         if state is None:
@@ -254,25 +252,25 @@ class Replication(Standing):
                 self.counts["stray"] += 1
             return
         if isinstance(message, Follow):
-            self._on_follow(name, peer, state, message, now)
+            self._on_follow(name, peer, state, message)
             return
         if isinstance(message, Seen):
             self._epochs.on_seen(name, message)
             self._x.actions.append(Confirmed(message.table))
             return
         if isinstance(message, Members):
-            self._epochs.on_members(name, peer, state, message, now)
+            self._epochs.on_members(name, peer, state, message)
             return
         if isinstance(message, Ack):
-            self._on_ack(name, state, message, now)
+            self._on_ack(name, state, message)
             return
         replica = state.replicas.get(name)
         if replica is None or replica.held_back or not replica.up:
             self.counts["stray"] += 1
             return
-        self._on_rows(name, peer, replica, message, now)
+        self._on_rows(name, peer, replica, message)
 
-    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage, now: float) -> None:
+    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage) -> None:
         table = replica.definition.name
         match message:
             case Delta():
@@ -299,7 +297,7 @@ class Replication(Standing):
                 replica.on_digest(message)
                 self._upkeep.compare(table, name, replica)
 
-    def _on_roster(self, name: str, peer: Peer, message: Roster, now: float) -> None:
+    def _on_roster(self, name: str, peer: Peer, message: Roster) -> None:
         known = peer.tables or frozenset()
         peer.tables = frozenset(message.tables)
         if peer.tables != known:
@@ -312,7 +310,7 @@ class Replication(Standing):
                 replica = state.replicas.get(name)
                 # It said before that it had no such table.
                 if replica is not None and replica.answered and replica.refused is not None:
-                    self._follow(name, peer, state, now)
+                    self._follow(name, peer, state)
         for table, state in self.tables.items():
             if table in known and table not in peer.tables:
                 state.feeds.pop(name, None)
@@ -322,7 +320,7 @@ class Replication(Standing):
                     state.replicas[name].dropped()
             self._x.actions.append(Confirmed(table))
 
-    def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow, now: float) -> None:
+    def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow) -> None:
         table = state.definition.name
         if message.pact != state.pact:
             peer.outbox.append(encode(Refused(table, state.pact)))
@@ -334,11 +332,11 @@ class Replication(Standing):
             return
         if peer.tables is not None and table not in peer.tables:
             # Whoever gets our answer may count on our knowing that it has the table.
-            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})), now)
+            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})))
         replica = state.replicas.get(name)
         if replica is not None and replica.refused and replica.up:
             # One of us has changed its definition to the other's.
-            self._follow(name, peer, state, now)
+            self._follow(name, peer, state)
         if state.log.seal():
             # The newest number, as it is told, includes what was written in this turn.
             self._x.pump(state)
@@ -353,7 +351,7 @@ class Replication(Standing):
         self._x.pump_one(state, name, feed)
         self._x.actions.append(Confirmed(table))
 
-    def _on_ack(self, name: str, state: OwnedState, message: Ack, now: float) -> None:
+    def _on_ack(self, name: str, state: OwnedState, message: Ack) -> None:
         feed = state.feeds.get(name)
         if feed is None:
             self.counts["stray"] += 1
@@ -374,10 +372,9 @@ class Replication(Standing):
                 self._x.repin(state)
         self._epochs.untold(name)
 
-    def _follow(self, name: str, peer: Peer, state: OwnedState, now: float) -> None:
+    def _follow(self, name: str, peer: Peer, state: OwnedState) -> None:
         replica = state.replicas.get(name)
         if replica is None:
-            replica = state.replicas[name] = Replica(state.definition, name, retry=self._retry)
+            replica = state.replicas[name] = Replica(state.definition, name)
         if replica.peer_up(peer.creation):
-            replica.asked = now
             self._x.ask(peer, replica)

@@ -1,7 +1,10 @@
-"""What replication does when nothing happens: purge, compare digests, ask whoever has fallen silent.
+"""What replication does when nothing happens: purge, and compare digests.
 
 Rules: 1. A tick is cheap where nothing is behind.  2. Work is done in slices of so many rows, so that no
 purge and no digest holds up the loop.
+
+Rejected: asking again whoever has not answered, or not sent all. The link loses nothing within a session, so
+that is on its way, and what is asked twice comes twice: over a slow link a snapshot would never end.
 """
 
 from __future__ import annotations
@@ -24,19 +27,11 @@ class Upkeep:
         self._slice = slice_rows
 
     def tick(self, now: float) -> None:
-        """Some time passed: purge what expired, begin a digest, follow anew who stays behind. About 1/s."""
+        """Some time passed: purge what expired, begin a digest. About 1/s."""
         for state in self._x.tables.values():
             for name, replica in state.replicas.items():
-                peer = self._x.peers.get(name)
-                if peer is None:
+                if name not in self._x.peers:
                     replica.expire(now)
-                elif replica.moved:
-                    # What is missing is on its way.
-                    replica.moved = False
-                elif replica.waits and replica.may_ask(now):
-                    # A frame of its could not be read, or was not for us as we were then.
-                    peer.roster_due = True
-                    self._x.ask(peer, replica)
             if now - state.marked_at >= self._digest_interval:
                 state.marked_at = now
                 self._mark(state)

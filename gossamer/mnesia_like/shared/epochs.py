@@ -29,7 +29,7 @@ class Epochs:
         self,
         exchange: Exchange,
         shared: Mapping[str, Shared],
-        follow: Callable[[str, Peer, OwnedState, float], None],
+        follow: Callable[[str, Peer, OwnedState], None],
     ) -> None:
         self._x = exchange
         self._shared = shared
@@ -64,7 +64,7 @@ class Epochs:
             return
         shared.burial.seen(name, message.number, message.mine)
 
-    def on_members(self, name: str, peer: Peer, state: OwnedState, message: Members, now: float) -> None:
+    def on_members(self, name: str, peer: Peer, state: OwnedState, message: Members) -> None:
         """Who a peer takes for members."""
         shared = self._shared.get(message.table)
         theirs = Epoch.unpacked(message.epoch)
@@ -81,17 +81,17 @@ class Epochs:
             self._x.actions.append(Installed(table, tuple(keys), change))
             for replica in state.replicas.values():
                 replica.restart()
-            self._moved(state, now)
+            self._moved(state)
         elif verdict == "follow":
-            self._moved(state, now)
+            self._moved(state)
 
-    def tick(self, now: float) -> None:
+    def tick(self) -> None:
         """Some time passed: tell of epochs that began here, and of members that others may not have met."""
         for table, shared in self._shared.items():
             burial = shared.burial
             if burial.announce and table in self._x.tables:
                 self._x.report("table_members_struck", table=table, epoch=burial.epoch.id)
-                self._moved(self._x.tables[table], now)
+                self._moved(self._x.tables[table])
             elif burial.news:
                 for peer in self._x.peers.values():
                     if peer.tables and table in peer.tables:
@@ -130,7 +130,7 @@ class Epochs:
         for key in [key for key in self._told if key[0] == table]:
             del self._told[key]
 
-    def _moved(self, state: OwnedState, now: float) -> None:
+    def _moved(self, state: OwnedState) -> None:
         for name, peer in self._x.peers.items():
             self.tell(peer, state.definition.name)
-            self._follow(name, peer, state, now)
+            self._follow(name, peer, state)
