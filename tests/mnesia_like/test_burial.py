@@ -159,6 +159,25 @@ def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
     assert tombstones(net) == [0, 0, 0]
 
 
+def test_who_is_told_of_an_epoch_before_it_is_refused_for_lack_of_it_is_not_refused() -> None:
+    """``b`` has asked under the old epoch just when ``a`` struck ``c``, and asks again under the new."""
+    net = net_of(horizon=100.0)
+    put(net, "a", "k", 1)
+    net.advance(1.0)
+    isolate(net, "c")
+    put(net, "a", "k", None)
+    net.advance(99.0)
+    net.latency = 1.0
+    for _ in range(30):
+        net.partition("a", "b")
+        net.heal("a", "b")
+        net.advance(0.5)
+    net.advance(10.0)
+    replica = net.machines["b"].state.replicas["a"]
+    assert net.shared["a"].burial.epoch.id
+    assert (replica.refused, replica.loaded) == (None, True)
+
+
 away = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, 1])),
     st.tuples(st.just("flush"), st.sampled_from(NAMES)),

@@ -286,10 +286,10 @@ class Replication(Standing):
                 replica.on_head(number)
                 if not replica.refused:
                     peer.acks[table] = None
-            case Refused(pact=pact):
+            case Refused(pact=pact) if pact != (here := self.tables[table].pact):
+                # Of the same pact is an answer to before it was ours: we have asked again since.
                 replica.on_refused(pact)
                 if pact:
-                    here = self.tables[table].pact
                     self._x.report("table_refused", table=table, peer=name, here=here, there=pact)
             case Mark(number=number):
                 replica.begin_sweep(number)
