@@ -94,7 +94,6 @@ class Trail(Deliveries):
         """Messages of this node's publishers that were recorded."""
         self.arrivals: Iterator[bool] = repeat(False)
         self.live = False
-        self.mixed = False
         self.marks: list[list[int]] = []
         self.parents: Parents | None = None
         """Who traces messages besides."""
@@ -136,16 +135,20 @@ class Trail(Deliveries):
 
     # Messages come.
 
-    def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any) -> list[Span] | None:
-        """A run of QoS 0, of a client's or, where it names none, a peer's; what of it is kept."""
-        mixed, self.mixed = self.mixed, False
+    def run(
+        self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, *, mixed: bool
+    ) -> list[Span] | None:
+        """A run of QoS 0 comes, of a client's or, where it names none, a peer's; what of it is kept.
+
+        ``mixed``: its packets may differ in topic and size.
+        """
         if publisher is None:
             spans = self._arrived(count)
             if not spans:
                 return None
         else:
             self.kept += count
-            spans = [(0, self._base + self._hub.received - count + 1, count)]
+            spans = [(0, self._base + self._hub.received + 1, count)]
         self._begin()
         facts = self._facts(plan)
         for topic, size, ident, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
@@ -156,10 +159,10 @@ class Trail(Deliveries):
         return spans
 
     def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: Any) -> int:
-        """One message of QoS 1 that is to be kept, of a client or a peer; its identifier."""
+        """A message of QoS 1 comes that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
             self.kept += 1
-            ident = self._base + self._hub.received
+            ident = self._base + self._hub.received + 1
         else:
             spans = self._arrived(1)
             if not spans:
@@ -370,7 +373,7 @@ class Trail(Deliveries):
     def _facts(self, plan: Any) -> Facts:
         facts: Facts | None = plan.facts
         if facts is None:
-            sessions = plan.all4 + plan.all5
+            sessions = plan.v4.everyone + plan.v5.everyone
             names = tuple(self.alias(session.client_id) for session in sessions)
             nodes = tuple(peer.peer for peer in plan.peers)
             facts = plan.facts = Facts(sessions, names, nodes, local=bool(names or plan.special))

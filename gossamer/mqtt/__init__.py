@@ -37,7 +37,7 @@ from gossamer.mqtt.messages.message_ids import (
     origin_of,
     read_mark,
 )
-from gossamer.mqtt.publish.fanout import compile_plan
+from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.mqtt.tree import mqtt_spec
 
 __all__ = [

@@ -94,6 +94,7 @@ class Channel(Port, asyncio.Protocol):
         "max_packet",
         "more",
         "peer",
+        "plan_of",
         "reading_paused",
         "seen",
         "service",
@@ -123,6 +124,7 @@ class Channel(Port, asyncio.Protocol):
         self.keep_alive = 0
         self.gate: Gate | None = None
         self.cache_get = shared.publishing.cache_get
+        self.plan_of = shared.publishing.plan_of
         self.max_packet = min(shared.limits.max_packet, listener.max_packet)
         self.deadline: Deadline | None = None
         self.ends: Deadline | None = None

@@ -36,7 +36,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
-from gossamer.mqtt.publish.fanout import compile_plan
+from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.routes import RESERVED_TOPIC, is_reserved
 
 if TYPE_CHECKING:

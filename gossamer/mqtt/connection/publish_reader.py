@@ -1,33 +1,32 @@
-"""The loop that takes whole reads apart: the publish path from bytes to plans.
+"""What a client sends: whole reads taken apart, handed on, and acknowledged.
 
-Its shape is its speed. It looks at each packet once, in place; PUBLISH of QoS 0 and 1 without flags or
-properties, and PUBACK, are served here, anything else goes through the codec to ``handlers``.
+``publish.runs`` finds the publishes and acknowledgements that need no codec, a sink delivers them; anything
+else goes through the codec to ``handlers``.
 
-Rules: 1. A publish that begins like the one before it, up to the end of its topic, has its length and its
-plan. 2. QoS 0 publishes that follow one another under one plan are one run, handed on as one slice.  3.
-Acknowledgements of a read are one piece of output, those that wait for peers one record and one entry.  4.
-Before anything is done out of line, what came before it is handed on: the order of arrival is the order of
-effect, also when a malformed packet ends the connection. 5. A read whose publishes fan out widely is taken
-in parts, one a turn of the loop; what is left keeps its place in front of the next read.
+Rules: 1. The order of arrival is the order of effect, also when a malformed packet ends the connection.  2.
+Acknowledgements go in the order of the publishes; those of neighbours are one piece of output, or, where they
+wait for the same peers, one record and one entry.  3. A read whose publishes fan out widely is taken in
+parts, one a turn of the loop; what is left keeps its place in front of the next read.  4. Whether a read is
+recorded is decided before its first packet (``publish.recording``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from gossamer.mqtt.codec.errors import violation
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V4, V5
+from gossamer.mqtt.codec.packets import V5
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.handlers import unexpected_ack
 from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.messages.records import V5_MARK
-from gossamer.mqtt.publish.fanout import DELIVERIES, Plan, compile_plan
+from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
+from gossamer.mqtt.publish.recording import Recording
+from gossamer.mqtt.publish.runs import PUBACK, QOS0, Run, runs
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.messages.ports import TrailLike
-    from gossamer.mqtt.session.session import Session
+    from gossamer.mqtt.publish.plan import Plan
 
 __all__ = ["take"]
 
@@ -36,268 +35,55 @@ _NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
 
 def take(channel: Channel, data: bytes) -> int:
     """Take every whole packet of ``data``; the position where a partial one starts."""
-    hub = channel.hub
-    cache_get = channel.cache_get
-    session = channel.session
-    inflight = session.inflight
-    v5 = channel.version == V5
-    skip = 1 if v5 else 0
-    version = V5 if v5 else V4
-    end = len(data)
-    pos = 0
-    # The last publish: how its packet began, up to the topic's end, and how long it was.
-    prefix = b""
-    total = 0
-    pure = False
-    sinks: tuple[Session, ...] = ()
+    hub, session, version = channel.hub, channel.session, channel.version
+    sink = hub if hub.trail is None else _sink(channel)
+    answers: _Answers | None = None
     plan: Plan | None = None
-    qos = 0
-    # The run of QoS 0 publishes under way.
-    run: Plan | None = None
-    run_start = 0
-    run_count = 0
-    # Publishes of QoS 1 that peers, or the disc, must have before they are acknowledged; those that wait for
-    # nobody are acknowledged now.
-    far: list[bytes] = []
-    far_acks: list[bytes] = []
-    far_plan: Plan | None = None
-    acks: list[bytes] = []
-    acked = False
-    # Messages of QoS 1 that were taken and are not counted yet.
-    taken = 0
-    # While messages are recorded: whether those of this read are, and the identifiers of those that are
-    # acknowledged in it.
-    trail = hub.trail
-    if trail is not None:
-        if next(trail.arrivals, True):
-            trail.begin()
-            if session.idents is None and session.subscriptions:
-                # It may acknowledge what it is about to be sent by itself.
-                session.idents = session.new_idents()
-        else:
-            trail = None
-    idents = session.idents
-    ident = NO_IDENT
-    far_idents: list[int] = []
-    ack_idents: list[int] = []
-    acked_idents: list[int] = []
-    # Of QoS 1 that is recorded and for nobody but sinks with so much room: how many were sent, not told yet.
-    kept = room = 0
-    tail = b""
     enough = hub.sent + DELIVERIES
+    pos, end = 0, len(data)
+    acked = False
     try:
-        while pos < end:
-            if total and data.startswith(prefix, pos):
-                stop = pos + total
-                if stop > end:
+        while pos < end and not channel.more:
+            for run in runs(data, pos, version, channel.max_packet, channel.cache_get, channel.plan_of):
+                kind, found, head, start, pos, count = run
+                if kind == PUBACK:
+                    _acked(channel, data, start, pos)
+                    acked = True
+                    continue
+                plan = found
+                if kind == QOS0:
+                    sink.run0(plan, head, data[start:pos], count, version, session)
+                else:
+                    if plan.is_wide or plan.breadth * count > DELIVERIES:
+                        run = _part(run, enough - hub.sent)
+                        pos = run[4]
+                        # Behind one that is wide it goes on once that is out.
+                        channel.more = plan.is_wide or run[5] < count
+                    if answers is None:
+                        answers = _Answers(channel)
+                    answers.publish(data, run, sink)
+                if hub.sent >= enough or channel.more:
+                    # Wide fan-outs: others want the loop too.
+                    channel.more = True
                     break
-                if not qos:
-                    run_count += 1
-                    pos = stop
-                    continue
             else:
-                at = pos + 2
-                if at > end:
+                if pos == end:
                     break
-                first = data[pos]
-                length = data[pos + 1]
-                if length > 0x7F:
-                    at, stop = frame(data, pos, end, channel.max_packet)
-                    if at == 0:
-                        break
-                else:
-                    stop = at + length
-                if stop > end:
+                at, stop = frame(data, pos, end, channel.max_packet)
+                if at == 0 or stop > end:
                     break
-                if kept:
-                    ack_idents += cast("TrailLike", trail).ran(
-                        cast("Plan", plan), sinks, prefix, tail, kept, version, session
-                    )
-                    kept = 0
-                fast = first == 0x30 or first == 0x32
-                if fast:
-                    topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
-                    body = topic_end + (first & 2)
-                    # Topic aliases and properties are for the codec, and so are topics of the server.
-                    fast = (
-                        body + skip <= stop
-                        and topic_end > at + 2
-                        and data[at + 2] != 0x24
-                        and not (v5 and data[body])
-                    )
-                if fast:
-                    topic = data[at + 2 : topic_end]
-                    route = cache_get(topic)
-                    if route is None:
-                        route = channel.shared.publishing.resolve(topic)
-                    plan = route.plan or compile_plan(route)
-                    fast = not plan.groups
-                    if hub.wide.jobs:
-                        hub.wide.mind(plan.sessions)
-                if fast:
-                    plan = cast("Plan", plan)
-                    qos = first & 2
-                    total = stop - pos
-                    if not qos:
-                        prefix = data[pos : topic_end + skip]
-                        if plan is not run or not run_count:
-                            if run is not None and run_count:
-                                hub.run(run, data[run_start:pos], run_count, version, session)
-                                run_count = 0
-                                if hub.sent >= enough:
-                                    # Wide fan-outs: others want the loop too.
-                                    channel.more = True
-                                    break
-                            run = plan
-                            run_start = pos
-                            run_count = 0
-                        elif trail is not None:
-                            trail.mixed = True
-                        run_count += 1
-                        pos = stop
-                        continue
-                    prefix = data[pos:topic_end]
-                    pure = plan.pure5 if v5 else plan.pure4
-                    sinks = plan.q1_5 if v5 else plan.q1_4
-                    if trail is not None and pure:
-                        room = min([sink.window - len(sink.inflight) for sink in sinks], default=0)
-                elif first == 0x40 and stop - at == 2:
-                    if run_count:
-                        hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                        run_count = 0
-                    packet_id = data[at] << 8 | data[at + 1]
-                    packet = inflight.get(packet_id)
-                    if packet is not None and packet[0] & 0xF6 == 0x32:
-                        del inflight[packet_id]
-                        acked = True
-                        if idents:
-                            acked_idents.append(idents.pop(packet_id, NO_IDENT))
-                    else:
-                        unexpected_ack(channel, packet_id)
-                    pos = stop
-                    continue
-                else:
-                    if run_count:
-                        hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                        run_count = 0
-                    if far:
-                        _forward(channel, far_plan, far, far_acks, far_idents)
-                        far, far_acks, far_idents = [], [], []
-                    if acks:
-                        channel.acknowledge(b"".join(acks), len(acks), ack_idents)
-                        acks, ack_idents = [], []
-                    total = 0
-                    channel.service.handle(channel, first, data[at:stop])
-                    pos = stop
-                    if not channel.is_up:
-                        return end
-                    if hub.sent >= enough or hub.wide.jobs:
-                        channel.more = True
-                        break
-                    continue
-            # One publish of QoS 1.
-            if run_count:
-                hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-                run_count = 0
-            at = pos + len(prefix)
-            identifier = data[at : at + 2]
-            at += 2
-            if identifier == b"\0\0":
-                raise violation("MQTT-2.2.1-3" if v5 else "MQTT-2.3.1-1", "packet identifier is 0")
-            if v5 and data[at]:
-                # Same size and topic as the one before it, but with properties.
-                total = 0
-                continue
-            tail = data[at:stop]
-            if trail is None:
-                taken += 1
-            else:
-                hub.received += 1
-                hub.received1 += 1
-                if pure and room > 0:
-                    room -= 1
-                    kept += 1
-                    for sink in sinks:
-                        sink.send(prefix, tail)
-                    hub.sent += len(sinks)
-                    hub.sent1 += len(sinks)
-                    acks.append(b"\x40\x02" + identifier)
-                    pos = stop
-                    if hub.sent >= enough:
-                        channel.more = True
-                        break
-                    continue
-                if kept:
-                    # Those before this one are told as the last that were received.
-                    hub.received -= 1
-                    ack_idents += trail.ran(cast("Plan", plan), sinks, prefix, tail, kept, version, session)
-                    hub.received += 1
-                    kept = 0
-                ident = trail.one(cast("Plan", plan), prefix, tail, version, session)
-            if pure:
-                if trail is None:
-                    for sink in sinks:
-                        if len(sink.inflight) < sink.window:
-                            sink.send(prefix, tail)
-                        else:
-                            sink.enqueue(prefix, tail)
-                else:
-                    trail.hand(sinks, prefix, tail, ident)
-                    ack_idents.append(ident)
-                hub.sent += len(sinks)
-                hub.sent1 += len(sinks)
-                acks.append(b"\x40\x02" + identifier)
-            else:
-                plan = cast("Plan", plan)
-                hub.one(plan, prefix, tail, version, session, ident)
-                if plan.waits:
-                    if plan.is_wide:
-                        # It goes on once this one is out.
-                        enough = 0
-                    if acks:
-                        channel.acknowledge(b"".join(acks), len(acks), ack_idents)
-                        acks, ack_idents = [], []
-                    if far and far_plan is not plan:
-                        _forward(channel, far_plan, far, far_acks, far_idents)
-                        far, far_acks, far_idents = [], [], []
-                    far_plan = plan
-                    if v5:
-                        far.append(V5_MARK)
-                    far.append(data[pos:stop])
-                    far_acks.append(b"\x40\x02" + identifier)
-                    if trail is not None:
-                        far_idents.append(ident)
-                else:
-                    if far:
-                        _forward(channel, far_plan, far, far_acks, far_idents)
-                        far, far_acks, far_idents = [], [], []
-                    if trail is not None:
-                        ack_idents.append(ident)
-                    if v5 and plan.nobody:
-                        acks.append(b"\x40\x03" + identifier + _NOBODY)
-                    else:
-                        acks.append(b"\x40\x02" + identifier)
-            pos = stop
-            if hub.sent >= enough:
-                channel.more = True
-                break
+                if answers is not None:
+                    answers.flush()
+                channel.service.handle(channel, data[pos], data[at:stop])
+                pos = stop
+                if not channel.is_up:
+                    return end
+                channel.more = hub.sent >= enough or bool(hub.wide.jobs)
     finally:
-        if kept:
-            ack_idents += cast("TrailLike", trail).ran(
-                cast("Plan", plan), sinks, prefix, tail, kept, version, session
-            )
-        hub.received += taken
-        hub.received1 += taken
-        if run_count:
-            hub.run(cast("Plan", run), data[run_start:pos], run_count, version, session)
-        if far:
-            _forward(channel, far_plan, far, far_acks, far_idents)
-        if acks:
-            channel.acknowledge(b"".join(acks), len(acks), ack_idents)
-        if trail is not None:
-            trail.live = False
-        if acked_idents and hub.trail is not None:
-            hub.trail.acknowledged(session, acked_idents, "subscriber")
+        if answers is not None:
+            answers.flush()
+        if sink is not hub and hub.trail is not None:
+            hub.trail.live = False
     if acked and (session.queue or session.resend):
         session.pump()
     if pos:
@@ -307,10 +93,99 @@ def take(channel: Channel, data: bytes) -> int:
     return pos
 
 
-def _forward(
-    channel: Channel, plan: Plan | None, records: list[bytes], acks: list[bytes], idents: list[int]
-) -> None:
-    trail = channel.hub.trail
-    if idents and trail is not None:
-        records.insert(0, trail.marks_of(idents))
-    channel.forward(cast("Plan", plan).waits, b"".join(records), b"".join(acks), len(acks), idents)
+class _Answers:
+    """The acknowledgements of a read, in the order of its publishes; neighbours go together."""
+
+    __slots__ = ("_acks", "_channel", "_idents", "_plan", "_records")
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._plan: Plan | None = None
+        """Whose peers have to have the messages first; None: nobody."""
+        self._acks: list[bytes] = []
+        self._records: list[bytes] = []
+        self._idents: list[int] = []
+
+    def publish(self, data: bytes, run: Run, sink: Fanout | Recording) -> None:
+        """Hand on a run of QoS 1, and note its acknowledgements."""
+        _, plan, head, start, stop, count = run
+        channel = self._channel
+        v5 = channel.version == V5
+        waits = plan if plan.waits else None
+        if waits is not self._plan:
+            self.flush()
+            self._plan = waits
+        first, last = b"\x40\x02", b""
+        if v5 and plan.nobody:
+            first, last = b"\x40\x03", _NOBODY
+        size = (stop - start) // count
+        left = size - len(head)
+        acks: list[bytes] = []
+        tails: list[bytes] = []
+        for at in range(start + len(head), stop, size):
+            acks.append(first + data[at : at + 2] + last)
+            tails.append(data[at + 2 : at + left])
+        channel.hub.received1 += count
+        self._idents += sink.run1(plan, head, tails, channel.version, channel.session)
+        self._acks += acks
+        if waits is not None and v5:
+            for at in range(start, stop, size):
+                self._records += (V5_MARK, data[at : at + size])
+        elif waits is not None:
+            self._records.append(data[start:stop])
+
+    def flush(self) -> None:
+        """Have out what is noted."""
+        acks, plan, channel = self._acks, self._plan, self._channel
+        if not acks:
+            return
+        self._acks = []
+        idents, self._idents = self._idents, []
+        if plan is None:
+            channel.acknowledge(b"".join(acks), len(acks), idents)
+            return
+        records, self._records = self._records, []
+        trail = channel.hub.trail
+        if idents and trail is not None:
+            records.insert(0, trail.marks_of(idents))
+        channel.forward(plan.waits, b"".join(records), b"".join(acks), len(acks), idents)
+
+
+def _sink(channel: Channel) -> Fanout | Recording:
+    """Who takes this read: the fan-out, or what records it too."""
+    hub, session = channel.hub, channel.session
+    trail = hub.trail
+    if trail is None or not next(trail.arrivals, True):
+        return hub
+    trail.begin()
+    if session.idents is None and session.subscriptions:
+        # It may acknowledge what it is about to be sent by itself.
+        session.idents = session.new_idents()
+    return Recording(hub, trail)
+
+
+def _part(run: Run, left: int) -> Run:
+    """As many publishes of a run of QoS 1 as may be handed on in this turn; one at least."""
+    kind, plan, head, start, stop, count = run
+    most = 1 if plan.is_wide else min(count, max(1, -(-left // plan.breadth)))
+    return kind, plan, head, start, start + (stop - start) // count * most, most
+
+
+def _acked(channel: Channel, data: bytes, start: int, stop: int) -> None:
+    """PUBACKs without a reason."""
+    session = channel.session
+    inflight, idents = session.inflight, session.idents
+    told: list[int] = []
+    try:
+        for at in range(start + 2, stop, 4):
+            packet_id = data[at] << 8 | data[at + 1]
+            packet = inflight.get(packet_id)
+            if packet is None or packet[0] & 0xF6 != 0x32:
+                unexpected_ack(channel, packet_id)
+                continue
+            del inflight[packet_id]
+            if idents:
+                told.append(idents.pop(packet_id, NO_IDENT))
+    finally:
+        if told and channel.hub.trail is not None:
+            channel.hub.trail.acknowledged(session, told, "subscriber")

@@ -30,8 +30,6 @@ class TrailLike(Protocol):
     """What is being taken from a client right now is kept."""
     busy: bool
     """Something waits for the end of the turn."""
-    mixed: bool
-    """Packets of the run under way differ in topic or size."""
     marks: list[list[int]]
     """What peers said of the messages that come next; false: nothing."""
     failed: dict[Any, str]
@@ -45,7 +43,9 @@ class TrailLike(Protocol):
 
     def chance(self) -> bool: ...
 
-    def run(self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, /) -> Any: ...
+    def run(
+        self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, /, *, mixed: bool
+    ) -> Any: ...
 
     def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: Any, /) -> int: ...
 

@@ -1,21 +1,17 @@
-"""From a route to the sockets: compiled plans, and the publish path's three speeds.
-
-A route says who gets a topic; a :class:`Plan` says the same in the terms of the wire, and is made once per
-route: which sessions take MQTT 3.1.1 and which 5.0, with which QoS, and who needs a message of its own. A
-route is replaced when anything about it changes, and its plan with it.
+"""The sink of the read loop: runs of publishes to the sockets of this node, by the plan of their route.
 
 1. QoS 0, no properties: packets that follow one another in a read and have one plan are *one* slice of
 bytes, appended to each subscriber of the publisher's version. Others get the slice re-encoded once. 2. QoS
-1, no properties: head and tail once per message; per subscriber a packet identifier and one join. 3.
+1, no properties: head and tails once per run; per subscriber and message a packet identifier and one join. 3.
 Everything else (QoS 2, RETAIN, properties, subscription identifiers, no local, Python subscribers, sessions
 that limit packets) becomes a :class:`Message` and is delivered one by one.
 
 Rules: 1. Nothing is written here: a session that got its first bytes in this turn is noted, and all are
 flushed together at the end of the turn, one write a socket. Above :data:`FLUSHED` sessions the rest follows
-in the next turns: order per session is kept, and what comes meanwhile joins what waits.
-2. Order per publisher and subscriber is the
-order of arrival. 3. A slice handed on is never looked into again: what makes it valid was checked when its
-topic was resolved.
+in the next turns: order per session is kept, and what comes meanwhile joins what waits.  2. Order per
+publisher and subscriber is the order of arrival.  3. A slice handed on is never looked into again: what makes
+it valid was checked when its topic was resolved.  4. What is recorded comes by the other sink
+(``recording``), which hands it on to this one.
 
 Rejected: a task, a queue or an object per message; a write per message; copying a packet per subscriber.
 """
@@ -23,132 +19,34 @@ Rejected: a task, a queue or an object per message; a write per message; copying
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
-from gossamer.mqtt.codec.packets import V4
+from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.codec.packets import V4, V5
+from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
+from gossamer.mqtt.messages.batches import topic_in
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
-from gossamer.mqtt.session.session import Session
 
 if TYPE_CHECKING:
     from gossamer.mqtt.flow.fence import Fence
-    from gossamer.mqtt.messages.ports import ForwarderLike, TrailLike
+    from gossamer.mqtt.messages.ports import TrailLike
+    from gossamer.mqtt.publish.plan import Plan
+    from gossamer.mqtt.session.session import Session
     from gossamer.routes import Route
 
-__all__ = ["DELIVERIES", "FLUSHED", "Fanout", "Plan", "compile_plan", "drop_qos0"]
+__all__ = ["DELIVERIES", "FLUSHED", "Fanout", "drop_qos0", "forms", "message_of"]
 
 FLUSHED = 1024
 """Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""
 DELIVERIES = 10_000
 """Deliveries that one read of a publisher may cause in one turn; what else it brought waits for the next."""
-
-
-class Plan:
-    """One route, by what the wire needs; see the module.
-
-    It does not know its route: without a cycle a route is gone in the moment in which the last topic that has
-    it leaves the cache, and nobody finds it, with a plan that is void by then.
-    """
-
-    __slots__ = (
-        "all4",
-        "all5",
-        "alone",
-        "deliveries",
-        "facts",
-        "groups",
-        "is_wide",
-        "nobody",
-        "peers",
-        "pure4",
-        "pure5",
-        "q0_4",
-        "q0_5",
-        "q1_4",
-        "q1_5",
-        "sessions",
-        "sole4",
-        "sole5",
-        "special",
-        "waits",
-    )
-
-    def __init__(
-        self, deliveries: tuple[Any, ...], peers: tuple[ForwarderLike, ...], groups: tuple[Any, ...]
-    ) -> None:
-        lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (4, 5) for q in (False, True)}
-        special: list[Any] = []
-        stores: set[Any] = set()
-        for delivery in deliveries:
-            session = delivery.subscriber
-            if delivery.qos and isinstance(session, Session) and session.store is not None:
-                stores.add(session.store)
-            if (
-                isinstance(session, Session)
-                and session.plain
-                and not (delivery.no_local or delivery.identifiers or delivery.own)
-            ):
-                lists[session.version, delivery.qos > 0].append(session)
-            else:
-                special.append(delivery)
-        self.deliveries = deliveries
-        self.nobody = False
-        """No subscription in the cluster matches, as far as this node knows."""
-        self.q0_4 = tuple(lists[4, False])
-        self.q1_4 = tuple(lists[4, True])
-        self.q0_5 = tuple(lists[5, False])
-        self.q1_5 = tuple(lists[5, True])
-        self.all4 = self.q0_4 + self.q1_4
-        self.all5 = self.q0_5 + self.q1_5
-        self.special = tuple(special)
-        # Not every subscriber can be behind: some are plain functions.
-        others = tuple(d.subscriber for d in special if hasattr(d.subscriber, "behind"))
-        self.sessions = self.all4 + self.all5 + others
-        self.peers = peers
-        # Who must have a message of QoS 1 or 2 before it is acknowledged: other nodes, and the disc.
-        self.waits: tuple[ForwarderLike, ...] = self.peers + tuple(stores)
-        # One that is out only after some turns is waited for as well.
-        widest = max((self.q1_4, self.q1_5, self.all4 + self.all5 if len(special) > SLICE else ()), key=len)
-        self.is_wide = len(widest) > SLICE
-        if self.is_wide:
-            self.waits += (widest[0].hub.wide,)
-        # Share groups: somebody else for each message, so such topics have no fast path.
-        self.groups = groups
-        other = bool(self.special or self.waits)
-        # Subscribers of one version only, and of QoS 1 or more: the publisher's packet serves them all.
-        self.pure4 = bool(self.q1_4) and not (other or self.q0_4 or self.all5)
-        self.pure5 = bool(self.q1_5) and not (other or self.q0_5 or self.all4)
-        self.alone: Plan | None = None
-        self.facts: Any = None
-        """What a recorder knows of it."""
-        # One session and nobody else, as it is for most topics of most devices.
-        one = not (self.special or self.peers) and len(self.all4) + len(self.all5) == 1
-        self.sole4 = self.all4[0] if one and self.all4 else None
-        self.sole5 = self.all5[0] if one and self.all5 else None
-
-    def local(self) -> Plan:
-        """The same plan without the peers: for what a peer sent."""
-        if not self.peers:
-            return self
-        if self.alone is None:
-            self.alone = Plan(self.deliveries, (), ())
-        return self.alone
-
-
-def compile_plan(route: Route) -> Plan:
-    """The route's plan, made now if nobody made it yet."""
-    plan = route.plan
-    if plan is None:
-        plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
-        # A node that is down, and wants it, is nobody's peer.
-        plan.nobody = not (plan.deliveries or plan.peers or plan.groups or route.mask)
-    return plan  # type: ignore[no-any-return]
 
 
 class Fanout:
@@ -261,16 +159,26 @@ class Fanout:
 
     # Speed 1.
 
-    def run(self, plan: Plan, chunk: bytes, count: int, version: int, publisher: object = None) -> None:
-        """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``."""
+    def run0(
+        self,
+        plan: Plan,
+        _head: bytes,
+        chunk: bytes,
+        count: int,
+        version: int,
+        publisher: object = None,
+        marks: bytes = b"",
+        idents: Sequence[int] = (),
+    ) -> None:
+        """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``.
+
+        ``marks`` go before them to other nodes, and ``idents`` are theirs, where they are recorded.
+        """
         self.received += count
         if self.wide.jobs:
             self.wide.mind(plan.sessions)
-        trail = self.trail
-        kept = None
-        if trail is not None and (trail.marks if publisher is None else trail.live):
-            kept = trail.run(plan, chunk, count, version, publisher)
-        sole = plan.sole4 if version == V4 else plan.sole5
+        mine, other = (plan.v4, plan.v5) if version == V4 else (plan.v5, plan.v4)
+        sole = mine.sole
         if sole is not None:
             out = sole.out
             if not out:
@@ -279,84 +187,76 @@ class Fanout:
             self.sent += count
             return
         touch = self.touch
-        same, other = (plan.all4, plan.all5) if version == V4 else (plan.all5, plan.all4)
-        for session in same:
+        for session in mine.everyone:
             out = session.out
             if not out:
                 touch(session)
             out.append(chunk)
-        if other:
-            converted = _to_v5(chunk) if version == V4 else _to_v4(chunk)
-            for session in other:
+        if other.everyone:
+            converted = _converted(chunk, version)
+            for session in other.everyone:
                 out = session.out
                 if not out:
                     touch(session)
                 out.append(converted)
-        self.sent += count * (len(same) + len(other))
+        self.sent += count * (len(mine.everyone) + len(other.everyone))
         if plan.peers:
-            record = chunk if version == V4 else _to_v4(chunk)
-            if kept and trail is not None:
-                record = trail.marks_for(kept) + record
+            record = marks + (chunk if version == V4 else _converted(chunk, version))
             for peer in plan.peers:
                 peer.append(record)
         if plan.special:
-            idents = repeat(NO_IDENT) if not kept or trail is None else trail.spread(kept, count)
-            for (topic, payload), ident in zip(_each(chunk, version), idents, strict=False):
+            for (topic, payload), ident in zip_longest(_each(chunk, version), idents, fillvalue=NO_IDENT):
                 message = Message(topic, payload, publisher=publisher)
                 message.ident = ident
                 self.hand_out(plan, message)
-        elif not (same or other or plan.peers):
+        elif not (mine.everyone or other.everyone or plan.peers):
             self.drops["no_subscribers"] += count
 
     # Speed 2.
 
-    def one(
-        self,
-        plan: Plan,
-        head: bytes,
-        tail: bytes,
-        version: int,
-        publisher: object,
-        ident: int = NO_IDENT,
-    ) -> None:
-        """One QoS 1 publish without flags or properties, to the sessions of this node."""
+    def run1(
+        self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: object = None
+    ) -> Sequence[int]:
+        """QoS 1 publishes without flags or properties that begin alike, to the sessions of this node.
+
+        Returns their identifiers where they are recorded, as the other sink does.
+        """
+        self.received += len(tails)
         if self.wide.jobs:
             self.wide.mind(plan.sessions)
-        trail = self.trail if ident != NO_IDENT else None
-        length_end = 2 if head[1] < 0x80 else 3 if head[2] < 0x80 else 4 if head[3] < 0x80 else 5
-        topic = head[length_end + 2 :]
-        payload = tail if version == V4 else tail[1:]
-        for wanted, acked, fired in ((4, plan.q1_4, plan.q0_4), (5, plan.q1_5, plan.q0_5)):
-            if acked:
-                parts = (head, tail)
-                if wanted != version:
-                    parts = publish_parts(topic, payload, flags=2, version=wanted)
-                self.sent += len(acked)
-                self.sent1 += len(acked)
-                if trail is not None:
-                    trail.hand(acked, *parts, ident)
-                    acked = ()
-                elif len(acked) > SLICE:
-                    self.wide.spread(acked, partial(_give, parts))
-                    acked = ()
-                for session in acked:
-                    if len(session.inflight) < session.window:
-                        session.send(*parts)
-                    else:
-                        session.enqueue(*parts)
-            if fired:
-                packet = b"".join(publish_parts(topic, payload, flags=0, version=wanted))
-                self.sent += len(fired)
-                for session in fired:
-                    session.push(packet)
-                    if trail is not None:
-                        trail.sent(session, ident, 0, False, None, False)
+        mine = plan.v4 if version == V4 else plan.v5
+        if mine.pure:
+            sent = len(mine.qos1) * len(tails)
+            self.sent += sent
+            self.sent1 += sent
+            for session in mine.qos1:
+                session.send_all(head, tails)
+            return ()
+        for sessions, qos, first, rest in forms(plan, head, tails, version):
+            self.count_sent(sessions, qos, len(rest))
+            if qos and len(sessions) > SLICE:
+                for tail in rest:
+                    self.wide.spread(sessions, partial(_give, first, (tail,)))
+            elif qos:
+                for session in sessions:
+                    session.send_all(first, rest)
+            else:
+                packets = b"".join([first + tail for tail in rest])
+                for session in sessions:
+                    session.push(packets)
         if plan.special:
-            message = Message(topic, payload, qos=1, publisher=publisher)
-            message.ident = ident
-            self.hand_out(plan, message)
+            for tail in tails:
+                self.hand_out(plan, message_of(head, tail, version, publisher))
         elif not (plan.sessions or plan.peers):
-            self.drops["no_subscribers"] += 1
+            self.drops["no_subscribers"] += len(tails)
+        return ()
+
+    def count_sent(self, sessions: Sequence[Session], qos: int, count: int) -> None:
+        """``count`` messages go to each of ``sessions``."""
+        sent = len(sessions) * count
+        self.sent += sent
+        if qos:
+            self.sent1 += sent
 
     # Speed 3.
 
@@ -412,11 +312,32 @@ class Fanout:
                 trail.share = None
 
 
-def _give(parts: tuple[bytes, bytes], session: Session) -> None:
-    if len(session.inflight) < session.window:
-        session.send(*parts)
-    else:
-        session.enqueue(*parts)
+def _give(head: bytes, tails: Sequence[bytes], session: Session) -> None:
+    session.send_all(head, tails)
+
+
+def forms(
+    plan: Plan, head: bytes, tails: Sequence[bytes], version: int
+) -> Iterator[tuple[tuple[Session, ...], int, bytes, Sequence[bytes]]]:
+    """How a run of QoS 1 is sent here: for each form the sessions, their QoS, the head and the tails."""
+    topic = topic_in(head)
+    for wanted, audience in ((V4, plan.v4), (V5, plan.v5)):
+        if not audience.everyone:
+            continue
+        ends = tails
+        if wanted != version:
+            ends = [b"\0" + tail for tail in tails] if wanted == V5 else [tail[1:] for tail in tails]
+        payload = ends[0] if wanted == V4 else ends[0][1:]
+        if audience.qos1:
+            first = head if wanted == version else publish_parts(topic, payload, flags=2, version=wanted)[0]
+            yield audience.qos1, 1, first, ends
+        if audience.qos0:
+            yield audience.qos0, 0, publish_parts(topic, payload, flags=0, version=wanted)[0], ends
+
+
+def message_of(head: bytes, tail: bytes, version: int, publisher: object) -> Message:
+    """A publish of QoS 1 without flags or properties as a message of its own."""
+    return Message(topic_in(head), tail if version == V4 else tail[1:], qos=1, publisher=publisher)
 
 
 def _count_qos0(data: bytes) -> int:
@@ -432,29 +353,15 @@ def drop_qos0(out: list[bytes]) -> tuple[list[bytes], int]:
     return kept, sum(map(_count_qos0, out))
 
 
-def _frames(chunk: bytes) -> Any:
+def _frames(chunk: bytes) -> Iterator[tuple[int, int]]:
     """(start of the topic length, stop) of each packet in a chunk of whole packets."""
-    pos = 0
-    end = len(chunk)
+    pos, end = 0, len(chunk)
     while pos < end:
-        at = pos + 1
-        length = chunk[at]
-        if length > 0x7F:
-            length &= 0x7F
-            shift = 7
-            while True:
-                at += 1
-                byte = chunk[at]
-                length |= (byte & 0x7F) << shift
-                if byte < 0x80:
-                    break
-                shift += 7
-        at += 1
-        pos = at + length
+        at, pos = frame(chunk, pos, end, MAX_VARINT + 5)
         yield at, pos
 
 
-def _each(chunk: bytes, version: int) -> Any:
+def _each(chunk: bytes, version: int) -> Iterator[tuple[bytes, bytes]]:
     """Topic and payload of each QoS 0 publish."""
     skip = 2 if version == V4 else 3
     for at, stop in _frames(chunk):
@@ -462,15 +369,9 @@ def _each(chunk: bytes, version: int) -> Any:
         yield chunk[at + 2 : topic_stop], chunk[topic_stop + skip - 2 : stop]
 
 
-def _to_v5(chunk: bytes) -> bytes:
+def _converted(chunk: bytes, version: int) -> bytes:
+    """QoS 0 publishes of ``version`` in the other one."""
     out: list[bytes] = []
-    for topic, payload in _each(chunk, 4):
-        out += publish_parts(topic, payload, flags=0, version=5)
-    return b"".join(out)
-
-
-def _to_v4(chunk: bytes) -> bytes:
-    out: list[bytes] = []
-    for topic, payload in _each(chunk, 5):
-        out += publish_parts(topic, payload, flags=0, version=4)
+    for topic, payload in _each(chunk, version):
+        out += publish_parts(topic, payload, flags=0, version=V5 if version == V4 else V4)
     return b"".join(out)

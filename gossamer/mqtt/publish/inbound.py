@@ -1,7 +1,7 @@
 """What other nodes forward: how a batch of records is read and dispatched.
 
-Reading is the channel's loop once more, without acknowledgements and without forwarding: a batch goes to the
-sessions of this node only.
+It is read as what clients send is (``runs``), but without acknowledgements and without forwarding: a batch
+goes to the sessions of this node only.
 
 Rules: 1. A record that cannot be read ends its batch, is counted and logged: it comes from an authenticated
 node, so it is a bug, not an attack to answer.  2. What a peer sends
@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.mqtt.codec.errors import MqttProtocolError, malformed
-from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V4
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.flow.backpressure import Hold
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
 from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
-from gossamer.mqtt.publish.fanout import Plan, compile_plan
+from gossamer.mqtt.publish.recording import Recording
+from gossamer.mqtt.publish.runs import QOS0, QOS1, runs
 from gossamer.routes import Delivery
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.messages.ports import TrailLike
     from gossamer.mqtt.publish.fanout import Fanout
     from gossamer.mqtt.publish.publishing import Publishing
     from gossamer.routes import Router
@@ -104,72 +103,24 @@ class Ingest:
     def _take(self, data: bytes) -> None:
         hub = self._hub
         trail = hub.trail
-        cache_get = self._cache_get
-        resolve = self._publishing.resolve
-        end = len(data)
-        pos = 0
-        prefix = b""
-        total = 0
-        qos = 0
-        # While it has something to say of the messages that come next.
-        told: TrailLike | None = None
-        plan: Plan | None = None
-        run: Plan | None = None
-        run_start = 0
-        run_count = 0
-        try:
-            while pos < end:
-                if total and data.startswith(prefix, pos):
-                    stop = pos + total
-                    if not qos:
-                        run_count += 1
-                        pos = stop
-                        continue
-                else:
-                    first = data[pos]
-                    if first != 0x30 and first != 0x32:
-                        if run_count and run is not None:
-                            hub.run(run, data[run_start:pos], run_count, V4)
-                            run_count = 0
-                        total = 0
-                        pos = self._other(data, pos, end)
-                        told = trail if trail is not None and trail.marks else None
-                        continue
-                    at, stop = frame(data, pos, end, _LIMIT)
-                    if at == 0 or stop > end:
-                        raise malformed("MQTT 2.1.4", "a record is cut off")
-                    topic_end = at + 2 + (data[at] << 8 | data[at + 1])
-                    topic = data[at + 2 : topic_end]
-                    plan = compile_plan(cache_get(topic) or resolve(topic)).local()
-                    qos = first & 2
-                    total = stop - pos
-                    prefix = data[pos:topic_end]
-                    if not qos:
-                        if plan is not run or not run_count:
-                            if run_count and run is not None:
-                                hub.run(run, data[run_start:pos], run_count, V4)
-                            run = plan
-                            run_start = pos
-                            run_count = 0
-                        elif told is not None:
-                            told.mixed = True
-                        run_count += 1
-                        pos = stop
-                        continue
-                if run_count and run is not None:
-                    hub.run(run, data[run_start:pos], run_count, V4)
-                    run_count = 0
-                if plan is not None:
-                    hub.received += 1
-                    tail = data[pos + len(prefix) + 2 : stop]
-                    ident = NO_IDENT
-                    if told is not None:
-                        ident = told.one(plan, prefix, tail, V4, None)
-                    hub.one(plan, prefix, tail, V4, None, ident)
+        sink = hub if trail is None else Recording(hub, trail)
+        plan_of = self._publishing.plan_of
+        pos, end = 0, len(data)
+        while pos < end:
+            for kind, plan, head, start, stop, count in runs(
+                data, pos, V4, _LIMIT, self._cache_get, plan_of, local=True
+            ):
                 pos = stop
-        finally:
-            if run_count and run is not None:
-                hub.run(run, data[run_start:pos], run_count, V4)
+                if kind == QOS0:
+                    sink.run0(plan, head, data[start:pos], count, V4)
+                elif kind == QOS1:
+                    size = (pos - start) // count
+                    tails = [data[at + len(head) + 2 : at + size] for at in range(start, pos, size)]
+                    sink.run1(plan, head, tails, V4)
+                else:
+                    raise malformed("MQTT 2.1.2", "a record is an acknowledgement")
+            if pos < end:
+                pos = self._other(data, pos, end)
 
     def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""

@@ -21,6 +21,7 @@ from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed, Waiting
+from gossamer.mqtt.publish.plan import Plan, compile_plan
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.store import SessionStore
@@ -88,6 +89,13 @@ class Publishing:
         except UsageError as error:
             check_topic_name(topic, "topic name")
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
+
+    def plan_of(self, topic: bytes) -> Plan | None:
+        """The compiled route of a topic; None where it is not a topic name."""
+        try:
+            return compile_plan(self.cache_get(topic) or self.resolve(topic))
+        except MqttProtocolError:
+            return None
 
     def publish(
         self,

@@ -266,6 +266,14 @@ class DurableSession(Session):
         if len(held) == 1:
             self.store.after(self._ticket, partial(self._release, self.channel))
 
+    def push_all(self, packets: list[bytes]) -> None:
+        # PUBLISH of QoS 1, which waits for nothing but what came before it.
+        if not self._held:
+            super().push_all(packets)
+            return
+        for packet in packets:
+            self.push(packet)
+
     def _release(self, channel: object) -> None:
         if channel is not self.channel or channel is None:
             return

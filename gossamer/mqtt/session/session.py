@@ -20,7 +20,7 @@ limits the packet size or uses topic aliases is served message by message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from gossamer.mqtt.codec.convert import convert, read_publish
@@ -289,6 +289,13 @@ class Session:
             self.hub.touch(self)
         out.append(packet)
 
+    def push_all(self, packets: list[bytes]) -> None:
+        """The same of several."""
+        out = self.out
+        if not out:
+            self.hub.touch(self)
+        out += packets
+
     def deliver(self, message: Message, delivery: Delivery) -> None:
         """Take one message by one subscription; what the dispatcher calls off the hot path."""
         if message.publisher is self:
@@ -428,6 +435,24 @@ class Session:
                 self.idents = self.new_idents()
             self.idents[packet_id] = ident
         self.push(packet if self._aliases is None else self._aliased(head, tail, identifier) or packet)
+
+    def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
+        """Send PUBLISHes of QoS 1 that begin alike while the window has room, and queue the others."""
+        inflight = self.inflight
+        room = max(0, self.window - len(inflight))
+        packet_id = self.last_id
+        packets: list[bytes] = []
+        for tail in tails if len(tails) <= room else tails[:room]:
+            packet_id += 1
+            while packet_id > 65535 or packet_id in inflight:
+                packet_id = packet_id + 1 if packet_id < 65535 else 1
+            packet = inflight[packet_id] = head + PACKET_ID[packet_id] + tail
+            packets.append(packet)
+        if packets:
+            self.last_id = packet_id
+            self.push_all(packets)
+        for tail in tails[room:]:
+            self.enqueue(head, tail)
 
     def _send_message(self, message: Message, head: bytes, tail: bytes, ident: int) -> None:
         """The same of a message that may expire."""

@@ -1,0 +1,111 @@
+"""A plan: one route in the terms of the wire, made once per route.
+
+Which sessions take MQTT 3.1.1 and which 5.0, with which QoS, and who needs a message of its own. A route is
+replaced when anything about it changes, and its plan with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.codec.packets import V4, V5
+from gossamer.mqtt.flow.wide_fanout import SLICE
+from gossamer.mqtt.session.session import Session
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.messages.ports import ForwarderLike
+    from gossamer.routes import Delivery, Route
+
+__all__ = ["Audience", "Plan", "compile_plan"]
+
+
+class Audience:
+    """The sessions of one protocol version that take packets which were encoded for all."""
+
+    __slots__ = ("everyone", "pure", "qos0", "qos1", "sole")
+
+    def __init__(self, qos0: list[Session], qos1: list[Session]) -> None:
+        self.qos0 = tuple(qos0)
+        self.qos1 = tuple(qos1)
+        self.everyone = self.qos0 + self.qos1
+        self.pure = False
+        """Nobody else gets the message, and all take QoS 1: the publisher's packet serves them."""
+        self.sole: Session | None = None
+        """The one session, where there is nobody else, as it is for most topics of most devices."""
+
+
+class Plan:
+    """One route, by what the wire needs; see the module.
+
+    It does not know its route: without a cycle a route is gone in the moment in which the last topic that has
+    it leaves the cache, and nobody finds it, with a plan that is void by then.
+    """
+
+    __slots__ = (
+        *("_local", "breadth", "deliveries", "facts", "groups", "is_wide", "nobody", "peers", "sessions"),
+        *("special", "v4", "v5", "waits"),
+    )
+
+    def __init__(
+        self, deliveries: tuple[Delivery, ...], peers: tuple[ForwarderLike, ...], groups: tuple[Any, ...]
+    ) -> None:
+        lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (V4, V5) for q in (False, True)}
+        special: list[Delivery] = []
+        stores: set[Any] = set()
+        for delivery in deliveries:
+            session = delivery.subscriber
+            known = isinstance(session, Session)
+            if known and delivery.qos and session.store is not None:
+                stores.add(session.store)
+            if known and session.plain and not (delivery.no_local or delivery.identifiers or delivery.own):
+                lists[session.version, delivery.qos > 0].append(session)
+            else:
+                special.append(delivery)
+        self.deliveries = deliveries
+        self.nobody = False
+        """No subscription in the cluster matches, as far as this node knows."""
+        self.v4 = Audience(lists[V4, False], lists[V4, True])
+        self.v5 = Audience(lists[V5, False], lists[V5, True])
+        self.special = tuple(special)
+        """Who needs a message of its own."""
+        everyone = self.v4.everyone + self.v5.everyone
+        # Not every subscriber can be behind: some are plain functions.
+        others = tuple(d.subscriber for d in special if hasattr(d.subscriber, "behind"))
+        self.sessions = everyone + others
+        self.breadth = len(everyone) + len(special)
+        self.peers = peers
+        self.waits: tuple[Any, ...] = peers + tuple(stores)
+        """Who must have a message of QoS 1 before it is acknowledged: other nodes, and the disc."""
+        # One that is out only after some turns is waited for as well.
+        widest = max((self.v4.qos1, self.v5.qos1, everyone if len(special) > SLICE else ()), key=len)
+        self.is_wide = len(widest) > SLICE
+        if self.is_wide:
+            self.waits += (widest[0].hub.wide,)
+        # Share groups: somebody else for each message, so such topics have no fast path.
+        self.groups = groups
+        for mine, other in ((self.v4, self.v5), (self.v5, self.v4)):
+            alone = not (special or other.everyone)
+            mine.pure = alone and bool(mine.qos1) and not (mine.qos0 or self.waits)
+            if alone and not peers and len(mine.everyone) == 1:
+                mine.sole = mine.everyone[0]
+        self._local: Plan | None = None
+        self.facts: Any = None
+        """What a recorder knows of it."""
+
+    def local(self) -> Plan:
+        """The same plan for this node alone, as for what a peer sent."""
+        if not (self.peers or self.groups):
+            return self
+        if self._local is None:
+            self._local = Plan(self.deliveries, (), ())
+        return self._local
+
+
+def compile_plan(route: Route) -> Plan:
+    """The route's plan, made now if nobody made it yet."""
+    plan = route.plan
+    if plan is None:
+        plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
+        # A node that is down, and wants it, is nobody's peer.
+        plan.nobody = not (plan.deliveries or plan.peers or plan.groups or route.mask)
+    return plan  # type: ignore[no-any-return]

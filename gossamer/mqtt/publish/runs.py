@@ -1,0 +1,136 @@
+"""The read loop: bytes to runs of packets that begin alike, for clients and for peers.
+
+A publisher sends packet after packet to one topic, a subscriber PUBACK after PUBACK. Of those that begin
+alike and are of one size only the first is looked into; how many follow is found by comparing beginnings.
+Whoever takes the runs (``connection.publish_reader`` from clients, ``inbound`` from peers) does the rest once
+a run.
+
+Rules: 1. Served here are PUBLISH of QoS 0 and 1 without flags or properties, and PUBACK without a reason.  2.
+Publishes of QoS 0 to several topics with one plan are one run.  3. Nothing is raised: runs end before the
+first packet that is something else, is not whole, or is wrong, and the codec says what is wrong with it.
+
+Rejected: a call for each packet; two loops, one with acknowledgements and one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.codec.packets import V5
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.publish.plan import Plan
+
+__all__ = ["PUBACK", "QOS0", "QOS1", "Run", "runs"]
+
+QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
+
+Run = tuple[int, "Plan", bytes, int, int, int]
+"""Kind, plan (none of a PUBACK), how each packet begins (empty where they differ), start, stop, how many.
+
+A publish begins alike up to the end of its topic; of QoS 0 of MQTT 5.0 up to its empty properties.
+"""
+
+
+def runs(
+    data: bytes,
+    pos: int,
+    version: int,
+    limit: int,
+    cache_get: Callable[[bytes], Any],
+    plan_of: Callable[[bytes], Plan | None],
+    *,
+    local: bool = False,
+) -> Iterator[Run]:
+    """The runs of ``data`` from ``pos`` on; see the module for where they end.
+
+    ``cache_get`` finds the route of a topic, ``plan_of`` the plan of one that has none. ``local``: without
+    other nodes.
+    """
+    end = len(data)
+    startswith = data.startswith
+    skip = 1 if version == V5 else 0
+    # QoS 0 under way, which may go on behind another topic.
+    held: Any = None
+    held_start = held_count = 0
+    held_prefix = b""
+    while pos + 1 < end:
+        start = pos
+        first = data[pos]
+        length = data[pos + 1]
+        at, stop = (pos + 2, pos + 2 + length) if length < 0x80 else _long(data, pos, end, limit)
+        if stop > end:
+            break
+        plan: Any = None
+        if first in (QOS0, QOS1):
+            topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
+            body = topic_end + (first & 2)
+            # Topic aliases and properties are for the codec, and so are topics of the server.
+            if body + skip > stop or topic_end == at + 2 or data[at + 2] == 0x24 or (skip and data[body]):
+                break
+            topic = data[at + 2 : topic_end]
+            route = cache_get(topic)
+            plan = None if route is None else route.plan
+            if plan is None:
+                plan = plan_of(topic)
+            if local and plan is not None:
+                plan = plan.local()
+            if plan is None or plan.groups:
+                break
+            prefix = data[pos:topic_end] if first == QOS1 else data[pos : topic_end + skip]
+        elif first == PUBACK and length == 2:
+            prefix = b"\x40\x02"
+        else:
+            break
+        size = stop - pos
+        pos = stop
+        count = 1
+        while startswith(prefix, pos):
+            pos += size
+            count += 1
+        if pos > end:
+            pos -= size
+            count -= 1
+        if first == QOS0:
+            if plan is held:
+                held_count += count
+                held_prefix = b""
+                continue
+            if held is not None:
+                yield QOS0, held, held_prefix, held_start, start, held_count
+            held, held_prefix, held_start, held_count = plan, prefix, start, count
+            continue
+        if held is not None:
+            yield QOS0, held, held_prefix, held_start, start, held_count
+            held = None
+        if first == QOS1:
+            at = start + len(prefix)
+            if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
+                count = _good(data, at, size, count, skip)
+                pos = start + count * size
+                if not count:
+                    break
+        yield first, plan, prefix, start, pos, count
+    if held is not None:
+        yield QOS0, held, held_prefix, held_start, pos, held_count
+
+
+def _long(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
+    """Where the body of a packet of more than 127 bytes starts and stops; behind the end if it is wrong."""
+    try:
+        at, stop = frame(data, pos, end, limit)
+    except MqttProtocolError:
+        at = stop = 0
+    return (at, stop) if at else (pos, end + 1)
+
+
+def _good(data: bytes, at: int, size: int, count: int, skip: int) -> int:
+    """How many packets come before the first with identifier 0, or with properties."""
+    for number in range(count):
+        place = at + number * size
+        if data[place : place + 2] == b"\0\0" or (skip and data[place + 2]):
+            return number
+    return count
