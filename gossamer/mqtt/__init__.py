@@ -19,7 +19,7 @@ from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.certificates import Certificates
-from gossamer.mqtt.connection.drain import Drained, drain
+from gossamer.mqtt.connection.connections import Drained, drain
 from gossamer.mqtt.connection.listener import ListenError
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.flow.bucket import Bucket

@@ -20,8 +20,7 @@ from gossamer.mqtt.auth.access import Access
 from gossamer.mqtt.auth.sources import Authenticator
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.connections import Connections
-from gossamer.mqtt.connection.limits import ConnectionLimits
-from gossamer.mqtt.connection.shared import Shared
+from gossamer.mqtt.connection.shared import ConnectionLimits, Shared
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.messages.records import fresh, fresh_kept

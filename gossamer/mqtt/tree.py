@@ -25,8 +25,7 @@ import structlog
 from gossamer.config import ListenerConfig
 from gossamer.mqtt.auth.files import FileWatch
 from gossamer.mqtt.broker import Broker
-from gossamer.mqtt.connection.entrance import Entrance
-from gossamer.mqtt.connection.limits import Room, Shedding
+from gossamer.mqtt.connection.limits import Entrance, Room, Shedding
 from gossamer.mqtt.connection.listener import Acceptor
 from gossamer.mqtt.systopics import SysTopics
 from gossamer.supervisor import ChildSpec, DynamicSupervisor, GenServer, Supervisor, self_pid, send_after

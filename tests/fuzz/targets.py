@@ -26,7 +26,7 @@ from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.exchange.wire import decode_frame
 from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.proxy import ProxyHeaderError, parse_header
+from gossamer.mqtt.connection.handshake import ProxyHeaderError, parse_header
 from gossamer.mqtt.connection.websocket import WebSocket
 from gossamer.mqtt.messages.records import read_record
 from gossamer.supervisor import Crash

@@ -21,9 +21,9 @@ from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.capabilities import missing_properties, refusal_of
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.handlers import SYSTEM
+from gossamer.mqtt.connection.shared import is_text, missing_properties, refusal_of
 from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
@@ -207,7 +207,7 @@ class Admission:
             return ReasonCode.TOPIC_NAME_INVALID
         if is_reserved(will.topic) or is_bad_delay(will.topic):
             return ReasonCode.TOPIC_NAME_INVALID
-        if self._limits.validate_payloads and will.properties.payload_format and not _is_text(will.payload):
+        if self._limits.validate_payloads and will.properties.payload_format and not is_text(will.payload):
             return ReasonCode.PAYLOAD_FORMAT_INVALID
         return refusal_of(self._limits.capabilities, will)
 
@@ -377,14 +377,6 @@ class Admission:
                 if not gate.may_subscribe(topic_of(head)):
                     session.tell_lost(tail, "not_authorized")
             session.refill(kept)
-
-
-def _is_text(payload: bytes) -> bool:
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _unrouted(_topic: bytes) -> Any:

@@ -38,7 +38,7 @@ from gossamer.supervisor import Port, Sent
 
 if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
-    from gossamer.mqtt.connection.entrance import Entrance
+    from gossamer.mqtt.connection.limits import Entrance
     from gossamer.mqtt.connection.shared import Shared
     from gossamer.mqtt.messages.ports import ForwarderLike
 

@@ -1,14 +1,22 @@
-"""The connections of a node: who serves them, how many there are, and where it listens."""
+"""The connections of a node: who serves them, how many there are, where it listens; and how it is emptied."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING
 
 import structlog
 
 from gossamer.config import MqttConfig
+from gossamer.distribution import rpc as remote
+from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.admission import Admission
 from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.channel import Channel
@@ -20,9 +28,19 @@ from gossamer.mqtt.connection.subscribing import Subscribing
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.routes import TopicLimits
 
-__all__ = ["Connections"]
+if TYPE_CHECKING:
+    from gossamer.mqtt.session.session import Session
+
+__all__ = ["Connections", "Drained", "drain"]
 
 log = structlog.get_logger(__name__)
+
+STEP = 100
+"""Clients sent away, and sessions fetched, at a time."""
+STEP_INTERVAL = 0.1
+DRAIN_TIMEOUT = 10.0
+POLL_INTERVAL = 0.2
+FETCH_TIMEOUT = 30.0
 
 
 class Connections:
@@ -70,3 +88,73 @@ class Connections:
         for channel in self.channels:
             if channel.gate is not None:
                 channel.gate.renew()
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of clients and sessions."""
+
+    clients: int
+    """Clients that were sent elsewhere."""
+    moved: int
+    """Sessions that are on other nodes now."""
+    left: int
+    """Sessions that no other node took."""
+
+
+async def drain(
+    connections: Connections,
+    sessions: Mapping[str, Session],
+    *,
+    references: Sequence[str],
+    nodes: Sequence[str],
+    within: float = DRAIN_TIMEOUT,
+) -> Drained:
+    """Empty a node before it leaves: send its clients elsewhere, and have sessions follow or be fetched.
+
+    ``references`` are what clients are told, ``nodes`` who may fetch sessions. Nobody new comes in, and those
+    that are here are told to use another server ([MQTT-4.11.0-1]; those of 3.1.1, who cannot be told, are
+    closed and come back to whatever address they have). Those that come to another node take their session
+    with them; the others are fetched after ``within`` seconds. A few at a time, so that there is no storm.
+
+    To be called in a process. Nobody is let in until the ``references`` of admission are None again.
+    """
+    sent_to = connections.admission.references = cycle(references or ("",))
+    before = sum(1 for session in sessions.values() if session.expiry)
+    clients = 0
+    while channels := [channel for channel in connections.channels if channel.is_up][:STEP]:
+        for channel in channels:
+            reference = next(sent_to)
+            channel.disconnect(
+                ReasonCode.USE_ANOTHER_SERVER,
+                properties=Properties(server_reference=reference) if reference else NONE,
+            )
+        clients += len(channels)
+        await asyncio.sleep(STEP_INTERVAL)
+    waited = 0.0
+    while nodes and sessions and waited < within and clients:
+        await asyncio.sleep(POLL_INTERVAL)
+        waited += POLL_INTERVAL
+    if nodes:
+        await _hand_over(sessions, nodes)
+    left = len(sessions)
+    log.info("drained", clients=clients, moved=before - left, left=left)
+    return Drained(clients, before - left, left)
+
+
+async def _hand_over(sessions: Mapping[str, Session], nodes: Sequence[str]) -> None:
+    waiting = list(sessions)
+    takers = cycle(nodes)
+    for start in range(0, len(waiting), STEP):
+        await asyncio.gather(
+            *(
+                remote.call(next(takers), "mqtt.fetch", client_id, timeout=FETCH_TIMEOUT)
+                for client_id in waiting[start : start + STEP]
+                if client_id in sessions
+            )
+        )
+    # The last ones end when the claims of their takers are here.
+    for _ in range(int(FETCH_TIMEOUT / POLL_INTERVAL)):
+        if not sessions:
+            return
+        await asyncio.sleep(POLL_INTERVAL)

@@ -30,7 +30,7 @@ from gossamer.mqtt.codec.packets import (
 )
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.capabilities import refusal_of
+from gossamer.mqtt.connection.shared import is_text, refusal_of
 from gossamer.mqtt.connection.subscribing import encoded
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
@@ -127,7 +127,7 @@ class Handlers:
         if (
             packet.properties.payload_format
             and self._limits.validate_payloads
-            and not _is_text(packet.payload)
+            and not is_text(packet.payload)
         ):
             channel.hub.dropped("payload_format")
             _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
@@ -328,14 +328,6 @@ def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: 
     else:
         channel.session.unreleased(packet_id, NO_IDENT)
         _acknowledge(channel, packet_id)
-
-
-def _is_text(payload: bytes) -> bool:
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class _Passing:

@@ -1,47 +1,34 @@
-"""Limits of one listener: how many connections, how many at once, how fast.
-
-Besides, what a node does whose loop is late: it lets nobody else in (:class:`Shedding`).
+"""Who may come in at a listener: how many connections, how many at once, how fast, and from where.
 
 All listeners of a node share its file descriptors (:class:`Room`): clients must not take those that links,
-disc and HTTP need, or nothing works any more.
+disc and HTTP need, or nothing works any more. Besides, a node whose loop is late lets nobody else in
+(:class:`Shedding`).
 
-Rules: 1. Pure: callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive
-the process that listens, since connections do.
+Rules: 1. Callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive the
+process that listens, since connections do.
 """
 
 from __future__ import annotations
 
-from gossamer.config import ListenerConfig, MqttConfig
-from gossamer.mqtt.flow.bucket import Bucket
+import asyncio
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterable
 
-__all__ = ["ConnectionLimits", "ListenerLimits", "Room", "Shedding"]
+import structlog
+
+from gossamer.config import ListenerConfig
+from gossamer.errors import GossamerError
+from gossamer.mqtt.connection.certificates import user_of
+from gossamer.mqtt.flow.bucket import Bucket
+from gossamer.supervisor import Port
+
+__all__ = ["Entrance", "ListenerLimits", "Room", "Shedding", "is_within"]
+
+log = structlog.get_logger(__name__)
 
 NOT_FOR_CLIENTS = 512
 """File descriptors that the node keeps for itself, or half of all where there are few."""
-
-
-class ConnectionLimits:
-    """What every connection of a node may do.
-
-    Read from the configuration once: a channel looks here for every packet, and a pydantic model is slow to
-    read.
-    """
-
-    def __init__(self, config: MqttConfig) -> None:
-        limits = config.limits
-        self.max_packet = limits.max_packet_size
-        # Nobody has been let in yet, so nobody gets to fill much memory.
-        self.max_connect_packet = min(limits.max_packet_size, 256 * 1024)
-        self.receive_maximum = limits.max_inflight
-        self.max_write_buffer = limits.max_write_buffer
-        self.high_water = min(limits.max_write_buffer, 256 * 1024)
-        self.topic_alias_maximum = limits.topic_alias_maximum
-        self.connect_timeout = limits.connect_timeout
-        self.max_keep_alive = int(limits.max_keepalive)
-        self.max_subscriptions = limits.max_subscriptions
-        self.max_expiry = int(limits.max_session_expiry)
-        self.validate_payloads = config.validate_payloads
-        self.capabilities = config.capabilities
 
 
 class Shedding:
@@ -118,3 +105,81 @@ class ListenerLimits:
         self._room.taken -= 1
         if not admitted:
             self.pending -= 1
+
+
+class Entrance(ListenerLimits):
+    """Lets connections in by address and number, and counts them.
+
+    ``refusals`` counts by listener and reason, ``decisions`` as ``Access`` does.
+    """
+
+    def __init__(
+        self,
+        config: ListenerConfig,
+        name: str,
+        room: Room,
+        *,
+        max_packet: int,
+        now: Callable[[], float],
+        refusals: Counter[tuple[str, str]],
+        decisions: Counter[tuple[str, str, str]],
+    ) -> None:
+        self.max_packet = config.max_packet_size or max_packet
+        self.adopt: Callable[[Port], bool | None]
+        """Makes a channel a process under the listener; not when there are too many already."""
+        super().__init__(config, room)
+        self._name = name
+        self._now = now
+        self._refusals = refusals
+        self._decisions = decisions
+
+    def let_in(self) -> bool:
+        """Count a connection in; False when there are too many already."""
+        refused = self.enter(self._now())
+        if refused is not None:
+            self.full(refused)
+        return refused is None
+
+    def refused(self, why: str) -> None:
+        """A connection is not let in; counted by ``why``, which has few values."""
+        self._refusals[self._name, why] += 1
+
+    def full(self, why: str) -> None:
+        """A connection is not even looked at."""
+        self.refused(why)
+        self._decisions["accept", why, "deny"] += 1
+
+    def trusts(self, transport: asyncio.Transport) -> bool:
+        """Whether a PROXY header from there is believed."""
+        peer = transport.get_extra_info("peername")
+        if self._config.socket is not None or is_within(peer, self._config.proxy_sources):
+            return True
+        self.full("untrusted_proxy")
+        log.debug("untrusted_proxy", peer=str(peer))
+        return False
+
+    def no_header(self, error: GossamerError) -> None:
+        """There was no PROXY header where there must be one."""
+        self.refused("no_proxy_header")
+        log.info("no_proxy_header", error=str(error))
+
+    def certificate_of(self, transport: asyncio.BaseTransport) -> str | None:
+        """The user name in the client's certificate, where the listener takes names from there."""
+        tls = self._config.tls
+        if tls is None or tls.username == "none":
+            return None
+        return user_of(transport.get_extra_info("peercert"), tls.username)
+
+
+def is_within(peer: object, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    """Whether the address of a socket's other end is in one of ``networks``."""
+    try:
+        host = ipaddress.ip_address(str(peer[0]).partition("%")[0]) if isinstance(peer, tuple) else None
+    except ValueError:
+        return False
+    if host is None:
+        return False
+    if isinstance(host, ipaddress.IPv6Address):
+        # A socket of both families shows addresses of the older one so.
+        host = host.ipv4_mapped or host
+    return any(host in network for network in networks)

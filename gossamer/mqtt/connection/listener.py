@@ -14,13 +14,14 @@ import structlog
 from gossamer.config import ListenerConfig
 from gossamer.errors import TransportError
 from gossamer.mqtt.connection.certificates import Certificates, CertificatesError
-from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.channel import Channel, Service
 from gossamer.mqtt.connection.connections import Connections
-from gossamer.mqtt.connection.entrance import Entrance
-from gossamer.mqtt.connection.handshake import TlsDoor
-from gossamer.mqtt.connection.metered import MeteredChannel
-from gossamer.mqtt.connection.proxy import ProxyHeader
+from gossamer.mqtt.connection.handshake import ProxyHeader, TlsDoor
+from gossamer.mqtt.connection.limits import Entrance
+from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.connection.websocket import WebSocket
+from gossamer.mqtt.flow.backpressure import RATE
+from gossamer.mqtt.flow.bucket import Bucket
 from gossamer.network import Listener, Network
 from gossamer.supervisor import (
     ChildSpec,
@@ -59,6 +60,31 @@ async def _adopted() -> Pid | None:
 
 # Connections are children that opened themselves; they are never restarted.
 CHANNEL_SPEC = ChildSpec("channel", _adopted, restart="temporary", shutdown=2.0)
+
+
+class MeteredChannel(Channel):
+    """Channel with a rate limit: ``rate`` messages a second, with bursts of as many.
+
+    Apart from the channel, so that only those pay who are metered. Whoever sent more is not read from until
+    that is paid off; nothing is lost, and TCP tells the client.
+    """
+
+    __slots__ = ("_bucket",)
+
+    def __init__(self, shared: Shared, service: Service, listener: Entrance, rate: float) -> None:
+        super().__init__(shared, service, listener)
+        self._bucket = Bucket(rate)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.hub.received
+        super().data_received(data)
+        count = self.hub.received - before
+        if count and self.is_up:
+            wait = self._bucket.take(count, self.hub.now())
+            if wait:
+                self.hub.slowed += 1
+                self.pause_reading(RATE)
+                self.runtime.loop.call_later(wait, self.resume_reading, RATE)
 
 
 class Acceptor(GenServer):

@@ -1,15 +1,58 @@
-"""What all connections of a node share. Whoever needs some of it takes that out when it is made."""
+"""What all connections of a node share, and what they may do and ask for.
+
+A node may do without some of what MQTT leaves to servers: QoS, retaining, wildcards, shared subscriptions,
+subscription identifiers. CONNACK tells a 5.0 client what is missing (MQTT 5.0, 3.2.2.3), and who asks for it
+all the same gets the reason code that says so. 3.1.1 has no words for it: CONNECT and PUBLISH end the
+connection, SUBSCRIBE gets its failure code.
+
+Rule: a subscription is granted no more than the maximum QoS, but is never refused for asking for more
+([MQTT-3.2.2-10]).
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
+from gossamer.config import MqttCapabilitiesConfig, MqttConfig
 from gossamer.mqtt.auth.access import Access
-from gossamer.mqtt.connection.limits import ConnectionLimits
+from gossamer.mqtt.codec.packets import Publish, Subscription, Will
+from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
 from gossamer.supervisor import Runtime
 
-__all__ = ["Shared"]
+__all__ = [
+    "ConnectionLimits",
+    "Shared",
+    "is_text",
+    "missing_properties",
+    "refusal_of",
+    "refusal_of_subscription",
+]
+
+
+class ConnectionLimits:
+    """What every connection of a node may do.
+
+    Read from the configuration once: a channel looks here for every packet, and a pydantic model is slow to
+    read.
+    """
+
+    def __init__(self, config: MqttConfig) -> None:
+        limits = config.limits
+        self.max_packet = limits.max_packet_size
+        # Nobody has been let in yet, so nobody gets to fill much memory.
+        self.max_connect_packet = min(limits.max_packet_size, 256 * 1024)
+        self.receive_maximum = limits.max_inflight
+        self.max_write_buffer = limits.max_write_buffer
+        self.high_water = min(limits.max_write_buffer, 256 * 1024)
+        self.topic_alias_maximum = limits.topic_alias_maximum
+        self.connect_timeout = limits.connect_timeout
+        self.max_keep_alive = int(limits.max_keepalive)
+        self.max_subscriptions = limits.max_subscriptions
+        self.max_expiry = int(limits.max_session_expiry)
+        self.validate_payloads = config.validate_payloads
+        self.capabilities = config.capabilities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +65,50 @@ class Shared(Core):
     runtime: Runtime
     disconnected: Counter[str] = field(default_factory=Counter)
     """Clients that this side has disconnected, by reason."""
+
+
+def missing_properties(offered: MqttCapabilitiesConfig) -> dict[str, Any]:
+    """Properties of CONNACK that say what is not offered."""
+    missing: dict[str, Any] = {}
+    if offered.maximum_qos < 2:
+        missing["maximum_qos"] = offered.maximum_qos
+    if not offered.retain:
+        missing["retain_available"] = 0
+    if not offered.wildcards:
+        missing["wildcard_available"] = 0
+    if not offered.shared:
+        missing["shared_available"] = 0
+    if not offered.subscription_identifiers:
+        missing["subscription_identifiers_available"] = 0
+    return missing
+
+
+def refusal_of(offered: MqttCapabilitiesConfig, message: Publish | Will) -> ReasonCode | None:
+    """Return the reason why ``message`` may not be published here, or None."""
+    if message.qos > offered.maximum_qos:
+        return ReasonCode.QOS_NOT_SUPPORTED
+    if message.retain and not offered.retain:
+        return ReasonCode.RETAIN_NOT_SUPPORTED
+    return None
+
+
+def refusal_of_subscription(
+    offered: MqttCapabilitiesConfig, wanted: Subscription, identifier: int | None
+) -> ReasonCode | None:
+    """Return the reason why there is no such subscription here, or None."""
+    if identifier is not None and not offered.subscription_identifiers:
+        return ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED
+    if not offered.shared and wanted.filter.startswith("$share/"):
+        return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    if not offered.wildcards and ("+" in wanted.filter or "#" in wanted.filter):
+        return ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+    return None
+
+
+def is_text(payload: bytes) -> bool:
+    """Whether a payload is UTF-8."""
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -9,9 +9,11 @@ not read from. A refused subscription leaves nothing behind; one that the sessio
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,9 +25,9 @@ from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Uns
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.capabilities import refusal_of_subscription
-from gossamer.mqtt.connection.retained_delivery import RetainedDelivery
+from gossamer.mqtt.connection.shared import refusal_of_subscription
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
+from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import options_of
@@ -44,6 +46,16 @@ HELD = 100
 UNCONFIRMED_NODE = "unconfirmed-node"
 """The user property of a SUBACK that names a node that may not forward to the client yet."""
 
+STEP = 200
+"""Retained messages a turn."""
+RETRY_INTERVAL = 0.05
+"""Seconds between looks at a client that does not take what it is sent."""
+FETCHES = 16
+"""How many retained messages are fetched from other nodes at the same time, for one subscriber."""
+
+Wanted = list[tuple[str, int, tuple[int, ...]]]
+"""Filter, QoS and subscription identifiers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -51,7 +63,7 @@ class Outcome:
 
     reasons: list[int]
     why: str = ""
-    retained: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
+    retained: Wanted = field(default_factory=list)
     """Filters whose retained messages to send, with QoS and identifiers."""
     seq: Any = None
     """What to wait for; None: nothing."""
@@ -88,7 +100,7 @@ class Subscribing:
         mine = session.subscriptions
         asked: tuple[int, bool, bool] | None = None
         options: Any = None
-        retained: list[tuple[str, int, tuple[int, ...]]] = []
+        retained: Wanted = []
         seq: Any = None
         for item in wanted:
             topic_filter = item.filter
@@ -219,3 +231,78 @@ def encoded(channel: Channel, packet: Suback | Unsuback, why: str) -> bytes:
     if not data:
         channel.hub.dropped("too_large")
     return data
+
+
+class RetainedDelivery:
+    """Sends one SUBSCRIBE's retained messages: :data:`STEP` a turn, and no faster than the client takes them.
+
+    A step looks a topic up when its turn has come: what is sent is what is retained *then*. What another node
+    must be asked for is sent when it comes; nothing else waits for it.
+    """
+
+    __slots__ = ("_channel", "_far", "_items", "_store")
+
+    def __init__(self, channel: Channel, store: Retained, wanted: Wanted) -> None:
+        self._channel = channel
+        self._store = store
+        self._items = (
+            (topic, qos, identifiers)
+            for topic_filter, qos, identifiers in wanted
+            for topic in store.topics(topic_filter)
+        )
+        self._far: Wanted = []
+
+    def step(self) -> None:
+        """Send some, and see to it that the rest is sent."""
+        channel = self._channel
+        if not channel.is_up:
+            return
+        try:
+            self._step()
+        except Exception as error:  # noqa: BLE001 - the loop's own handler would only print it
+            channel.crash(error)
+
+    def _step(self) -> None:
+        channel = self._channel
+        session = channel.session
+        loop = channel.runtime.loop
+        behind = session.queued_bytes > channel.hub.pressure.congested_at
+        if channel.write_full or behind or len(session.queue) * 4 > session.max_queued:
+            loop.call_later(RETRY_INTERVAL, self.step)
+            return
+        count = 0
+        for topic, qos, identifiers in islice(self._items, STEP):
+            count += 1
+            found = self._store.get(topic)
+            if isinstance(found, Message):
+                session.take(
+                    found, qos=min(qos, found.qos), retain=True, identifiers=identifiers, stored=True
+                )
+            elif found is not None:
+                self._far.append((topic, qos, identifiers))
+        if count == STEP:
+            loop.call_soon(self.step)
+        elif self._far:
+            channel.runtime.spawn(self._fetch_all, label="mqtt_retained", link_to=channel.pid)
+
+    async def _fetch_all(self) -> None:
+        waiting = iter(self._far)
+
+        async def fetch() -> None:
+            for topic, qos, identifiers in waiting:
+                message = self._store.get(topic)
+                if message is not None and not isinstance(message, Message):
+                    message = await message()
+                channel = self._channel
+                if not channel.is_up:
+                    return
+                if message is not None:
+                    channel.session.take(
+                        message,
+                        qos=min(qos, message.qos),
+                        retain=True,
+                        identifiers=identifiers,
+                        stored=True,
+                    )
+
+        await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(self._far)))))

@@ -11,7 +11,7 @@ import uvloop
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.entrance import is_within
+from gossamer.mqtt.connection.limits import is_within
 from mqtt.listening import broker_with, shown, tls_section, until
 
 pytestmark = pytest.mark.real
