@@ -9,6 +9,7 @@ programs may ask.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,6 @@ class Broker:
         authenticator: Authenticator | None = None,
         retained: Retained | None = None,
     ) -> None:
-        limits = config.limits
         self.router = router
         self.network = network
         self.config = config
@@ -100,59 +100,73 @@ class Broker:
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
-        self.hub = Fanout(
-            call_soon=lambda callback: runtime.loop.call_soon(callback),
-            call_later=lambda seconds, callback: runtime.loop.call_later(seconds, callback),
-            now=clock.monotonic,
-        )
+        self.hub = Fanout(call_soon=self._call_soon, call_later=self._call_later, now=clock.monotonic)
+        self._make_sessions()
+        self._make_publishing()
+        self._make_connections(rng or random.Random())
+        router.on_forward(self.ingest)
+        router.on_group_forward(self.ingest.group)
+        router.refresh_with(fresh, fresh_kept)
+        router.on_congestion(self.hub.pressure.link)
+        tell_undelivered(router, self.hub)
+
+    def _call_soon(self, callback: Callable[[], None]) -> object:
+        return self.runtime.loop.call_soon(callback)
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> object:
+        return self.runtime.loop.call_later(seconds, callback)
+
+    def _make_sessions(self) -> None:
+        limits, overflow = self.config.limits, self.config.sessions.overflow
         self.hub.pressure.bound(
             max_session=limits.max_queued_bytes,
             max_node=limits.max_node_queued_bytes,
-            disconnects=config.sessions.overflow == "disconnect",
+            disconnects=overflow == "disconnect",
         )
         self.wills = Wills(
-            node=runtime.node,
-            creation=runtime.creation,
+            node=self.runtime.node,
+            creation=self.runtime.creation,
             grace=WILL_GRACE,
             connected=self._is_connected,
-            wall=clock.wall,
+            wall=self.clock.wall,
         )
         self.table = SessionTable(
             hub=self.hub,
             wheel=self.wheel,
-            router=router,
+            router=self.router,
             wills=self.wills,
-            clock=clock,
+            clock=self.clock,
             max_queued=limits.max_queued,
-            keep_oldest=config.sessions.overflow == "drop_newest",
+            keep_oldest=overflow == "drop_newest",
         )
         self.sessions: dict[str, Session] = self.table.sessions
         self.kick = self.table.kick
         self.hub.wide.store = lambda: self.table.store
+
+    def _make_publishing(self) -> None:
+        router, hub, runtime, clock = self.router, self.hub, self.runtime, self.clock
         self.delayed = Delayed(
             wheel=self.wheel,
-            now=self.hub.now,
+            now=hub.now,
             wall=clock.wall,
-            dropped=self.hub.dropped,
-            limit=limits.max_delayed,
+            dropped=hub.dropped,
+            limit=self.config.limits.max_delayed,
         )
         self.owed = Owed(
-            self.hub,
+            hub,
             self.table,
             wall=clock.wall,
-            soon=lambda callback: runtime.loop.call_soon(callback),
+            soon=self._call_soon,
             expected=router.expects,
             first=runtime.creation << 20,
-            limit=config.sessions.away_messages,
-            max_bytes=config.sessions.away_bytes,
+            limit=self.config.sessions.away_messages,
+            max_bytes=self.config.sessions.away_bytes,
         )
-        self.redispatch = Redispatch(
-            router, self.hub, self.owed, call_soon=lambda callback: runtime.loop.call_soon(callback)
-        )
+        self.redispatch = Redispatch(router, hub, self.owed, call_soon=self._call_soon)
         self.table.redispatch = self.redispatch
         self.publishing = Publishing(
             router,
-            self.hub,
+            hub,
             self.table,
             retained=self.retained,
             delayed=self.delayed,
@@ -160,21 +174,24 @@ class Broker:
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
         self.publish = self.publishing.publish
-        self.ingest = Ingest(router, self.hub, self.publishing)
+        self.ingest = Ingest(router, hub, self.publishing)
+
+    def _make_connections(self, rng: random.Random) -> None:
         self.shared = Shared(
-            router=router,
+            router=self.router,
             hub=self.hub,
             table=self.table,
             wills=self.wills,
             publishing=self.publishing,
             ingest=self.ingest,
             access=self.access,
-            limits=ConnectionLimits(config),
+            limits=ConnectionLimits(self.config),
             wheel=self.wheel,
-            runtime=runtime,
-            clock=clock,
+            runtime=self.runtime,
+            clock=self.clock,
         )
-        self.connections = Connections(self.shared, self.retained, config=config, rng=rng or random.Random())
+        self.disconnected = self.shared.disconnected
+        self.connections = Connections(self.shared, self.retained, config=self.config, rng=rng)
         self.admission = self.connections.admission
         self.subscribing = self.connections.subscribing
         self.channels = self.connections.channels
@@ -182,12 +199,6 @@ class Broker:
         self.certificates = self.connections.certificates
         self.refused = self.connections.refused
         self.shedding = self.connections.shedding
-        self.disconnected = self.shared.disconnected
-        router.on_forward(self.ingest)
-        router.on_group_forward(self.ingest.group)
-        router.refresh_with(fresh, fresh_kept)
-        router.on_congestion(self.hub.pressure.link)
-        tell_undelivered(router, self.hub)
 
     # Looking in.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,18 @@ if TYPE_CHECKING:
     from gossamer.mqtt.migration.takeover import Takeovers
 
 __all__ = ["Admission"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entrant:
+    """A client that is let in: what it asked for, and who it is."""
+
+    channel: Channel
+    packet: Connect
+    client_id: str
+    username: str | None
+    told: Properties
+    """What enhanced authentication has to say in CONNACK."""
 
 
 class Admission:
@@ -125,15 +138,8 @@ class Admission:
         if isinstance(answer, Verdict):
             self._decided(channel, packet, login, answer)
         else:
-            self._runtime.spawn(
-                self._authenticate,
-                channel,
-                packet,
-                login,
-                answer,
-                label="mqtt_authenticate",
-                link_to=channel.pid,
-            )
+            decide = partial(self._authenticate, channel, packet, login, answer)
+            self._runtime.spawn(decide, label="mqtt_authenticate", link_to=channel.pid)
 
     async def _authenticate(
         self, channel: Channel, packet: Connect, login: Login, answer: Awaitable[Verdict]
@@ -191,13 +197,12 @@ class Admission:
             channel.cache_get = _unrouted
         channel.listener.admitted()
         self._holds_until(channel, verdict)
+        entrant = _Entrant(channel, packet, client_id, username, told)
         if self.takeovers is not None and self.takeovers.elsewhere(client_id, clean=packet.clean_start):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
-            self._runtime.spawn(
-                self._bring, channel, packet, client_id, username, told, label="mqtt_takeover"
-            )
+            self._runtime.spawn(self._bring, self.takeovers, entrant, label="mqtt_takeover")
             return
-        self._enter(channel, packet, client_id, username, told)
+        self._enter(entrant)
 
     def _against_will(self, will: Will) -> ReasonCode | None:
         try:
@@ -211,11 +216,9 @@ class Admission:
             return ReasonCode.PAYLOAD_FORMAT_INVALID
         return refusal_of(self._limits.capabilities, will)
 
-    async def _bring(
-        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
-    ) -> None:
+    async def _bring(self, takeovers: Takeovers, entrant: _Entrant) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""
-        assert self.takeovers is not None  # noqa: S101 - it said that it is there
+        channel, client_id = entrant.channel, entrant.client_id
         before = self._bringing.get(client_id)
         if before is not None:
             before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
@@ -223,7 +226,7 @@ class Admission:
         here = False
         try:
             if not channel.is_closed:
-                here = await self.takeovers.fetch(client_id, clean=packet.clean_start, claimant=channel)
+                here = await takeovers.fetch(client_id, clean=entrant.packet.clean_start, claimant=channel)
         finally:
             if self._bringing.get(client_id) is channel:
                 del self._bringing[client_id]
@@ -231,46 +234,33 @@ class Admission:
             channel.rejected(ReasonCode.SERVER_BUSY, "its client has connected to another node since")
             return
         if not channel.is_closed:
-            self._enter(channel, packet, client_id, username, told)
+            self._enter(entrant)
             return
         session = self._table.sessions.get(client_id)
         if session is not None and session.channel is None and session.deadline is None:
             self._table.rest(session)
 
-    def _enter(
-        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
-    ) -> None:
-        session = self._table.sessions.get(client_id)
-        if packet.clean_start and session is not None and session.store is not None:
-            self._runtime.spawn(
-                self._start_clean,
-                channel,
-                packet,
-                client_id,
-                username,
-                told,
-                label="mqtt_clean_start",
-                link_to=channel.pid,
-            )
+    def _enter(self, entrant: _Entrant) -> None:
+        session = self._table.sessions.get(entrant.client_id)
+        if entrant.packet.clean_start and session is not None and session.store is not None:
+            linked = entrant.channel.pid
+            self._runtime.spawn(self._start_clean, entrant, label="mqtt_clean_start", link_to=linked)
         else:
-            self._open(channel, packet, client_id, username, told)
+            self._open(entrant)
 
-    async def _start_clean(
-        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
-    ) -> None:
+    async def _start_clean(self, entrant: _Entrant) -> None:
         """The disc must have forgotten the old session before the client hears that it has a new one."""
-        await self._table.end_clean(client_id)
-        if not channel.is_closed:
-            self._open(channel, packet, client_id, username, told)
+        await self._table.end_clean(entrant.client_id)
+        if not entrant.channel.is_closed:
+            self._open(entrant)
 
-    def _open(
-        self, channel: Channel, packet: Connect, client_id: str, username: str | None, told: Properties
-    ) -> None:
+    def _open(self, entrant: _Entrant) -> None:
+        channel, packet, client_id = entrant.channel, entrant.packet, entrant.client_id
         asked = packet.properties
         keep_alive = packet.keep_alive
         if packet.version == V5:
             expiry = min(asked.session_expiry or 0, self._limits.max_expiry)
-            properties = self._properties(channel, packet, client_id, username, told, expiry)
+            properties = self._properties(entrant, expiry)
             if properties.server_keep_alive is not None:
                 keep_alive = properties.server_keep_alive
         else:
@@ -285,7 +275,7 @@ class Admission:
         elif channel.gate is not None:
             self._check_again(session, channel.gate)
         shape = session.shape
-        session.username = username
+        session.username = entrant.username
         session.attach(
             channel,
             version=packet.version,
@@ -300,28 +290,20 @@ class Admission:
         connack = Connack(session_present=present, properties=properties)
         takeovers = self.takeovers
         if takeovers is not None and expiry and not present:
-            self._runtime.spawn(
-                self._establish, channel, session, packet.will, connack, label="mqtt_establish"
-            )
+            establish = partial(self._establish, takeovers, channel, session, packet.will, connack)
+            self._runtime.spawn(establish, label="mqtt_establish")
             return
         if takeovers is not None:
             takeovers.own(session, channel.stamp)
         self._welcome(channel, session, packet.will, connack)
 
-    def _properties(
-        self,
-        channel: Channel,
-        packet: Connect,
-        client_id: str,
-        username: str | None,
-        told: Properties,
-        expiry: int,
-    ) -> Properties:
+    def _properties(self, entrant: _Entrant, expiry: int) -> Properties:
         """Return the properties of the CONNACK: this node's limits, and how it changed what was asked for."""
+        packet, client_id, told = entrant.packet, entrant.client_id, entrant.told
         asked, limits = packet.properties, self._limits
         answer = missing_properties(limits.capabilities)
         answer["receive_maximum"] = limits.receive_maximum
-        answer["maximum_packet_size"] = channel.max_packet
+        answer["maximum_packet_size"] = entrant.channel.max_packet
         answer["topic_alias_maximum"] = limits.topic_alias_maximum or None
         if expiry != (asked.session_expiry or 0):
             answer["session_expiry"] = expiry
@@ -333,16 +315,20 @@ class Admission:
             answer["authentication_method"] = told.authentication_method
             answer["authentication_data"] = told.authentication_data
         if asked.request_response_information and self._response_information is not None:
-            text = self._response_information
-            answer["response_information"] = text.replace("%c", client_id).replace("%u", username or "")
+            text = self._response_information.replace("%c", client_id)
+            answer["response_information"] = text.replace("%u", entrant.username or "")
         return Properties(**answer)
 
     async def _establish(
-        self, channel: Channel, session: Session, will: Will | None, connack: Connack
+        self,
+        takeovers: Takeovers,
+        channel: Channel,
+        session: Session,
+        will: Will | None,
+        connack: Connack,
     ) -> None:
         """All nodes know of a session before its client does, which may go to any of them next."""
-        assert self.takeovers is not None  # noqa: S101 - it was there
-        await self.takeovers.establish(session, channel.stamp)
+        await takeovers.establish(session, channel.stamp)
         if not channel.is_closed and session.channel is channel:
             self._welcome(channel, session, will, connack)
 

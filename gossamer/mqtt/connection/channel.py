@@ -1,21 +1,15 @@
 """A channel: one client's connection, from its first byte to its last, as a process without a task.
 
-It feeds whole reads to ``intake``, keeps what belongs to the connection rather than to the session (a
-partial packet, acknowledgements that wait for peers, the will, who made it stop reading), and writes what a
-turn brought.
+It feeds whole reads to ``publish_reader``, and keeps what belongs to the connection rather than to the
+session: a partial packet, the will, what its client may do. ``pipe`` has what is below that.
 
-Rules: 1. No task, future or timer per message; none per connection either, but while a client is being
-authenticated.  2. PUBACK and PUBREC go out in the order of the publishes ([MQTT-4.6.0-2], [MQTT-4.6.0-3]),
-each when its message is safe on every node that must deliver it.  3. At most one partial packet is held,
-and nothing is read while what the client is owed, or what it does to others, piles up.  4. Whatever a
-client provokes ends its own channel at worst.
+Rules: 1. No task, future or timer per connection, but while a client is being authenticated.  2. At most one
+partial packet is held.  3. Whatever a client provokes ends its own channel at worst.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -30,17 +24,15 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.codec.summary import glance
-from gossamer.mqtt.flow.backpressure import DECIDING, OWING, TURN
+from gossamer.mqtt.connection.pipe import ASKED, CLOSED, NEW, UP, WAITING, Pipe
+from gossamer.mqtt.flow.backpressure import DECIDING, TURN
 from gossamer.mqtt.flow.deadlines import Deadline
-from gossamer.mqtt.publish.fanout import drop_qos0
 from gossamer.mqtt.session.session import Session
-from gossamer.supervisor import Port, Sent
 
 if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
     from gossamer.mqtt.connection.limits import Entrance
     from gossamer.mqtt.connection.shared import Shared
-    from gossamer.mqtt.messages.ports import ForwarderLike
 
 __all__ = ["Channel", "Service"]
 
@@ -51,10 +43,6 @@ EARLY = 16 * 1024
 a client has gone, so it goes on until then."""
 LINGER = 10.0
 """Seconds that a closing connection may take to read what was written to it."""
-
-NEW, WAITING, ASKED, UP, CLOSED = range(5)
-"""Before CONNECT; while the client is being authenticated; while it is asked something for that; in service;
-over."""
 
 
 class Service(Protocol):
@@ -68,59 +56,21 @@ class Service(Protocol):
     def closed(self, channel: Channel, why: str, /) -> None: ...
 
 
-class Channel(Port, asyncio.Protocol):
+class Channel(Pipe):
     """One client's connection; a process without a task."""
 
     __slots__ = (
-        "_need",
-        "_parts",
-        "_parts_size",
-        "_pending",
-        "_state",
-        "_unacked",
-        "aliases",
-        "asked",
-        "cache_get",
-        "came",
-        "deadline",
-        "ends",
-        "exchange",
-        "gate",
-        "held",
-        "hub",
-        "keep_alive",
-        "limits",
-        "listener",
-        "max_packet",
-        "more",
-        "peer",
-        "plan_of",
-        "reading_paused",
-        "seen",
-        "service",
-        "session",
-        "shared",
-        "since",
-        "stamp",
-        "transport",
-        "unwelcome",
-        "version",
-        "will",
-        "write_full",
+        *("_need", "_parts", "_parts_size", "aliases", "asked", "cache_get", "came", "deadline", "ends"),
+        *("exchange", "gate", "held", "keep_alive", "listener", "max_packet", "more", "plan_of", "service"),
+        *("shared", "since", "stamp", "will"),
     )
 
     def __init__(self, shared: Shared, service: Service, listener: Entrance) -> None:
+        super().__init__(shared)
         self.shared = shared
         self.service = service
-        self.hub = shared.hub
-        self.limits = shared.limits
         self.listener = listener
-        self.transport: asyncio.Transport = cast("Any", None)
-        self.session: Session = cast("Any", None)
-        self.version = V4
         self.will: Will | None = None
-        self.unwelcome = False
-        """Its will is not safe yet; until then nothing is written, and what it sends is held."""
         self.keep_alive = 0
         self.gate: Gate | None = None
         self.cache_get = shared.publishing.cache_get
@@ -133,26 +83,19 @@ class Channel(Port, asyncio.Protocol):
         """The properties of its CONNECT."""
         self.exchange: Any = None
         """The enhanced authentication under way; see ``enhanced``."""
-        self.seen = 0.0
         self.since = 0.0
         """When its client was let in, by the wall clock."""
         self.came = 0.0
         """When its CONNECT came, by the hub's clock."""
         self.stamp = 0
         """The same for comparison with connections to other nodes; see ``claims``."""
-        self.peer = ""
         self.aliases: dict[int, bytes] | None = None
-        self.reading_paused = 0
         self.more = False
         self.held = 0
         """How many SUBACKs wait for other nodes."""
-        self.write_full = False
-        self._state = NEW
         self._parts: list[bytes] | None = None
         self._parts_size = 0
         self._need = 0
-        self._pending: deque[list[Any]] | None = None
-        self._unacked = 0
 
     # The connection, as the loop sees it.
 
@@ -165,26 +108,11 @@ class Channel(Port, asyncio.Protocol):
         if self.listener.adopt(self):
             self.service.opened(self)
         else:
-            self._state = CLOSED
+            self.state = CLOSED
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.finish("closed by peer" if exc is None else f"connection lost: {exc}")
-
-    def pause_writing(self) -> None:
-        self.write_full = True
-        if self._state == UP:
-            self.session.pause()
-            self.hub.pressure.congest(self.session)
-
-    def resume_writing(self) -> None:
-        self.write_full = False
-        if self._state == UP:
-            self.session.unpause()
-            self.hub.pressure.relieve(self.session)
-
-    def eof_received(self) -> bool:
-        return False
 
     # Input.
 
@@ -198,7 +126,7 @@ class Channel(Port, asyncio.Protocol):
             self.crash(error)
 
     def _received(self, data: bytes) -> None:
-        if self._state == CLOSED:
+        if self.state == CLOSED:
             return
         fence = self.hub.fence
         if fence is not None and fence.stops(self):
@@ -212,7 +140,7 @@ class Channel(Port, asyncio.Protocol):
             # The first packet is partial; join only once it is whole, however many reads it takes.
             parts.append(data)
             self._parts_size += len(data)
-            if self._state == WAITING or self.unwelcome:
+            if self.state == WAITING or self.unwelcome:
                 self._bound_early()
                 return
             if self._parts_size < self._need:
@@ -221,23 +149,23 @@ class Channel(Port, asyncio.Protocol):
             self._parts = None
         if not data:
             return
-        if self._state == WAITING:
+        if self.state == WAITING:
             self._parts, self._parts_size, self._need = [data], len(data), 0
             self._bound_early()
             return
         if self.tracer is not None:
             # Here data begins with a packet; in the middle of one anything could be taken for a topic.
             self.tracer("receive", glance(data))
-        pos = self.service.take(self, data) if self._state == UP else self._first(data)
+        pos = self.service.take(self, data) if self.state == UP else self._first(data)
         if self.more:
             self.more = False
-            if self._state != CLOSED:
+            if self.state != CLOSED:
                 self._parts = [data[pos:]]
                 self._parts_size = len(data) - pos
                 self._need = 0
                 self.pause_reading(TURN)
                 self.hub.wide.after(self._go_on)
-        elif pos < len(data) and self._state != CLOSED:
+        elif pos < len(data) and self.state != CLOSED:
             self._keep(data, pos)
 
     def _go_on(self) -> None:
@@ -252,7 +180,7 @@ class Channel(Port, asyncio.Protocol):
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
-        limit = self.max_packet if self._state == UP else self.limits.max_connect_packet
+        limit = self.max_packet if self.state == UP else self.limits.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
         self._parts = [rest]
         self._parts_size = len(rest)
@@ -260,7 +188,7 @@ class Channel(Port, asyncio.Protocol):
 
     def _first(self, data: bytes) -> int:
         """CONNECT, and nothing else ([MQTT-3.1.0-1]); behind it, AUTH where the client was asked for it."""
-        new = self._state == NEW
+        new = self.state == NEW
         if new and data[0] & 0xF0 != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
         if not new and data[0] & 0xF0 == 0x10:
@@ -272,7 +200,7 @@ class Channel(Port, asyncio.Protocol):
         if start == 0 or stop > len(data):
             return 0
         packet = decode(data[0], data[start:stop], self.version)
-        self._state = WAITING
+        self.state = WAITING
         if stop < len(data):
             self._parts = [data[stop:]]
             self._parts_size = len(data) - stop
@@ -281,141 +209,8 @@ class Channel(Port, asyncio.Protocol):
             self.service.connect(self, cast("Connect", packet))
         else:
             self.service.answered(self, packet)
-        if self._state == WAITING or self.unwelcome:
+        if self.state == WAITING or self.unwelcome:
             self._bound_early()
-        return len(data)
-
-    # Acknowledgements, in order.
-
-    def acknowledge(self, acks: bytes, count: int, idents: Sequence[int] = ()) -> None:
-        """``count`` acknowledgements whose messages are safe; behind those that are not yet."""
-        if self._pending:
-            self._pending.append([acks, 0, count, idents])
-            self._owe(count)
-        else:
-            if len(self.session.incoming) >= self.limits.receive_maximum and acks[0] == 0x40:
-                # QoS 2 alone is all that the client may have in flight.
-                self.check_quota(count)
-            self.session.push(acks)
-            if idents:
-                self._told(idents)
-
-    def forward(
-        self,
-        peers: tuple[ForwarderLike, ...],
-        record: bytes,
-        acks: bytes,
-        count: int,
-        idents: Sequence[int] = (),
-        *,
-        safe: Callable[[], object] | None = None,
-    ) -> None:
-        """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them.
-
-        ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
-        is, whether the client is there or not.
-        """
-        if self._pending is None:
-            self._pending = deque()
-        cell = [acks, len(peers), count, idents]
-        self._pending.append(cell)
-        self._owe(count)
-        on_safe = partial(self._safe, cell, safe)
-        for peer in peers:
-            peer.append_acked(record, on_safe)
-
-    def _safe(self, cell: list[Any], safe: Callable[[], object] | None, done: bool) -> None:
-        cell[1] -= 1
-        if safe is not None and not cell[1]:
-            safe()
-        if not done:
-            self.hub.dropped("peer_down", cell[2])
-        pending = self._pending
-        while pending and pending[0][1] <= 0:
-            acks, _, count, idents = pending.popleft()
-            self._unacked -= count
-            if self._state == UP:
-                self.session.push(acks)
-                if idents:
-                    self._told(idents)
-        if self.reading_paused & OWING and self._unacked <= self.limits.receive_maximum // 2:
-            self.resume_reading(OWING)
-
-    def _told(self, idents: Sequence[int]) -> None:
-        """The client has its last word of these messages."""
-        if self.hub.trail is not None:
-            self.hub.trail.acknowledged(self.session, idents, "publisher")
-
-    def _owe(self, count: int) -> None:
-        self._unacked += count
-        if self.version == V5:
-            self.check_quota(0)
-        elif self._unacked > self.limits.receive_maximum:
-            self.pause_reading(OWING)
-
-    def check_quota(self, more: int) -> None:
-        """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
-        that is not acknowledged, and QoS 2 until it is complete."""
-        most = self._unacked + len(self.session.incoming) + more
-        if most <= self.limits.receive_maximum or self.version != V5:
-            return
-        # What waits for a PUBREC is in both counts.
-        begun = sum(count for acks, _, count, _ in self._pending or () if acks[:1] == b"\x50")
-        held = most - begun
-        if held > self.limits.receive_maximum:
-            raise MqttProtocolError(
-                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                "MQTT-3.3.4-7",
-                f"{held} unacknowledged, receive maximum {self.limits.receive_maximum}",
-            )
-
-    # Back-pressure.
-
-    def pause_reading(self, why: int) -> None:
-        if not self.reading_paused and self._state != CLOSED:
-            self.transport.pause_reading()
-        self.reading_paused |= why
-
-    def resume_reading(self, why: int) -> None:
-        if not self.reading_paused & why:
-            return
-        self.reading_paused &= ~why
-        if not self.reading_paused and self._state != CLOSED:
-            self.seen = self.hub.now()
-            self.transport.resume_reading()
-
-    # Output.
-
-    def write_out(self, out: list[bytes]) -> int:
-        """Write what the turn brought; the number of bytes."""
-        if self.unwelcome:
-            return 0
-        transport = self.transport
-        if transport.is_closing():
-            if self.hub.trail is not None:
-                self.hub.trail.failed[self.session] = "offline"
-            out.clear()
-            return 0
-        if self.write_full and transport.get_write_buffer_size() > self.limits.max_write_buffer:
-            kept, lost = drop_qos0(out)
-            self.session.dropped("slow_consumer", lost)
-            if lost and self.hub.trail is not None:
-                self.hub.trail.failed[self.session] = "slow_consumer"
-            out.clear()
-            if transport.get_write_buffer_size() > 2 * self.limits.max_write_buffer:
-                # It sends what must be answered and does not read the answers.
-                self.hub.dropped("slow_consumer_closed")
-                transport.abort()
-                return 0
-            if not kept:
-                return 0
-            data = b"".join(kept)
-        else:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
-        if self.tracer is not None:
-            self.tracer("send", Sent("", glance(data)))
-        transport.write(data)
         return len(data)
 
     # Beginning and end.
@@ -423,7 +218,7 @@ class Channel(Port, asyncio.Protocol):
     def admitted(self, session: Session, connack: Connack, *, known: bool) -> None:
         """The client is let in; whatever it sent behind CONNECT is taken now. ``known``: its will is safe;
         else CONNACK waits for :meth:`welcome`."""
-        self._state = UP
+        self.state = UP
         self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
@@ -438,7 +233,7 @@ class Channel(Port, asyncio.Protocol):
 
     def welcome(self) -> None:
         """The client may know that it is let in."""
-        if self._state != UP:
+        if self.state != UP:
             return
         if self.unwelcome:
             self.unwelcome = False
@@ -449,13 +244,13 @@ class Channel(Port, asyncio.Protocol):
     def ask(self, packet: Auth) -> None:
         """AUTH: the client is to say more of who it is before it is let in, or refused."""
         self.transport.write(encode(packet, V5))
-        self._state = ASKED
+        self.state = ASKED
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
     def rejected(self, reason: ReasonCode, detail: str, properties: Properties = NONE) -> None:
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
-        if self._state == CLOSED:
+        if self.state == CLOSED:
             return
         self.listener.refused(reason.name.lower())
         if self.version == V5:
@@ -468,7 +263,7 @@ class Channel(Port, asyncio.Protocol):
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
         log.info("client_refused", peer=self.peer, client_id=self.client_id, error=str(error))
-        if self._state == UP:
+        if self.state == UP:
             self.disconnect(error.reason, detail=error.detail)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Its version is unknown, so both get the form of 3.1.1 ([MQTT-3.1.2-2]).
@@ -486,7 +281,7 @@ class Channel(Port, asyncio.Protocol):
         self, reason: ReasonCode, *, will: bool = True, properties: Properties = NONE, detail: str = ""
     ) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
-        if self._state == UP:
+        if self.state == UP:
             self.shared.disconnected[reason.name.lower()] += 1
             self._flush_own()
             if self.version == V5 and not self.unwelcome and not self.session.owes_connack:
@@ -498,12 +293,12 @@ class Channel(Port, asyncio.Protocol):
 
     def finish(self, why: str) -> None:
         """Over, for whatever reason; the session learns it."""
-        if self._state == CLOSED:
+        if self.state == CLOSED:
             return
-        up = self._state == UP
+        up = self.state == UP
         if up:
             self._flush_own()
-        self._state = CLOSED
+        self.state = CLOSED
         self._parts = None
         self._pending = None
         if self.exchange is not None:
@@ -535,19 +330,6 @@ class Channel(Port, asyncio.Protocol):
     def client_id(self) -> str:
         return self.session.client_id if self.session is not None else ""
 
-    @property
-    def unwritten(self) -> int:
-        """Bytes that the socket has not taken."""
-        return self.transport.get_write_buffer_size()
-
-    @property
-    def is_up(self) -> bool:
-        return self._state == UP
-
-    @property
-    def is_closed(self) -> bool:
-        return self._state == CLOSED
-
     # As a process.
 
     def note(self) -> str:
@@ -561,7 +343,7 @@ class Channel(Port, asyncio.Protocol):
     def on_close(self, reason: object) -> None:
         """An exit signal ended the process: the connection goes with it, and nothing else does."""
         shutdown = reason == "shutdown"
-        if self._state == UP:
+        if self.state == UP:
             self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN if shutdown else ReasonCode.UNSPECIFIED_ERROR)
         else:
             self.finish("shutdown" if shutdown else "killed")

@@ -95,50 +95,29 @@ class Handlers:
 
     def _publish(self, channel: Channel, packet: Publish) -> None:
         topic = self._resolve_alias(channel, packet) if channel.version == V5 else packet.topic
-        session = channel.session
-        hub = channel.hub
+        session, hub = channel.session, channel.hub
         hub.received += 1
         if packet.qos == 1:
             hub.received1 += 1
         elif packet.qos:
             hub.received2 += 1
-        gate = channel.gate
         missing = refusal_of(self._limits.capabilities, packet)
         if missing is not None:
             statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
             raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
         if packet.properties.subscription_identifiers:
             raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
-        if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
-            self._access.denied(
-                "publish", session.client_id, session.username, topic.decode(errors="replace")
-            )
-            _refuse_publish(
-                channel, packet, ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
-            )
-            return
-        if is_reserved(topic) or is_bad_delay(topic):
-            self._access.unusable(
-                "publish", session.client_id, session.username, topic.decode(errors="replace")
-            )
-            why = RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
-            _refuse_publish(channel, packet, ReasonCode.TOPIC_NAME_INVALID, why)
-            return
-        if (
-            packet.properties.payload_format
-            and self._limits.validate_payloads
-            and not is_text(packet.payload)
-        ):
-            channel.hub.dropped("payload_format")
-            _refuse_publish(channel, packet, ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8")
+        refused = self._refusal_of(channel, packet, topic)
+        if refused is not None:
+            _refuse_publish(channel, packet, *refused)
             return
         packet_id = packet.packet_id or 0
-        before_ident = NO_IDENT
+        known = NO_IDENT
         if packet.qos == 2:
             if packet_id in session.doubtful:
                 # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
                 # What is not marked as sent again is another message ([MQTT-3.3.1-1]).
-                before_ident = session.ident_of(packet_id) if packet.dup else NO_IDENT
+                known = session.ident_of(packet_id) if packet.dup else NO_IDENT
             elif packet_id in session.incoming:
                 # Sent again: already passed on ([MQTT-4.3.3-10]).
                 _acknowledge(channel, packet_id)
@@ -147,20 +126,43 @@ class Handlers:
                 channel.check_quota(1)
         route = self._publishing.cache_get(topic) or self._publishing.resolve(topic)
         if route is UNROUTED and self._publishing.delays_full:
-            channel.hub.dropped("too_many_delayed")
+            hub.dropped("too_many_delayed")
             _refuse_publish(
                 channel, packet, ReasonCode.QUOTA_EXCEEDED, "too many messages are delayed already"
             )
             return
-        message = Message.of(packet, topic=topic, publisher=session, now=channel.hub.now())
-        trail = channel.hub.trail
+        message = Message.of(packet, topic=topic, publisher=session, now=hub.now())
+        trail = hub.trail
         if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
             trail.take(message, session.client_id, trail.live)
-        if before_ident != NO_IDENT:
-            message.ident = before_ident
+        if known != NO_IDENT:
+            message.ident = known
         self._publishing.identify(message)
-        first = b"\x50\x02" if packet.qos == 2 else b"\x40\x02"
-        ack = first + PACKET_ID[packet_id]
+        self._pass_on(channel, packet, message, route)
+
+    def _refusal_of(self, channel: Channel, packet: Publish, topic: bytes) -> tuple[ReasonCode, str] | None:
+        """The reason code and the reason why a message is not passed on, None where it is."""
+        gate, session = channel.gate, channel.session
+        named = "publish", session.client_id, session.username, topic.decode(errors="replace")
+        if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
+            self._access.denied(*named)
+            return ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
+        if is_reserved(topic) or is_bad_delay(topic):
+            self._access.unusable(*named)
+            return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
+        if (
+            packet.properties.payload_format
+            and self._limits.validate_payloads
+            and not is_text(packet.payload)
+        ):
+            channel.hub.dropped("payload_format")
+            return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
+        return None
+
+    def _pass_on(self, channel: Channel, packet: Publish, message: Message, route: Any) -> None:
+        """Hand a message to whoever gets it, and acknowledge it once it is safe there."""
+        session, publishing, packet_id = channel.session, self._publishing, packet.packet_id or 0
+        ack = (b"\x50\x02" if packet.qos == 2 else b"\x40\x02") + PACKET_ID[packet_id]
         if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
             kind = Puback if packet.qos == 1 else Pubrec
             ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
@@ -168,25 +170,16 @@ class Handlers:
             session.doubtful.discard(packet_id)
             session.unreleased(packet_id, message.ident)
             session.passing[packet_id] = []
-            channel.forward(
-                (_Passed(self._publishing, channel, message),),
-                b"",
-                ack,
-                1,
-                safe=partial(session.passed, packet_id),
-            )
+            safe = partial(session.passed, packet_id)
+            channel.forward((_Passed(publishing, channel, message),), b"", ack, 1, safe=safe)
             return
-        before = self._publishing.notes
-        targets, kept = self._publishing.pass_on(route, message, session.client_id)
-        peers = targets
-        if kept is not None:
-            targets += (kept,)
-        store = self._publishing.store
+        before = publishing.notes
+        peers, kept = publishing.pass_on(route, message, session.client_id)
+        targets = peers if kept is None else (*peers, kept)
+        store = publishing.store
         if packet.qos and store is not None and store.notes != before:
             targets += (store,)
-        idents: tuple[int, ...] = ()
-        if is_recorded(message.ident) and packet.qos:
-            idents = (message.ident,)
+        idents = (message.ident,) if packet.qos and is_recorded(message.ident) else ()
         if targets:
             record = record_of(message, channel.hub.now())
             if packet.qos:
@@ -196,9 +189,7 @@ class Handlers:
                     peer.append(record)
         elif packet.qos:
             channel.acknowledge(ack, 1, idents)
-        pressure = channel.hub.pressure
-        if pressure and route is not UNROUTED:
-            pressure.hold_up(channel, compile_plan(route).sessions, peers)
+        _hold_up(channel, route, peers)
 
     def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
         alias = packet.properties.topic_alias
@@ -307,10 +298,14 @@ class _Passed:
     def _pass(self, on_safe: Callable[[bool], None]) -> None:
         channel, message, publishing = self._channel, self._message, self._publishing
         route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
-        peers = publishing.spread(route, message, channel.session.client_id, on_safe)
-        pressure = channel.hub.pressure
-        if pressure and route is not UNROUTED:
-            pressure.hold_up(channel, compile_plan(route).sessions, peers)
+        _hold_up(channel, route, publishing.spread(route, message, channel.session.client_id, on_safe))
+
+
+def _hold_up(channel: Channel, route: Any, peers: tuple[ForwarderLike, ...]) -> None:
+    """Stop reading from ``channel`` if who gets its message is behind."""
+    pressure = channel.hub.pressure
+    if pressure and route is not UNROUTED:
+        pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
 
 def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: str) -> None:
