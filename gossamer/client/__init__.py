@@ -2,9 +2,8 @@
 
 from gossamer.client.blocking import BlockingClient, BlockingSubscription
 from gossamer.client.client import Client
-from gossamer.client.keeper import NotAttachedError, RefusedError
+from gossamer.client.keeper import NotAttachedError, RefusedError, Target, TargetError, targets_of
 from gossamer.client.subscription import Delivered, Gap, Subscription
-from gossamer.client.targets import Target, TargetError, targets_of
 
 __all__ = [
     "BlockingClient",

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gossamer.client.client import Client
+from gossamer.client.keeper import Target
 from gossamer.client.subscription import Delivered, OnGap, Subscription
-from gossamer.client.targets import Target
 from gossamer.errors import UsageError
 from gossamer.supervisor import Destination, Reason
 

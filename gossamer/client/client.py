@@ -21,9 +21,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from gossamer.client.keeper import LINK_WAIT, Keeper, RefusedError
+from gossamer.client.keeper import LINK_WAIT, Keeper, RefusedError, Target, TargetError, targets_of
 from gossamer.client.subscription import OnGap, Subscription
-from gossamer.client.targets import Target, TargetError, targets_of
 from gossamer.distribution import (
     Distribution,
     GrpcTransport,

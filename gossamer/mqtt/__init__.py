@@ -5,25 +5,33 @@ without either.
 """
 
 from gossamer.mqtt.auth.acl import Acl
-from gossamer.mqtt.auth.enhanced import Challenge, Done, Exchange, Method
 from gossamer.mqtt.auth.passwords import PasswordFile, set_password
 from gossamer.mqtt.auth.scram import Scram, set_scram_password
-from gossamer.mqtt.auth.sources import Authenticator, Chain, Login, NobodyElse, Verdict
+from gossamer.mqtt.auth.sources import (
+    Authenticator,
+    Chain,
+    Challenge,
+    Done,
+    Exchange,
+    Login,
+    Method,
+    NobodyElse,
+    Verdict,
+)
 from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.cluster.coordinator import MqttCluster
 from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.codec.errors import MqttProtocolError
+from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.connections import Drained, drain
 from gossamer.mqtt.connection.listener import ListenError
-from gossamer.mqtt.flow.backpressure import Pressure
-from gossamer.mqtt.flow.bucket import Bucket
-from gossamer.mqtt.messages.batches import Span, pieces_of, topic_in
+from gossamer.mqtt.flow.backpressure import Bucket, Pressure
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import (
     ASIDE,
@@ -37,6 +45,7 @@ from gossamer.mqtt.messages.message_ids import (
     origin_of,
     read_mark,
 )
+from gossamer.mqtt.messages.records import Span, pieces_of
 from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.mqtt.tree import mqtt_spec
 

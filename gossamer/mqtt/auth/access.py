@@ -1,6 +1,6 @@
 """Access: the sources, the ACL and the record of every decision, put together as the configuration says.
 
-Every decision is counted and logged (see ``decisions``).
+Every decision is counted and logged (:class:`Decisions`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import structlog
+
 from gossamer.config import MqttAuthConfig
 from gossamer.mqtt.auth.acl import Acl, Gate
 from gossamer.mqtt.auth.callout import HttpCallout
-from gossamer.mqtt.auth.decisions import Decisions
-from gossamer.mqtt.auth.enhanced import Method
 from gossamer.mqtt.auth.files import Reloadable
 from gossamer.mqtt.auth.passwords import PasswordFile
 from gossamer.mqtt.auth.scram import Scram
-from gossamer.mqtt.auth.sources import Authenticator, Certificate, Chain, Login, Source, Verdict
+from gossamer.mqtt.auth.sources import Authenticator, Certificate, Chain, Login, Method, Source, Verdict
 from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.flow.backpressure import Bucket
 
-__all__ = ["Access"]
+__all__ = ["Access", "Decisions"]
 
 
 class Access:
@@ -134,3 +135,39 @@ class Access:
             return None
         allowed = partial(self._record.count, by="acl", how="allow")
         return Gate(self.acl, client_id, username, look_up, allowed=allowed)
+
+
+log = structlog.get_logger(__name__)
+
+
+class Decisions:
+    """Record of every decision about clients: who may connect, publish, subscribe, leave a will.
+
+    Each is counted by what was asked, who decided and how, and is a line in the log. Lines are bounded in
+    number (``rate`` a second, and as many in a burst), and how many were left out is said with the next one: a
+    client that tries ten thousand passwords a second must not fill the disc. What a rule of the ACL allows is
+    counted when it is decided, which is once for each topic that a client publishes to, and is no line.
+    """
+
+    def __init__(self, *, rate: float, now: Callable[[], float]) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """By question, who decided, and how."""
+        self._bucket = Bucket(rate)
+        self._now = now
+        self._unsaid = 0
+
+    def count(self, question: str, by: str, how: str) -> None:
+        """Count one."""
+        self.counts[question, by, how] += 1
+
+    def note(self, event: str, question: str, by: str, how: str, **fields: object) -> None:
+        """Count one, and write it down."""
+        self.count(question, by, how)
+        if not self._bucket.admit(self._now()):
+            self._unsaid += 1
+            self.count("log", "rate", "left_out")
+            return
+        if self._unsaid:
+            log.warning("decisions_left_out", count=self._unsaid)
+            self._unsaid = 0
+        log.info(event, by=by, **fields)

@@ -26,10 +26,9 @@ from pathlib import Path
 import msgspec
 
 from gossamer.errors import PeerError, UsageError
-from gossamer.mqtt.auth.enhanced import Challenge, Done, Step
 from gossamer.mqtt.auth.files import trouble
 from gossamer.mqtt.auth.passwords import PasswordFileError, rewrite
-from gossamer.mqtt.auth.sources import Login, Verdict
+from gossamer.mqtt.auth.sources import Challenge, Done, Login, Step, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 __all__ = ["Credential", "Scram", "client_proof", "credential_of", "saslprep", "set_scram_password"]
@@ -118,7 +117,7 @@ def client_proof(password: str, salt: bytes, iterations: int, auth_message: byte
 
 
 class Scram:
-    """The users of a file, or of a mapping, as a :class:`~gossamer.mqtt.auth.enhanced.Method`."""
+    """The users of a file, or of a mapping, as a :class:`~gossamer.mqtt.auth.sources.Method`."""
 
     name = NAME
 

@@ -18,7 +18,21 @@ import msgspec
 
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["Answer", "Authenticator", "Certificate", "Chain", "Login", "NobodyElse", "Source", "Verdict"]
+__all__ = [
+    "Answer",
+    "Authenticator",
+    "Certificate",
+    "Chain",
+    "Challenge",
+    "Done",
+    "Exchange",
+    "Login",
+    "Method",
+    "NobodyElse",
+    "Source",
+    "Step",
+    "Verdict",
+]
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,3 +128,34 @@ class NobodyElse(Chain):
 
     def __init__(self, *, allow_anonymous: bool = False) -> None:
         super().__init__((), allow_anonymous=allow_anonymous)
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """The client is to answer ``data``, which goes out as AUTH 0x18."""
+
+    data: bytes | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is decided; ``data`` goes with the good news."""
+
+    verdict: Verdict
+    data: bytes | None = None
+
+
+Step: TypeAlias = Challenge | Done
+
+
+class Exchange(Protocol):
+    """One client's enhanced authentication (MQTT 5.0, 4.12), which ends with :class:`Done`."""
+
+    def step(self, data: bytes | None) -> Step | Awaitable[Step]:
+        """Take the authentication data of the client's CONNECT or AUTH; at once, or by an awaitable."""
+
+
+class Method(Protocol):
+    """A way to authenticate; ``name`` is what clients call it."""
+
+    @property
+    def name(self) -> str: ...
+    def begin(self, login: Login) -> Exchange: ...

@@ -35,8 +35,7 @@ from gossamer.mnesia_like import DiscError, SharedTable
 from gossamer.mqtt.cluster.retained_bodies import Bodies
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import read_record, record_of
-from gossamer.mqtt.publish.retained import Fetch, LocalRetained
-from gossamer.mqtt.publish.topic_tree import TopicTree
+from gossamer.mqtt.publish.retained import Fetch, LocalRetained, TopicTree
 from gossamer.supervisor import Runtime
 
 __all__ = ["ClusterRetained"]

@@ -7,9 +7,13 @@ one message are shared by all its subscribers of one version and QoS, and only t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from gossamer.errors import UsageError
+from gossamer.mqtt.codec.decoder import decode_publish
+from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import (
     V4,
     V5,
@@ -31,9 +35,9 @@ from gossamer.mqtt.codec.packets import (
     Unsubscribe,
 )
 from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
-from gossamer.mqtt.codec.wire import encode_binary, encode_string, encode_varint
+from gossamer.mqtt.codec.wire import MAX_VARINT, encode_binary, encode_string, encode_varint
 
-__all__ = ["PACKET_ID", "encode", "publish_parts"]
+__all__ = ["LONGEST", "PACKET_ID", "convert", "encode", "explained", "fits", "publish_parts", "read_publish"]
 
 PACKET_ID: list[bytes] = [n.to_bytes(2, "big") for n in range(65536)]
 """Every packet identifier as the two bytes of the wire, made once: cheaper than making one per message."""
@@ -187,3 +191,53 @@ _ENCODERS: dict[type, Any] = {
     Disconnect: _disconnect,
     Auth: _auth,
 }
+
+
+LONGEST = 300
+"""Characters of a reason string; what clients sent may be in it."""
+
+Answer: TypeAlias = Connack | Disconnect | Auth | Puback | Suback | Unsuback
+
+
+def explained(packet: Answer, why: str, asked: Properties) -> bytes:
+    """``packet`` for a 5.0 client that asked for ``asked`` in CONNECT, with ``why`` as its reason string.
+
+    In CONNACK and DISCONNECT one may always come, elsewhere only if the client did not ask for silence
+    ([MQTT-3.1.2-29]). One that would make the packet larger than the client takes is left out
+    ([MQTT-3.2.2-19], [MQTT-3.4.2-2] and their like), other properties with it where they do not fit either
+    ([MQTT-3.2.2-20]).
+    Empty if the client takes nothing so large ([MQTT-3.1.2-24]).
+    """
+    always = isinstance(packet, Connack | Disconnect)
+    if why and (always or asked.request_problem_information != 0):
+        properties = msgspec.structs.replace(packet.properties, reason_string=why[:LONGEST])
+        data = encode(msgspec.structs.replace(packet, properties=properties), V5)
+        if fits(data, asked):
+            return data
+    data = encode(packet, V5)
+    if fits(data, asked):
+        return data
+    if isinstance(packet, Connack | Disconnect) and packet.reason >= 0x80:
+        # What it says besides is of less use than the reason itself.
+        data = encode(msgspec.structs.replace(packet, properties=NONE), V5)
+    return data if fits(data, asked) else b""
+
+
+def fits(data: bytes, asked: Properties) -> bool:
+    """Whether a client with these properties takes a packet of this size."""
+    return asked.maximum_packet_size is None or len(data) <= asked.maximum_packet_size
+
+
+def read_publish(packet: bytes, version: int) -> Any:
+    """What a whole packet carries."""
+    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
+    return decode_publish(packet[0] & 0x0F, packet[start:stop], version)
+
+
+def convert(packet: bytes, old: int, new: int) -> tuple[bytes, bytes]:
+    """Head and tail of the same PUBLISH in version ``new``."""
+    publish = read_publish(packet, old)
+    properties = publish.properties if new == V5 else NONE
+    return publish_parts(
+        publish.topic, publish.payload, flags=packet[0] & 0x0F, version=new, properties=properties
+    )

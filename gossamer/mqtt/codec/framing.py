@@ -13,7 +13,7 @@ from gossamer.mqtt.codec.errors import MqttProtocolError, malformed
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.codec.wire import MAX_VARINT
 
-__all__ = ["Framer", "frame", "topic_of"]
+__all__ = ["Framer", "frame", "topic_in"]
 
 
 def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
@@ -48,10 +48,10 @@ def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
     return at, stop
 
 
-def topic_of(head: bytes) -> str:
-    """The topic of a PUBLISH that is whole up to there (see ``encode.publish_parts``)."""
-    start, _ = frame(head, 0, len(head), MAX_VARINT + 5)
-    return head[start + 2 :].decode()
+def topic_in(head: bytes) -> bytes:
+    """The topic of a PUBLISH that is whole up to there or further."""
+    at, _ = frame(head, 0, len(head), MAX_VARINT + 5)
+    return head[at + 2 : at + 2 + (head[at] << 8 | head[at + 1])]
 
 
 class Framer:

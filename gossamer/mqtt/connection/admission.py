@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.auth.sources import Login, Verdict
-from gossamer.mqtt.codec.framing import topic_of
+from gossamer.mqtt.codec.encoder import explained
+from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.handlers import SYSTEM
@@ -356,11 +356,11 @@ class Admission:
         for topic_filter in refused:
             self._access.denied("subscribe", session.client_id, session.username, topic_filter)
         self._table.unsubscribe(session, refused)
-        kept = [item for item in session.queue if gate.may_subscribe(topic_of(item[0]))]
+        kept = [item for item in session.queue if gate.may_subscribe(topic_in(item[0]).decode())]
         if len(kept) < len(session.queue):
             self._hub.dropped("not_authorized", len(session.queue) - len(kept))
             for head, tail, _ in session.queue:
-                if not gate.may_subscribe(topic_of(head)):
+                if not gate.may_subscribe(topic_in(head).decode()):
                     session.tell_lost(tail, "not_authorized")
             session.refill(kept)
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import structlog
 
 from gossamer.mqtt.codec.decoder import connect_version, decode
-from gossamer.mqtt.codec.encoder import encode
+from gossamer.mqtt.codec.encoder import encode, explained
 from gossamer.mqtt.codec.errors import MqttProtocolError, violation
 from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V4, V5, Auth, Connack, Connect, Disconnect, Packet, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.codec.summary import glance
 from gossamer.mqtt.connection.pipe import ASKED, CLOSED, NEW, UP, WAITING, Pipe

@@ -1,4 +1,4 @@
-"""The exchange of AUTH packets (MQTT 5.0, 4.12), by the methods of ``auth.enhanced``.
+"""The exchange of AUTH packets (MQTT 5.0, 4.12), by the methods of ``auth.sources``.
 
 Rules: 1. Every AUTH, and a CONNACK that lets the client in, names the method ([MQTT-4.12.0-5]); without one
 in CONNECT no AUTH is sent and none is accepted ([MQTT-4.12.0-6], [MQTT-4.12.0-7]).  2. Before CONNACK nothing
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.mqtt.auth.enhanced import Challenge, Done, Exchange, Method, Step
-from gossamer.mqtt.auth.sources import Login, Verdict
+from gossamer.mqtt.auth.sources import Challenge, Done, Exchange, Login, Method, Step, Verdict
+from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.errors import violation
 from gossamer.mqtt.codec.packets import Auth, Connect, Disconnect, Packet
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 if TYPE_CHECKING:

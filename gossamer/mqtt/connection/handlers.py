@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.codec.decoder import decode
-from gossamer.mqtt.codec.encoder import PACKET_ID, encode
+from gossamer.mqtt.codec.encoder import PACKET_ID, encode, explained
 from gossamer.mqtt.codec.errors import MqttProtocolError, violation
 from gossamer.mqtt.codec.packets import (
     V4,
@@ -28,7 +28,6 @@ from gossamer.mqtt.codec.packets import (
     Unsuback,
     Unsubscribe,
 )
-from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.shared import is_text, refusal_of
 from gossamer.mqtt.connection.subscribing import encoded

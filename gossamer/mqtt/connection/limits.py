@@ -20,7 +20,7 @@ import structlog
 from gossamer.config import ListenerConfig
 from gossamer.errors import GossamerError
 from gossamer.mqtt.connection.certificates import user_of
-from gossamer.mqtt.flow.bucket import Bucket
+from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.supervisor import Port
 
 __all__ = ["Entrance", "ListenerLimits", "Room", "Shedding", "is_within"]

@@ -20,8 +20,7 @@ from gossamer.mqtt.connection.handshake import ProxyHeader, TlsDoor
 from gossamer.mqtt.connection.limits import Entrance
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.connection.websocket import WebSocket
-from gossamer.mqtt.flow.backpressure import RATE
-from gossamer.mqtt.flow.bucket import Bucket
+from gossamer.mqtt.flow.backpressure import RATE, Bucket
 from gossamer.network import Listener, Network
 from gossamer.supervisor import (
     ChildSpec,

@@ -20,10 +20,9 @@ import msgspec
 import structlog
 
 from gossamer.errors import UsageError
-from gossamer.mqtt.codec.encoder import encode
+from gossamer.mqtt.codec.encoder import encode, explained
 from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Unsuback
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.codec.reason_strings import explained
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.shared import refusal_of_subscription
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED

@@ -38,6 +38,7 @@ __all__ = [
     "RATE",
     "TURN",
     "UNCONFIRMED",
+    "Bucket",
     "Hold",
     "Pressure",
     "Publisher",
@@ -244,3 +245,29 @@ class Pressure:
 def _progress(session: Taker) -> tuple[int, int]:
     channel = session.channel
     return session.delivered, -1 if channel is None else channel.unwritten
+
+
+class Bucket:
+    """A token bucket: ``rate`` a second, one second's worth at once."""
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._level = rate
+        self._at: float | None = None
+
+    def take(self, count: float, now: float) -> float:
+        """Take ``count``, into debt if need be; the seconds until the debt is paid."""
+        if self._at is not None:
+            self._level = min(self.rate, self._level + (now - self._at) * self.rate)
+        self._at = now
+        self._level -= count
+        return max(0.0, -self._level / self.rate)
+
+    def admit(self, now: float) -> bool:
+        """Take one if it is there."""
+        if self.take(0, now) or self._level < 1:
+            return False
+        self._level -= 1
+        return True

@@ -9,14 +9,15 @@ writing it costs nothing while all is well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from gossamer.mqtt.codec.decoder import decode_publish
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.errors import malformed
-from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.wire import MAX_VARINT
@@ -26,11 +27,14 @@ from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, mark_of, read_mar
 __all__ = [
     "MOVE_MARK",
     "V5_MARK",
+    "Piece",
+    "Span",
     "acknowledged",
     "encode_kept",
     "fresh",
     "fresh_kept",
     "kept_in",
+    "pieces_of",
     "read_record",
     "record_of",
     "walk",
@@ -177,3 +181,64 @@ def fresh_kept(entries: bytes, seconds: float) -> tuple[bytes, int]:
         out.append(encode_kept(number, left, live=live))
         late += gone
     return b"".join(out), late
+
+
+Span = tuple[int, int, int]
+"""How many messages of the run come before, identifier of the first that is kept, how many are."""
+
+
+class Piece(NamedTuple):
+    """Neighbours of one topic."""
+
+    topic: bytes
+    size: int
+    """Bytes of payload of all of them."""
+    ident: int
+    many: int
+    payload: bytes | None
+    """Where it is one message."""
+
+
+def pieces_of(
+    chunk: bytes, count: int, version: int, spans: Iterable[Span], *, mixed: bool
+) -> Iterator[Piece]:
+    """The kept part of a run of ``count`` publishes of QoS 0 without properties, as its ``spans`` name it.
+
+    A run is handed on as one slice and nobody looks into it again; a recorder has to, at those places that it
+    keeps. ``mixed``: packets may differ in topic and size; else the first one tells all.
+    """
+    skip_body = 1 if version == V5 else 0
+    if mixed:
+        yield from _walk(chunk, skip_body, spans)
+        return
+    total = len(chunk) // count
+    topic = topic_in(chunk)
+    start, _ = frame(chunk, 0, len(chunk), _LIMIT)
+    body = start + 2 + len(topic) + skip_body
+    for skip, ident, many in spans:
+        payload = chunk[skip * total + body : (skip + 1) * total] if many == 1 else None
+        yield Piece(topic, (total - body) * many, ident, many, payload)
+
+
+def _walk(chunk: bytes, skip_body: int, spans: Iterable[Span]) -> Iterator[Piece]:
+    pos = index = 0
+    end = len(chunk)
+    for skip, ident, many in spans:
+        piece: Piece | None = None
+        while index < skip + many:
+            start, stop = frame(chunk, pos, end, _LIMIT)
+            if index >= skip:
+                topic_end = start + 2 + (chunk[start] << 8 | chunk[start + 1])
+                topic = chunk[start + 2 : topic_end]
+                size = stop - topic_end - skip_body
+                if piece is not None and piece.topic == topic:
+                    piece = Piece(topic, piece.size + size, piece.ident, piece.many + 1, None)
+                else:
+                    if piece is not None:
+                        yield piece
+                    payload = chunk[topic_end + skip_body : stop]
+                    piece = Piece(topic, size, ident + index - skip, 1, payload)
+            pos = stop
+            index += 1
+        if piece is not None:
+            yield piece

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.codec.framing import topic_of
+from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.machines import Giver, Taker
@@ -350,7 +350,7 @@ class Taking:
         """Whether a message is for what the giver was not subscribed to."""
         if self._theirs is None:
             return False
-        topic = topic_of(item[0])
+        topic = topic_in(item[0]).decode()
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:

@@ -25,12 +25,11 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
-from gossamer.mqtt.codec.framing import frame
+from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
-from gossamer.mqtt.messages.batches import topic_in
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 

@@ -13,8 +13,7 @@ import math
 
 import msgspec
 
-from gossamer.mqtt.codec.convert import read_publish
-from gossamer.mqtt.codec.encoder import PACKET_ID, publish_parts
+from gossamer.mqtt.codec.encoder import PACKET_ID, publish_parts, read_publish
 from gossamer.mqtt.codec.packets import V5
 
 __all__ = ["Expiring", "expiry_of", "sent_again"]

@@ -23,8 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
-from gossamer.mqtt.codec.convert import convert, read_publish
-from gossamer.mqtt.codec.encoder import PACKET_ID, encode, publish_parts
+from gossamer.mqtt.codec.encoder import PACKET_ID, convert, encode, publish_parts, read_publish
 from gossamer.mqtt.codec.packets import V4, V5, Pubrel, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.flow.backpressure import FAR_BEHIND, ITEM, Pressure

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from gossamer.mqtt.codec.convert import read_publish
+from gossamer.mqtt.codec.encoder import read_publish
 from gossamer.mqtt.codec.packets import Subscription
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark

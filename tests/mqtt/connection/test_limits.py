@@ -6,7 +6,7 @@ from gossamer.config import ListenerConfig
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.limits import ListenerLimits, Room
-from gossamer.mqtt.flow.bucket import Bucket
+from gossamer.mqtt.flow.backpressure import Bucket
 
 
 def test_listeners_share_the_descriptors_of_their_process():
