@@ -17,6 +17,7 @@ exists exactly while this node has a subscriber of its filter.  3. A node that i
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -142,22 +143,33 @@ class Router:
         """Whether every live node has applied what ``seq`` stands for."""
         return seq is None or self._table is None or self._table.is_visible(seq)
 
+    def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
+        """Call ``then`` once :meth:`is_visible`; with False, counted and logged, where it takes too long.
+
+        Not ``bounded``: however long it takes. A node that stays silent is declared down.
+        """
+        table = self._table
+        if seq is None or table is None or table.is_visible(seq):
+            then(True)
+            return
+        number = seq
+
+        def told(visible: bool) -> None:
+            if not visible:
+                self.counts["visible_timeouts"] += 1
+                missing, waited = self.unconfirmed(number), self._visible_timeout
+                log.warning("route_not_visible", seq=number, waited=waited, unconfirmed=missing)
+            then(visible)
+
+        table.when_visible(number, told, timeout=self._visible_timeout if bounded else None)
+
     async def visible(self, seq: int | None) -> bool:
         """Wait for :meth:`is_visible`, a bounded time; False, counted and logged, where it took longer."""
-        if seq is None or self._table is None or self._table.is_visible(seq):
+        if self.is_visible(seq):
             return True
-        if await self._table.visible(seq, timeout=self._visible_timeout):
-            return True
-        self.counts["visible_timeouts"] += 1
-        log.warning(
-            "route_not_visible", seq=seq, waited=self._visible_timeout, unconfirmed=self.unconfirmed(seq)
-        )
-        return False
-
-    async def confirmed(self, seq: int) -> None:
-        """Wait for :meth:`is_visible`, however long it takes: a node that stays silent is declared down."""
-        if self._table is not None:
-            await self._table.visible(seq, timeout=None)
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.when_visible(seq, lambda visible: seen.done() or seen.set_result(visible))
+        return await seen
 
     @property
     def latest(self) -> int:

@@ -99,26 +99,21 @@ class FakeRouter:
     def is_visible(self, seq):
         return seq <= self.seen
 
-    async def visible(self, seq):
-        if not self.patient:
-            return False
-        await self.confirmed(seq)
-        return True
-
-    async def confirmed(self, seq):
-        while seq > self.seen:
-            future = asyncio.get_running_loop().create_future()
-            self.waiters.append(future)
-            await future
+    def when_visible(self, seq, then, *, bounded=True):
+        loop = asyncio.get_running_loop()
+        if seq <= self.seen or (bounded and not self.patient):
+            loop.call_soon(then, seq <= self.seen)
+        else:
+            self.waiters.append((seq, then))
 
     def unconfirmed(self, seq):
         return ["node2@far"]
 
     def show(self, seq):
         self.seen = seq
-        for future in self.waiters:
-            future.set_result(None)
-        self.waiters.clear()
+        waiters, self.waiters = self.waiters, []
+        for wanted, then in waiters:
+            self.when_visible(wanted, then, bounded=False)
 
     def group(self, name):
         return None

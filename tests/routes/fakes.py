@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,8 +86,8 @@ class Table:
     def is_visible(self, number: int) -> bool:
         return number <= self.reached
 
-    async def visible(self, number: int, timeout: float = 5.0) -> bool:
-        return self.is_visible(number)
+    def when_visible(self, number: int, then: Callable[[bool], object], /, timeout: float | None) -> None:
+        then(self.is_visible(number))
 
     def behind(self, number: int) -> list[str]:
         return ["node2@far"] if number > self.reached else []

@@ -279,6 +279,10 @@ class ReplicatedTable(Table):
         """
         return await reached(number, self._visible, self._waiters, timeout)
 
+    def when_visible(self, number: int, then: Callable[[bool], object], timeout: float | None) -> None:
+        """Call ``then`` once :meth:`is_visible`; with False where that takes more than ``timeout`` s."""
+        when_reached(number, self._visible, self._waiters, then, timeout)
+
     def confirmed(self) -> None:
         """Peers applied more, or are gone: wake those who waited for it."""
         wake(self._waiters, self._visible)
@@ -288,15 +292,35 @@ async def reached(number: int, far: Callable[[], int], waiters: Waiters, timeout
     """Wait until ``far`` says that ``number`` is reached; False where that took longer than ``timeout``."""
     if number <= far():
         return True
+    seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    when_reached(number, far, waiters, lambda there: seen.done() or seen.set_result(there), timeout)
+    return await seen
+
+
+def when_reached(
+    number: int,
+    far: Callable[[], int],
+    waiters: Waiters,
+    then: Callable[[bool], object],
+    timeout: float | None,
+) -> None:
+    """Call ``then`` once ``far`` says that ``number`` is reached; with False where ``timeout`` came first."""
+    loop = asyncio.get_running_loop()
     future = waiters.get(number)
     if future is None:
-        future = waiters[number] = asyncio.get_running_loop().create_future()
-    try:
-        async with asyncio.timeout(timeout):
-            await asyncio.shield(future)
-    except TimeoutError:
-        return number <= far()
-    return True
+        future = waiters[number] = loop.create_future()
+
+    def there(_future: asyncio.Future[None]) -> None:
+        if timer is not None:
+            timer.cancel()
+        then(True)
+
+    def late() -> None:
+        future.remove_done_callback(there)
+        then(number <= far())
+
+    timer = None if timeout is None else loop.call_later(timeout, late)
+    future.add_done_callback(there)
 
 
 def wake(waiters: Waiters, far: Callable[[], int]) -> None:

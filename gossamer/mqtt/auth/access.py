@@ -144,9 +144,9 @@ class Decisions:
     """Record of every decision about clients: who may connect, publish, subscribe, leave a will.
 
     Each is counted by what was asked, who decided and how, and is a line in the log. Lines are bounded in
-    number (``rate`` a second, and as many in a burst), and how many were left out is said with the next one: a
-    client that tries ten thousand passwords a second must not fill the disc. What a rule of the ACL allows is
-    counted when it is decided, which is once for each topic that a client publishes to, and is no line.
+    number (``rate`` a second, and as many in a burst), and how many were left out is said with the next one:
+    a client that tries ten thousand passwords a second must not fill the disc. What a rule of the ACL allows
+    is counted when it is decided, which is once for each topic that a client publishes to, and is no line.
     """
 
     def __init__(self, *, rate: float, now: Callable[[], float]) -> None:

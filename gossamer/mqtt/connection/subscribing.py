@@ -162,8 +162,7 @@ class Subscribing:
         channel.held += 1
         if channel.held >= HELD:
             channel.pause_reading(UNCONFIRMED)
-        wait = partial(self._await_visible, channel, packet, outcome)
-        channel.runtime.spawn(wait, label="mqtt_suback", link_to=channel.pid)
+        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
 
     def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
         """Answer a SUBSCRIBE, then send what is retained."""
@@ -185,24 +184,29 @@ class Subscribing:
         if outcome.retained:
             RetainedDelivery(channel, self._retained, outcome.retained).step()
 
-    async def _await_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+    def _seen(self, channel: Channel, packet: Subscribe, outcome: Outcome, visible: bool) -> None:
+        """Answer, or do what the configuration says where a node has not applied the routes."""
         router = self._router
-        if not await router.visible(outcome.seq):
-            match self._unconfirmed:
-                case "hold":
-                    await router.confirmed(outcome.seq)
-                case "refuse":
-                    outcome = self._refused(channel, packet, outcome)
-                case _:
-                    missing = router.unconfirmed(outcome.seq)
-                    why = outcome.why or f"what is published at {', '.join(missing)} may not come yet"
-                    notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
-                    outcome = replace(outcome, why=why, notes=notes)
-        channel.held -= 1
-        if channel.held <= HELD // 2:
-            channel.resume_reading(UNCONFIRMED)
-        if channel.is_up:
+        if not channel.is_up:
+            return
+        try:
+            if not visible and self._unconfirmed == "hold":
+                again = partial(self._seen, channel, packet, outcome)
+                router.when_visible(outcome.seq, again, bounded=False)
+                return
+            if not visible and self._unconfirmed == "refuse":
+                outcome = self._refused(channel, packet, outcome)
+            elif not visible:
+                missing = router.unconfirmed(outcome.seq)
+                why = outcome.why or f"what is published at {', '.join(missing)} may not come yet"
+                notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
+                outcome = replace(outcome, why=why, notes=notes)
+            channel.held -= 1
+            if channel.held <= HELD // 2:
+                channel.resume_reading(UNCONFIRMED)
             self._answer(channel, packet, outcome)
+        except Exception as error:  # noqa: BLE001 - the loop's own handler would only print it
+            channel.crash(error)
 
     def _refused(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> Outcome:
         """Undo what is not known everywhere."""
