@@ -102,6 +102,19 @@ async def test_acknowledgements_keep_the_order_of_the_publishes(two):
     assert await pub.got() == [p.Puback(1), p.Puback(2), p.Pubrec(3)]
 
 
+async def test_acknowledgements_of_one_read_keep_the_order_of_its_publishes(two):
+    """Those in between that are for subscribers of this node alone wait as well."""
+    here, _, _, carry = two
+    sub = await here.client("s")
+    await sub.subscribe("local", qos=1)
+    pub = await here.client("p")
+    topics = (b"a/1", b"local", b"a/1", b"local", b"local", b"a/2")
+    pub.send(*(p.Publish(topic=topic, qos=1, packet_id=n) for n, topic in enumerate(topics, 1)))
+    assert await pub.got() == []
+    carry()
+    assert await pub.got() == [p.Puback(n) for n in range(1, 7)]
+
+
 async def test_all_peers_must_have_it(two):
     here, _, forwarder, _ = two
     second = FakeForwarder()
