@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from gossamer.mqtt.codec import Framer, decode, encode
 from gossamer.mqtt.codec.errors import MqttProtocolError
-from gossamer.mqtt.codec.packets import V4, V5, Connect, Publish
-from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.codec.packets import V4, V5, Connect
 from gossamer.mqtt.codec.reasons import ReasonCode
 from mqtt.strategies import packets
 
@@ -143,32 +142,6 @@ def test_a_violation_names_its_statement_and_reason_code(statement, version, fir
     with pytest.raises(MqttProtocolError) as caught:
         decode(first, body, version)
     assert (caught.value.statement, caught.value.reason) == (statement, reason)
-
-
-def test_an_oversized_packet_is_refused_on_its_header():
-    """[MQTT-3.2.2-15]: before its body is there."""
-    with pytest.raises(MqttProtocolError) as caught:
-        Framer(max_packet_size=100).feed(b"\x30\xff\xff\x7f")
-    assert caught.value.reason == ReasonCode.PACKET_TOO_LARGE
-
-
-def test_a_remaining_length_of_five_bytes_is_malformed():
-    with pytest.raises(MqttProtocolError) as caught:
-        Framer().feed(b"\x30\xff\xff\xff\xff\x01")
-    assert caught.value.reason == ReasonCode.MALFORMED_PACKET
-
-
-def test_a_byte_order_mark_is_kept():
-    """[MQTT-1.5.4-3]"""
-    packet = Connect(client_id="\ufeffx")
-    assert read(encode(packet, V4), V4).client_id == "\ufeffx"
-
-
-def test_the_order_of_user_properties_is_kept():
-    """[MQTT-3.3.2-18]"""
-    pairs = (("b", "1"), ("a", "2"), ("b", "1"))
-    sent = Publish(topic=b"t", properties=Properties(user=pairs))
-    assert read(encode(sent, V5), V5).properties.user == pairs
 
 
 def test_a_password_is_not_in_a_repr():

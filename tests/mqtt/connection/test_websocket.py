@@ -7,39 +7,11 @@ import pytest
 from websockets.asyncio.client import connect as ws_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from gossamer.mqtt import Framer, encode
+from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
-from mqtt.listening import broker_with, until
+from mqtt.listening import broker_with
 
 pytestmark = pytest.mark.real
-
-
-async def test_websocket_frames_need_not_match_packets():
-    """[MQTT-6.0.0-2], [MQTT-6.0.0-4]"""
-    async with broker_with({"type": "ws"}) as broker:
-        url = f"ws://127.0.0.1:{broker.ports['ws:0']}/mqtt"
-        async with ws_connect(url, subprotocols=["mqtt"], proxy=None) as ws:
-            assert ws.subprotocol == "mqtt"
-            stream = encode(p.Connect(client_id="w"), 4) + b"\xc0\0\xc0\0"
-            for at in range(len(stream) - 4):
-                await ws.send(stream[at : at + 1])
-            await ws.send([stream[-4:-1], stream[-1:]])
-            framer, got = Framer(), []
-            while len(got) < 3:
-                got += framer.feed(await ws.recv())
-            assert [first for first, _ in got] == [0x20, 0xD0, 0xD0]
-
-
-async def test_a_text_frame_ends_the_connection():
-    """[MQTT-6.0.0-1]"""
-    async with broker_with({"type": "ws"}) as broker:
-        url = f"ws://127.0.0.1:{broker.ports['ws:0']}/mqtt"
-        async with ws_connect(url, subprotocols=["mqtt"], proxy=None) as ws:
-            await ws.send("text")
-            with pytest.raises(ConnectionClosed):
-                await ws.recv()
-            assert ws.close_code == 1003
-        await until(lambda: not broker.channels)
 
 
 @pytest.mark.parametrize(
