@@ -100,7 +100,7 @@ class Broker:
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
         self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
-        self.hub = Fanout(call_soon=self._call_soon, call_later=self._call_later, now=clock.monotonic)
+        self.hub = Fanout(call_later=self._call_later, now=clock.monotonic)
         self._make_sessions()
         self._make_publishing()
         self._make_connections(rng or random.Random())
@@ -174,7 +174,7 @@ class Broker:
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
         self.publish = self.publishing.publish
-        self.ingest = Ingest(router, hub, self.publishing)
+        self.ingest = Ingest(router, hub, self.publishing, self.table)
 
     def _make_connections(self, rng: random.Random) -> None:
         self.shared = Shared(

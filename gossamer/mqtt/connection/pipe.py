@@ -150,6 +150,8 @@ class Pipe(Port, asyncio.Protocol):
 
     def _owe(self, count: int) -> None:
         self._unacked += count
+        if self._unacked + len(self.session.incoming) <= self.limits.receive_maximum:
+            return
         if self.version == V5:
             self.check_quota(0)
         elif self._unacked > self.limits.receive_maximum:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V5
+from gossamer.mqtt.codec.encoder import publish_parts
+from gossamer.mqtt.codec.framing import frame, topic_in
+from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.handlers import unexpected_ack
 from gossamer.mqtt.messages.message_ids import NO_IDENT
-from gossamer.mqtt.messages.records import V5_MARK
 from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
 from gossamer.mqtt.publish.recording import Recording
 from gossamer.mqtt.publish.runs import PUBACK, QOS0, Run, runs
@@ -88,8 +88,9 @@ def take(channel: Channel, data: bytes) -> int:
         session.pump()
     if pos:
         channel.seen = hub.now()
-    if hub.pressure and plan is not None:
-        hub.pressure.hold_up(channel, plan.sessions, plan.peers)
+    pressure = hub.pressure
+    if (pressure.behind or pressure.peers) and plan is not None:
+        pressure.hold_up(channel, plan.sessions, plan.peers)
     return pos
 
 
@@ -113,7 +114,8 @@ class _Answers:
         v5 = channel.version == V5
         waits = plan if plan.waits else None
         if waits is not self._plan:
-            self.flush()
+            if self._acks:
+                self.flush()
             self._plan = waits
         first, last = b"\x40\x02", b""
         if v5 and plan.nobody:
@@ -128,11 +130,9 @@ class _Answers:
         channel.hub.received1 += count
         self._idents += sink.run1(plan, head, tails, channel.version, channel.session)
         self._acks += acks
-        if waits is not None and v5:
-            for at in range(start, stop, size):
-                self._records += (V5_MARK, data[at : at + size])
-        elif waits is not None:
-            self._records.append(data[start:stop])
+        if waits is not None:
+            # Without properties it goes as 3.1.1, which the other side reads as fast.
+            self._records.append(_to_v4(head, acks, tails) if v5 else data[start:stop])
 
     def flush(self) -> None:
         """Have out what is noted."""
@@ -149,6 +149,12 @@ class _Answers:
         if idents and trail is not None:
             records.insert(0, trail.marks_of(idents))
         channel.forward(plan.waits, b"".join(records), b"".join(acks), len(acks), idents)
+
+
+def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
+    """A run of QoS 1 of MQTT 5.0 without properties as one of 3.1.1."""
+    first, _ = publish_parts(topic_in(head), tails[0][1:], flags=2, version=V4)
+    return b"".join([first + ack[2:4] + tail[1:] for ack, tail in zip(acks, tails, strict=True)])
 
 
 def _sink(channel: Channel) -> Fanout | Recording:

@@ -12,6 +12,7 @@ messages shares the loop as well.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -47,28 +48,31 @@ class _Job:
         return not self.left.isdisjoint(sessions)
 
 
+def _call_soon(callback: Callable[[], object]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
+
+
 class Wide:
     """Fan-out of one message to very many local sessions, spread over turns of the loop.
 
     ``store`` returns the store of durable sessions, or None.
     """
 
-    __slots__ = ("_call_soon", "_hub", "_then", "jobs", "store")
+    __slots__ = ("_hub", "_then", "jobs", "store")
 
     peer = "here"
 
-    def __init__(self, hub: HubLike, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, hub: HubLike) -> None:
         self.jobs: deque[_Job] = deque()
         self.store: Callable[[], Any] = lambda: None
         self._hub = hub
-        self._call_soon = call_soon
         self._then: list[Callable[[], object]] = []
 
     def spread(self, takers: Sequence[Any], give: Callable[[Any], None]) -> None:
         """Give to the first of ``takers`` (sessions, or deliveries) now, to the others later."""
         self.jobs.append(_Job(takers, give, self._hub.origin))
         if len(self.jobs) == 1:
-            self._call_soon(self._step)
+            _call_soon(self._step)
             self._take(SLICE)
 
     def mind(self, sessions: Iterable[Any]) -> None:
@@ -83,9 +87,9 @@ class Wide:
     def after(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` in a later turn, in which everything is out."""
         if self.jobs:
-            self._then.append(lambda: self._call_soon(callback))
+            self._then.append(lambda: _call_soon(callback))
         else:
-            self._call_soon(callback)
+            _call_soon(callback)
 
     # Among the peers of a message.
 
@@ -112,7 +116,7 @@ class Wide:
         if self.jobs:
             self._take(SLICE)
         if self.jobs:
-            self._call_soon(self._step)
+            _call_soon(self._step)
 
     def _take(self, count: int) -> None:
         """Give to ``count`` more."""

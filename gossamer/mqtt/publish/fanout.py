@@ -18,6 +18,7 @@ Rejected: a task, a queue or an object per message; a write per message; copying
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -52,14 +53,13 @@ class Fanout:
     """Hands messages to sessions, and flushes those that got any once per turn of the loop."""
 
     __slots__ = (
-        "_call_soon",
-        "_now",
         "_scheduled",
         "bytes_received",
         "bytes_sent",
         "drops",
         "fence",
         "guests",
+        "now",
         "origin",
         "owe",
         "pressure",
@@ -78,12 +78,10 @@ class Fanout:
     def __init__(
         self,
         *,
-        call_soon: Callable[[Callable[[], None]], object],
         call_later: Callable[[float, Callable[[], None]], object],
         now: Callable[[], float],
     ) -> None:
-        self._call_soon = call_soon
-        self._now = now
+        self.now = now
         self._scheduled = False
         self.origin: str | None = ""
         """The node whose messages are being dispatched; blank: this one. None: a share group's."""
@@ -97,7 +95,7 @@ class Fanout:
         self.guests: set[Any] = set()
         """Who publishes and subscribes here without a session: Python clients, for whoever records."""
         self.pressure = Pressure(call_later)
-        self.wide = Wide(self, call_soon)
+        self.wide = Wide(self)
         self.drops: Counter[str] = Counter()
         self.received = 0
         self.received1 = 0
@@ -111,9 +109,6 @@ class Fanout:
         self.bytes_sent = 0
         self.bytes_received = 0
 
-    def now(self) -> float:
-        return self._now()
-
     def dropped(self, reason: str, count: int = 1) -> None:
         self.drops[reason] += count
 
@@ -125,7 +120,7 @@ class Fanout:
         self.touched.append(session)
         if not self._scheduled:
             self._scheduled = True
-            self._call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """One join and one write for every session that got something; so many in a turn."""
@@ -133,7 +128,7 @@ class Fanout:
         if len(touched) > FLUSHED:
             self.touched = touched[FLUSHED:]
             del touched[FLUSHED:]
-            self._call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
         else:
             self._scheduled = False
             self.touched = []
@@ -231,7 +226,7 @@ class Fanout:
             for session in mine.qos1:
                 session.send_all(head, tails)
             return ()
-        for sessions, qos, first, rest in forms(plan, head, tails, version):
+        for sessions, qos, first, rest in forms(plan, head, tails, version) if plan.breadth else ():
             self.count_sent(sessions, qos, len(rest))
             if qos and len(sessions) > SLICE:
                 for tail in rest:

@@ -30,6 +30,7 @@ from gossamer.routes import Delivery
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
     from gossamer.mqtt.publish.publishing import Publishing
+    from gossamer.mqtt.session.sessions import SessionTable
     from gossamer.routes import Router
 
 __all__ = ["Ingest"]
@@ -42,12 +43,23 @@ _LIMIT = MAX_VARINT + 5
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
-    __slots__ = ("_cache_get", "_hub", "_named", "_publishing", "_router", "messages", "on_mark", "on_noted")
+    __slots__ = (
+        "_cache_get",
+        "_hub",
+        "_named",
+        "_publishing",
+        "_router",
+        "_table",
+        "messages",
+        "on_mark",
+        "on_noted",
+    )
 
-    def __init__(self, router: Router, hub: Fanout, publishing: Publishing) -> None:
+    def __init__(self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable) -> None:
         self._router = router
         self._hub = hub
         self._publishing = publishing
+        self._table = table
         self._cache_get = publishing.cache_get
         self.on_mark: Callable[[str, str], object] | None = None
         """Told of the marks of sessions that move: from which node, and of which move."""
@@ -62,7 +74,8 @@ class Ingest:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
         hub = self._hub
         hub.origin = peer
-        before = self._publishing.notes
+        store = self._table.store
+        before = 0 if store is None else store.notes
         received = hub.received
         trail = hub.trail
         if trail is not None and trail.marks:
@@ -75,12 +88,14 @@ class Ingest:
         finally:
             hub.origin = ""
             self.messages += hub.received - received
+        if hub.pressure.hold is None and not hub.wide.jobs and (store is None or store.notes == before):
+            return None
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
         """What the report of a batch waits for: sessions that are far behind, and the disc."""
         hold = self._hub.pressure.hold
-        store = self._publishing.store
+        store = self._table.store
         wide = self._hub.wide
         if store is None or store.notes == before:
             if not wide.jobs:
