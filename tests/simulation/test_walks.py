@@ -1,0 +1,86 @@
+"""The walks of docs/design/architecture.md: which files a PUBLISH and a SUBSCRIBE go through, in order."""
+
+import asyncio
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import gossamer
+
+HERE = Path(__file__).resolve()
+PACKAGE = str(Path(gossamer.__file__).parent) + "/"
+PAGE = HERE.parents[2] / "docs/design/architecture.md"
+OTHERS = ("gossip/", "testing/")
+CLIENT = PACKAGE + "mqtt/client.py"
+
+
+def walk(title):
+    """The files that a section of the page links to, in its order."""
+    [section] = re.findall(rf"^## {title}\n(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    return re.findall(r"\]\(\.\./\.\./gossamer/(\S+\.py)\)", section)
+
+
+@contextmanager
+def traced():
+    """The nodes' calls of functions, by file, and the tasks that they create."""
+    calls, tasks = [], []
+    loop = asyncio.get_running_loop()
+
+    def note(frame, event, _argument):
+        file = frame.f_code.co_filename
+        if event != "call" or not file.startswith(PACKAGE) or file[len(PACKAGE) :].startswith(OTHERS):
+            return
+        above = frame
+        while above is not None and above.f_code.co_filename != CLIENT:
+            above = above.f_back
+        if above is None:
+            calls.append(file[len(PACKAGE) :])
+
+    def make(loop, work, **options):
+        tasks.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    loop.set_task_factory(make)
+    sys.setprofile(note)
+    try:
+        yield calls, tasks
+    finally:
+        sys.setprofile(None)
+        loop.set_task_factory(None)
+
+
+async def quietest(act, times=8):
+    """The calls and tasks of the time at which the least else went on."""
+    found = []
+    for number in range(times):
+        await asyncio.sleep(0.37)
+        with traced() as (calls, tasks):
+            await act(number)
+        found.append((len(tasks), len(calls), calls))
+    return min(found)
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+@pytest.mark.parametrize("version", [4, 5])
+async def test_the_page_says_which_files_a_message_and_a_subscription_go_through(sim, cluster, version):
+    await cluster.start()
+    await cluster.settled()
+    speaker, listener = [await cluster.client(number, version=version) for number in (1, 2)]
+    await listener.subscribe("t", qos=1)
+    await speaker.publish("t", b"once, so that the route is known", qos=1)
+
+    tasks, count, calls = await quietest(lambda _: speaker.publish("t", b"x", qos=1))
+    assert tasks == 0
+    assert count <= 115, "calls of both nodes from PUBLISH to PUBACK"
+    steps = walk("Publish")
+    assert len(steps) > 10
+    assert [file for file in dict.fromkeys(calls) if file in steps] == steps
+
+    tasks, _, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
+    assert tasks == 0
+    steps = walk("Subscribe")
+    assert len(steps) > 8
+    assert [file for file in dict.fromkeys(calls) if file in steps] == steps
