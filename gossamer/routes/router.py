@@ -168,7 +168,12 @@ class Router:
         if self.is_visible(seq):
             return True
         seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.when_visible(seq, lambda visible: seen.done() or seen.set_result(visible))
+
+        def tell(visible: bool) -> None:
+            if not seen.done():
+                seen.set_result(visible)
+
+        self.when_visible(seq, tell)
         return await seen
 
     @property

@@ -293,7 +293,12 @@ async def reached(number: int, far: Callable[[], int], waiters: Waiters, timeout
     if number <= far():
         return True
     seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    when_reached(number, far, waiters, lambda there: seen.done() or seen.set_result(there), timeout)
+
+    def tell(there: bool) -> None:
+        if not seen.done():
+            seen.set_result(there)
+
+    when_reached(number, far, waiters, tell, timeout)
     return await seen
 
 

@@ -10,6 +10,7 @@ partial packet is held.  3. Whatever a client provokes ends its own channel at w
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.auth.acl import Gate
     from gossamer.mqtt.connection.limits import Entrance
     from gossamer.mqtt.connection.shared import Shared
+    from gossamer.mqtt.publish.plan import Plan
 
 __all__ = ["Channel", "Service"]
 
@@ -73,7 +75,7 @@ class Channel(Pipe):
         self.keep_alive = 0
         self.gate: Gate | None = None
         self.cache_get = shared.publishing.cache_get
-        self.plan_of = shared.publishing.plan_of
+        self.plan_of: Callable[[bytes], Plan | None] = shared.publishing.plan_of
         self.max_packet = min(shared.limits.max_packet, listener.max_packet)
         self.deadline: Deadline | None = None
         self.ends: Deadline | None = None
@@ -107,7 +109,7 @@ class Channel(Pipe):
         if self.listener.adopt(self):
             self.service.opened(self)
         else:
-            self.state = CLOSED
+            self.phase = CLOSED
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -125,7 +127,7 @@ class Channel(Pipe):
             self.crash(error)
 
     def _received(self, data: bytes) -> None:
-        if self.state == CLOSED:
+        if self.phase == CLOSED:
             return
         fence = self.hub.fence
         if fence is not None and fence.stops(self):
@@ -139,7 +141,7 @@ class Channel(Pipe):
             # The first packet is partial; join only once it is whole, however many reads it takes.
             parts.append(data)
             self._parts_size += len(data)
-            if self.state == WAITING or self.unwelcome:
+            if self.phase == WAITING or self.unwelcome:
                 self._bound_early()
                 return
             if self._parts_size < self._need:
@@ -148,23 +150,23 @@ class Channel(Pipe):
             self._parts = None
         if not data:
             return
-        if self.state == WAITING:
+        if self.phase == WAITING:
             self._parts, self._parts_size, self._need = [data], len(data), 0
             self._bound_early()
             return
         if self.tracer is not None:
             # Here data begins with a packet; in the middle of one anything could be taken for a topic.
             self.tracer("receive", glance(data))
-        pos = self.service.take(self, data) if self.state == UP else self._first(data)
+        pos = self.service.take(self, data) if self.phase == UP else self._first(data)
         if self.more:
             self.more = False
-            if self.state != CLOSED:
+            if self.phase != CLOSED:
                 self._parts = [data[pos:]]
                 self._parts_size = len(data) - pos
                 self._need = 0
                 self.pause_reading(TURN)
                 self.hub.wide.after(self._go_on)
-        elif pos < len(data) and self.state != CLOSED:
+        elif pos < len(data) and self.phase != CLOSED:
             self._keep(data, pos)
 
     def _go_on(self) -> None:
@@ -179,7 +181,7 @@ class Channel(Pipe):
     def _keep(self, data: bytes, pos: int) -> None:
         """Hold the start of a packet that is not whole."""
         rest = data[pos:] if pos else data
-        limit = self.max_packet if self.state == UP else self.limits.max_connect_packet
+        limit = self.max_packet if self.phase == UP else self.limits.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
         self._parts = [rest]
         self._parts_size = len(rest)
@@ -187,7 +189,7 @@ class Channel(Pipe):
 
     def _first(self, data: bytes) -> int:
         """CONNECT, and nothing else ([MQTT-3.1.0-1]); behind it, AUTH where the client was asked for it."""
-        new = self.state == NEW
+        new = self.phase == NEW
         if new and data[0] & 0xF0 != 0x10:
             raise violation("MQTT-3.1.0-1", f"the first packet starts with 0x{data[0]:02X}, expected CONNECT")
         if not new and data[0] & 0xF0 == 0x10:
@@ -199,7 +201,7 @@ class Channel(Pipe):
         if start == 0 or stop > len(data):
             return 0
         packet = decode(data[0], data[start:stop], self.version)
-        self.state = WAITING
+        self.phase = WAITING
         if stop < len(data):
             self._parts = [data[stop:]]
             self._parts_size = len(data) - stop
@@ -208,7 +210,7 @@ class Channel(Pipe):
             self.service.connect(self, cast("Connect", packet))
         else:
             self.service.answered(self, packet)
-        if self.state == WAITING or self.unwelcome:
+        if self.phase == WAITING or self.unwelcome:
             self._bound_early()
         return len(data)
 
@@ -217,7 +219,7 @@ class Channel(Pipe):
     def admitted(self, session: Session, connack: Connack, *, known: bool) -> None:
         """The client is let in; whatever it sent behind CONNECT is taken now. ``known``: its will is safe;
         else CONNACK waits for :meth:`welcome`."""
-        self.state = UP
+        self.phase = UP
         self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
@@ -232,7 +234,7 @@ class Channel(Pipe):
 
     def welcome(self) -> None:
         """The client may know that it is let in."""
-        if self.state != UP:
+        if self.phase != UP:
             return
         if self.unwelcome:
             self.unwelcome = False
@@ -243,13 +245,13 @@ class Channel(Pipe):
     def ask(self, packet: Auth) -> None:
         """AUTH: the client is to say more of who it is before it is let in, or refused."""
         self.transport.write(encode(packet, V5))
-        self.state = ASKED
+        self.phase = ASKED
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
     def rejected(self, reason: ReasonCode, detail: str, properties: Properties = NONE) -> None:
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
-        if self.state == CLOSED:
+        if self.phase == CLOSED:
             return
         self.listener.refused(reason.name.lower())
         if self.version == V5:
@@ -262,7 +264,7 @@ class Channel(Pipe):
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
         log.info("client_refused", peer=self.peer, client_id=self.client_id, error=str(error))
-        if self.state == UP:
+        if self.phase == UP:
             self.disconnect(error.reason, detail=error.detail)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Its version is unknown, so both get the form of 3.1.1 ([MQTT-3.1.2-2]).
@@ -280,7 +282,7 @@ class Channel(Pipe):
         self, reason: ReasonCode, *, will: bool = True, properties: Properties = NONE, detail: str = ""
     ) -> None:
         """Close from this side, telling a 5.0 client why; the will is published unless told otherwise."""
-        if self.state == UP:
+        if self.phase == UP:
             self.shared.disconnected[reason.name.lower()] += 1
             self._flush_own()
             if self.version == V5 and not self.unwelcome and not self.session.owes_connack:
@@ -292,12 +294,12 @@ class Channel(Pipe):
 
     def finish(self, why: str) -> None:
         """Over, for whatever reason; the session learns it."""
-        if self.state == CLOSED:
+        if self.phase == CLOSED:
             return
-        up = self.state == UP
+        up = self.phase == UP
         if up:
             self._flush_own()
-        self.state = CLOSED
+        self.phase = CLOSED
         self._parts = None
         self._pending = None
         if self.exchange is not None:
@@ -342,7 +344,7 @@ class Channel(Pipe):
     def on_close(self, reason: object) -> None:
         """An exit signal ended the process: the connection goes with it, and nothing else does."""
         shutdown = reason == "shutdown"
-        if self.state == UP:
+        if self.phase == UP:
             self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN if shutdown else ReasonCode.UNSPECIFIED_ERROR)
         else:
             self.finish("shutdown" if shutdown else "killed")

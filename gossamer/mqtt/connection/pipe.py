@@ -39,7 +39,7 @@ class Pipe(Port, asyncio.Protocol):
     """One connection below MQTT; see the module."""
 
     __slots__ = (
-        *("_pending", "_unacked", "hub", "limits", "peer", "reading_paused", "seen", "session", "state"),
+        *("_pending", "_unacked", "hub", "limits", "peer", "reading_paused", "seen", "session", "phase"),
         *("transport", "unwelcome", "version", "write_full"),
     )
 
@@ -48,7 +48,7 @@ class Pipe(Port, asyncio.Protocol):
         self.limits = shared.limits
         self.transport: asyncio.Transport = cast("Any", None)
         self.session: Session = cast("Any", None)
-        self.state = NEW
+        self.phase = NEW
         self.version = V4
         self.peer = ""
         self.unwelcome = False
@@ -66,21 +66,21 @@ class Pipe(Port, asyncio.Protocol):
 
     @property
     def is_up(self) -> bool:
-        return self.state == UP
+        return self.phase == UP
 
     @property
     def is_closed(self) -> bool:
-        return self.state == CLOSED
+        return self.phase == CLOSED
 
     def pause_writing(self) -> None:
         self.write_full = True
-        if self.state == UP:
+        if self.phase == UP:
             self.session.pause()
             self.hub.pressure.congest(self.session)
 
     def resume_writing(self) -> None:
         self.write_full = False
-        if self.state == UP:
+        if self.phase == UP:
             self.session.unpause()
             self.hub.pressure.relieve(self.session)
 
@@ -136,7 +136,7 @@ class Pipe(Port, asyncio.Protocol):
         while pending and pending[0][1] <= 0:
             acks, _, count, idents = pending.popleft()
             self._unacked -= count
-            if self.state == UP:
+            if self.phase == UP:
                 self.session.push(acks)
                 if idents:
                     self._told(idents)
@@ -176,7 +176,7 @@ class Pipe(Port, asyncio.Protocol):
     # Back-pressure.
 
     def pause_reading(self, why: int) -> None:
-        if not self.reading_paused and self.state != CLOSED:
+        if not self.reading_paused and self.phase != CLOSED:
             self.transport.pause_reading()
         self.reading_paused |= why
 
@@ -184,7 +184,7 @@ class Pipe(Port, asyncio.Protocol):
         if not self.reading_paused & why:
             return
         self.reading_paused &= ~why
-        if not self.reading_paused and self.state != CLOSED:
+        if not self.reading_paused and self.phase != CLOSED:
             self.seen = self.hub.now()
             self.transport.resume_reading()
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
@@ -199,7 +199,8 @@ class Fanout:
             for peer in plan.peers:
                 peer.append(record)
         if plan.special:
-            for (topic, payload), ident in zip_longest(_each(chunk, version), idents, fillvalue=NO_IDENT):
+            named: Iterable[int] = idents or repeat(NO_IDENT)
+            for (topic, payload), ident in zip(_each(chunk, version), named, strict=False):
                 message = Message(topic, payload, publisher=publisher)
                 message.ident = ident
                 self.hand_out(plan, message)

@@ -29,6 +29,7 @@ from gossamer.routes import Delivery
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.plan import Plan
     from gossamer.mqtt.publish.publishing import Publishing
     from gossamer.mqtt.session.sessions import SessionTable
     from gossamer.routes import Router
@@ -37,30 +38,24 @@ __all__ = ["Ingest"]
 
 log = structlog.get_logger(__name__)
 
-_LIMIT = MAX_VARINT + 5
-
 
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
     __slots__ = (
-        "_cache_get",
-        "_hub",
-        "_named",
-        "_publishing",
-        "_router",
-        "_table",
-        "messages",
-        "on_mark",
-        "on_noted",
+        *("_hub", "_named", "_publishing", "_router", "_table", "cache_get", "max_packet", "messages"),
+        *("on_mark", "on_noted", "plan_of", "version"),
     )
 
     def __init__(self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable) -> None:
+        self.version = V4
+        self.max_packet = MAX_VARINT + 5
+        self.plan_of: Callable[[bytes], Plan | None] = publishing.plan_of
         self._router = router
         self._hub = hub
         self._publishing = publishing
         self._table = table
-        self._cache_get = publishing.cache_get
+        self.cache_get = publishing.cache_get
         self.on_mark: Callable[[str, str], object] | None = None
         """Told of the marks of sessions that move: from which node, and of which move."""
         self.on_noted: Callable[[str], object] | None = None
@@ -119,12 +114,9 @@ class Ingest:
         hub = self._hub
         trail = hub.trail
         sink = hub if trail is None else Recording(hub, trail)
-        plan_of = self._publishing.plan_of
         pos, end = 0, len(data)
         while pos < end:
-            for kind, plan, head, start, stop, count in runs(
-                data, pos, V4, _LIMIT, self._cache_get, plan_of, local=True
-            ):
+            for kind, plan, head, start, stop, count in runs(data, pos, self, local=True):
                 pos = stop
                 if kind == QOS0:
                     sink.run0(plan, head, data[start:pos], count, V4)
@@ -213,7 +205,7 @@ class Ingest:
         if message.qos == 2:
             message.ident, self._named = self._named, NO_IDENT
         hub.received += 1
-        route = self._cache_get(message.topic) or self._publishing.resolve(message.topic)
+        route = self.cache_get(message.topic) or self._publishing.resolve(message.topic)
         if trail is not None:
             trail.arrive(message, hub.origin or "")
             if is_recorded(message.ident):

@@ -15,7 +15,7 @@ Rejected: a call for each packet; two loops, one with acknowledgements and one w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.framing import frame
@@ -35,33 +35,28 @@ A publish begins alike up to the end of its topic; of QoS 0 of MQTT 5.0 up to it
 """
 
 
-def runs(
-    data: bytes,
-    pos: int,
-    version: int,
-    limit: int,
-    cache_get: Callable[[bytes], Any],
-    plan_of: Callable[[bytes], Plan | None],
-    *,
-    local: bool = False,
-) -> Iterator[Run]:
-    """The runs of ``data`` from ``pos`` on; see the module for where they end.
+class Source(Protocol):
+    """Who is read from: a client's channel, or what peers forward."""
 
-    ``cache_get`` finds the route of a topic, ``plan_of`` the plan of one that has none. ``local``: without
-    other nodes.
-    """
+    version: int
+    max_packet: int
+    cache_get: Callable[[bytes], Any]
+    """The route of a topic, if it is known."""
+    plan_of: Callable[[bytes], Plan | None]
+    """The plan of one without."""
+
+
+def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Iterator[Run]:
+    """The runs of ``data`` from ``pos`` on; see the module. ``local``: for this node only."""
     end = len(data)
-    startswith = data.startswith
-    skip = 1 if version == V5 else 0
-    # QoS 0 under way, which may go on behind another topic.
+    skip = 1 if source.version == V5 else 0
+    # A run of QoS 0, which may go on behind another topic.
     held: Any = None
-    held_start = held_count = 0
-    held_prefix = b""
     while pos + 1 < end:
         start = pos
         first = data[pos]
         length = data[pos + 1]
-        at, stop = (pos + 2, pos + 2 + length) if length < 0x80 else _long(data, pos, end, limit)
+        at, stop = (pos + 2, pos + 2 + length) if length < 0x80 else _long(data, pos, end, source)
         if stop > end:
             break
         plan: Any = None
@@ -71,11 +66,8 @@ def runs(
             # Topic aliases and properties are for the codec, and so are topics of the server.
             if body + skip > stop or topic_end == at + 2 or data[at + 2] == 0x24 or (skip and data[body]):
                 break
-            topic = data[at + 2 : topic_end]
-            route = cache_get(topic)
-            plan = None if route is None else route.plan
-            if plan is None:
-                plan = plan_of(topic)
+            route = source.cache_get(data[at + 2 : topic_end])
+            plan = (None if route is None else route.plan) or source.plan_of(data[at + 2 : topic_end])
             if local and plan is not None:
                 plan = plan.local()
             if plan is None or plan.groups:
@@ -86,26 +78,23 @@ def runs(
         else:
             break
         size = stop - pos
-        pos = stop
         count = 1
-        while startswith(prefix, pos):
+        pos = stop
+        while pos < end and data.startswith(prefix, pos):
             pos += size
             count += 1
         if pos > end:
             pos -= size
             count -= 1
-        if first == QOS0:
-            if plan is held:
-                held_count += count
-                held_prefix = b""
-                continue
-            if held is not None:
-                yield QOS0, held, held_prefix, held_start, start, held_count
-            held, held_prefix, held_start, held_count = plan, prefix, start, count
+        if first == QOS0 and held is not None and plan is held[1]:
+            held = QOS0, plan, b"", held[3], pos, held[5] + count
             continue
         if held is not None:
-            yield QOS0, held, held_prefix, held_start, start, held_count
+            yield held
             held = None
+        if first == QOS0:
+            held = QOS0, plan, prefix, start, pos, count
+            continue
         if first == QOS1:
             at = start + len(prefix)
             if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
@@ -115,13 +104,13 @@ def runs(
                     break
         yield first, plan, prefix, start, pos, count
     if held is not None:
-        yield QOS0, held, held_prefix, held_start, pos, held_count
+        yield held
 
 
-def _long(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
+def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
     """Where the body of a packet of more than 127 bytes starts and stops; behind the end if it is wrong."""
     try:
-        at, stop = frame(data, pos, end, limit)
+        at, stop = frame(data, pos, end, source.max_packet)
     except MqttProtocolError:
         at = stop = 0
     return (at, stop) if at else (pos, end + 1)

@@ -14,7 +14,7 @@ twice.  3. A session that has ended notes nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -266,13 +266,16 @@ class DurableSession(Session):
         if len(held) == 1:
             self.store.after(self._ticket, partial(self._release, self.channel))
 
-    def push_all(self, packets: list[bytes]) -> None:
-        # PUBLISH of QoS 1, which waits for nothing but what came before it.
+    def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
         if not self._held:
-            super().push_all(packets)
+            # PUBLISH of QoS 1 waits for nothing but what came before it.
+            super().send_all(head, tails)
             return
-        for packet in packets:
-            self.push(packet)
+        for tail in tails:
+            if len(self.inflight) < self.window:
+                self.send(head, tail)
+            else:
+                self.enqueue(head, tail)
 
     def _release(self, channel: object) -> None:
         if channel is not self.channel or channel is None:

@@ -288,13 +288,6 @@ class Session:
             self.hub.touch(self)
         out.append(packet)
 
-    def push_all(self, packets: list[bytes]) -> None:
-        """The same of several."""
-        out = self.out
-        if not out:
-            self.hub.touch(self)
-        out += packets
-
     def deliver(self, message: Message, delivery: Delivery) -> None:
         """Take one message by one subscription; what the dispatcher calls off the hot path."""
         if message.publisher is self:
@@ -438,20 +431,24 @@ class Session:
     def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
         """Send PUBLISHes of QoS 1 that begin alike while the window has room, and queue the others."""
         inflight = self.inflight
-        room = max(0, self.window - len(inflight))
+        room = self.window - len(inflight)
+        if room < len(tails):
+            for tail in tails[max(0, room) :]:
+                self.enqueue(head, tail)
+            if room <= 0:
+                return
+            tails = tails[:room]
         packet_id = self.last_id
-        packets: list[bytes] = []
-        for tail in tails if len(tails) <= room else tails[:room]:
+        out = self.out
+        if not out:
+            self.hub.touch(self)
+        for tail in tails:
             packet_id += 1
             while packet_id > 65535 or packet_id in inflight:
                 packet_id = packet_id + 1 if packet_id < 65535 else 1
             packet = inflight[packet_id] = head + PACKET_ID[packet_id] + tail
-            packets.append(packet)
-        if packets:
-            self.last_id = packet_id
-            self.push_all(packets)
-        for tail in tails[room:]:
-            self.enqueue(head, tail)
+            out.append(packet)
+        self.last_id = packet_id
 
     def _send_message(self, message: Message, head: bytes, tail: bytes, ident: int) -> None:
         """The same of a message that may expire."""

@@ -9,7 +9,7 @@ from gossamer.mqtt import encode as p_encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection import publish_reader as intake
 from gossamer.mqtt.flow import wide_fanout as wide
-from gossamer.mqtt.publish import fanout
+from gossamer.mqtt.publish import fanout, plan
 from gossamer.routes import SubscriptionOptions
 
 SUBSCRIBERS = 25
@@ -94,8 +94,8 @@ async def test_a_publisher_that_goes_in_between_has_sent_what_was_taken(world, n
 @pytest.fixture
 def sliced(monkeypatch):
     """A message for more than a few sessions goes out in slices."""
-    monkeypatch.setattr(fanout, "SLICE", 5)
-    monkeypatch.setattr(wide, "SLICE", 5)
+    for module in (fanout, plan, wide):
+        monkeypatch.setattr(module, "SLICE", 5)
 
 
 async def crowd(world, topic_filter, *, count=SUBSCRIBERS, qos=1, version=p.V4, identifier=None):

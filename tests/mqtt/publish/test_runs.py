@@ -14,6 +14,13 @@ PLANS = {b"a": "one", b"b": "one", b"long/topic": "other"}
 ROUTES = {topic: SimpleNamespace(plan=SimpleNamespace(groups=(), name=name)) for topic, name in PLANS.items()}
 ROUTES[b"b"] = ROUTES[b"a"]
 
+
+def source(version):
+    return SimpleNamespace(
+        version=version, max_packet=1 << 20, cache_get=ROUTES.get, plan_of=lambda _topic: None
+    )
+
+
 publishes = st.builds(
     lambda topic, size, qos, packet_id, properties: p.Publish(
         topic=topic,
@@ -45,7 +52,7 @@ def test_runs_are_what_a_framer_finds_up_to_what_needs_the_codec(sent, version, 
         len(whole),
     )
     found, pos = [], 0
-    for kind, plan, head, start, stop, count in runs(data, 0, version, 1 << 20, ROUTES.get, lambda _: None):
+    for kind, plan, head, start, stop, count in runs(data, 0, source(version)):
         assert start == pos
         packets = [decode(first, body, version) for first, body in Framer().feed(data[start:stop])]
         assert len(packets) == count
@@ -72,5 +79,5 @@ def test_a_run_ends_before_what_is_wrong():
         b"\x40\x03\0\1\0",
         b"\x32\1\0",
     ):
-        [(kind, _, _, start, stop, count)] = runs(good * 3 + bad, 0, p.V4, 1000, ROUTES.get, lambda _: None)
+        [(kind, _, _, start, stop, count)] = runs(good * 3 + bad, 0, source(p.V4))
         assert (kind, start, stop, count) == (QOS1, 0, 3 * len(good), 3), bad
