@@ -32,8 +32,7 @@ from gossamer.supervisor.errors import (
     StopInit,
     TooManyTraces,
 )
-from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Sent
+from gossamer.supervisor.process.calls import Caller, Sent
 from gossamer.supervisor.process.functions import (
     TimerRef,
     call,
@@ -56,10 +55,10 @@ from gossamer.supervisor.process.functions import (
     whereis,
 )
 from gossamer.supervisor.process.port import Port, guarded
+from gossamer.supervisor.process.registry import Registry
 from gossamer.supervisor.process.reports import log_process
 from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.process.signals import RemoteRouter
-from gossamer.supervisor.process.table import Registry
 from gossamer.supervisor.process.tracing import TraceLine, follow
 from gossamer.supervisor.process.tree import Folded, ProcessNode, locate
 from gossamer.supervisor.rendering import Told, is_secret, shown

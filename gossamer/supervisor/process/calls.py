@@ -12,17 +12,22 @@ Rejected: one ``call_later`` a call, which costs more than the rest of the call 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
 
 from msgspec import Struct
 
 from gossamer.supervisor.errors import CallFailed, CallTimeout
-from gossamer.supervisor.process.entry import Entry, Sent, Tracer
-from gossamer.supervisor.process.signals import ReplySignal
-from gossamer.supervisor.values import TIMEOUT, Pid, Reason, Ref
+from gossamer.supervisor.values import TIMEOUT, Pid, Reason
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
+Tracer = Callable[[str, object], None]
+"""Is told what a process does; see ``tracing``."""
+
+
+class Sent(Struct, frozen=True):
+    """A message as a tracer sees it, with the process that it went to or came from."""
+
+    to: object
+    message: object
 
 
 class Caller:
@@ -54,7 +59,8 @@ class Caller:
         """Fail the call because its time limit is reached."""
         future = self._future
         if not future.done():
-            hint = f" after {timeout:g} s" + waiting_chain(self._target)
+            chain = getattr(self._target, "waiting_chain", str)()
+            hint = f" after {timeout:g} s{chain}"
             future.set_exception(CallTimeout(self._destination(), TIMEOUT, hint))
 
     def follow(self, tracer: Tracer) -> None:
@@ -93,36 +99,6 @@ class _Followed(Struct, eq=False):
         return self.future.__await__()
 
 
-class _Remote(Struct, eq=False):
-    """In the place of the future of a call from another node: sends the answer there, once."""
-
-    ref: Ref
-    entry: Entry
-    caller: Caller | None = None
-
-    def done(self) -> bool:
-        return self.caller is None
-
-    def set_result(self, value: object, *, failed: bool = False) -> None:
-        if self.entry.calls is not None and self.caller is not None:
-            self.entry.calls.pop(self.caller, None)
-        self.caller = None
-        self.entry.runtime.route(ReplySignal(self.ref.node, self.ref, value, failed))
-
-    def set_exception(self, error: CallFailed) -> None:
-        self.set_result(error.reason, failed=True)
-
-
-def remote_caller(pid: Pid | None, request: object, ref: Ref, entry: Entry) -> Caller:
-    """A call of ``entry`` from another node, which knows it as ``ref``."""
-    answer = _Remote(ref, entry)
-    caller = answer.caller = Caller(pid, request, entry, answer)  # type: ignore[arg-type]
-    if entry.calls is None:
-        entry.calls = {}
-    entry.calls[caller] = None
-    return caller
-
-
 class Lane:
     """Calls that share one time limit, oldest first."""
 
@@ -159,18 +135,3 @@ class Lane:
                 return
             del self._pending[caller]
             caller.expire(self._timeout)
-
-
-def waiting_chain(target: object) -> str:
-    """Whom the silent process itself waits for, and whether that leads back to it."""
-    chain: list[Entry] = []
-    process = target if isinstance(target, Entry) else None
-    while process is not None and process not in chain:
-        chain.append(process)
-        process = process.waiting_on
-    if len(chain) < 2:
-        return ""
-    shown = " -> ".join(f"{link.label} {link.pid}" for link in chain)
-    if process is not None:
-        return f"; deadlock: {shown} -> {process.label} {process.pid}; break the circle with a cast"
-    return f"; it waits itself: {shown}"

@@ -18,23 +18,19 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import structlog
-from msgspec import Struct
 
 from gossamer.supervisor.errors import NameTaken, NotInProcess
 from gossamer.supervisor.process import signals
+from gossamer.supervisor.process.calls import Caller, Tracer
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, Destination, Down, Exit, Pid, Reason, Ref
 
 if TYPE_CHECKING:
-    from gossamer.supervisor.process.calls import Caller
-    from gossamer.supervisor.process.runtime import Runtime
+    from gossamer.supervisor.process.table import ProcessTable
 
 log = structlog.get_logger(__name__)
 
 Watcher = Pid | Callable[[Down], None]
 """Who is told of an end: a process by message, or the runtime's own code at once."""
-
-Tracer = Callable[[str, object], None]
-"""Is told what a process does; see ``tracing``."""
 
 current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
 """The process that the running code belongs to."""
@@ -52,13 +48,6 @@ def running(function: str) -> Entry:
     return entry
 
 
-class Sent(Struct, frozen=True):
-    """A message as a tracer sees it, with the process that it went to or came from."""
-
-    to: object
-    message: object
-
-
 class Entry:
     """One row of the process table; see the module."""
 
@@ -73,6 +62,7 @@ class Entry:
         "reason",
         "runtime",
         "tracer",
+        "waiting_on",
         "watchers",
         "watching",
     )
@@ -85,9 +75,8 @@ class Entry:
     dropped = 0
     overflow = 0
     reductions = 0
-    waiting_on: Entry | None = None
 
-    runtime: Runtime
+    runtime: ProcessTable
     pid: Pid
     parent: Pid | None
     label: str
@@ -99,8 +88,10 @@ class Entry:
     calls: dict[Caller, None] | None
     cleanups: list[Callable[[Entry], None]] | None
     tracer: Tracer | None
+    waiting_on: Entry | None
+    """Whom it calls just now."""
 
-    def enter(self, runtime: Runtime, *, label: str, name: str | None, parent: Pid | None) -> None:
+    def enter(self, runtime: ProcessTable, *, label: str, name: str | None, parent: Pid | None) -> None:
         """Take a row of ``runtime``'s table, and ``name`` if given.
 
         Raises:
@@ -113,7 +104,7 @@ class Entry:
         self.label = label
         self.name = name
         self.reason = None
-        self.tracer = None
+        self.tracer = self.waiting_on = None
         self.links = self.watchers = self.watching = self.calls = self.cleanups = None
         self.pid = pid = runtime.new_pid()
         runtime.table[pid] = self
@@ -149,6 +140,24 @@ class Entry:
     def note(self) -> str:
         """What else ``gossamer ps`` shows: whom it serves, what it waits for."""
         return ""
+
+    def runs_here(self) -> bool:
+        """Whether the running task is its own."""
+        return False
+
+    def waiting_chain(self) -> str:
+        """Whom it itself waits for, and whether that leads back to it; for a call that got no answer."""
+        chain: list[Entry] = []
+        process: Entry | None = self
+        while process is not None and process not in chain:
+            chain.append(process)
+            process = process.waiting_on
+        if len(chain) < 2:
+            return ""
+        shown = " -> ".join(f"{link.label} {link.pid}" for link in chain)
+        if process is not None:
+            return f"; deadlock: {shown} -> {process.label} {process.pid}; break the circle with a cast"
+        return f"; it waits itself: {shown}"
 
     # Ties.
 

@@ -14,6 +14,7 @@ from gossamer.errors import UsageError
 from gossamer.supervisor.errors import ExitProcess, NotInProcess
 from gossamer.supervisor.process.entry import current, running
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
+from gossamer.supervisor.process.runtime import current_runtime
 from gossamer.supervisor.values import KILL, KILLED, Cast, Destination, Pid, Reason, Ref
 
 Ts = TypeVarTuple("Ts")
@@ -32,7 +33,7 @@ def spawn(
     max_mailbox: int = MAX_MAILBOX,
 ) -> Pid:
     """Start a process that runs ``body(*args)``; not linked."""
-    return running("spawn").runtime.spawn(body, *args, name=name, label=label, max_mailbox=max_mailbox)
+    return current_runtime("spawn").spawn(body, *args, name=name, label=label, max_mailbox=max_mailbox)
 
 
 def spawn_link(
@@ -43,8 +44,8 @@ def spawn_link(
     max_mailbox: int = MAX_MAILBOX,
 ) -> Pid:
     """As ``spawn``, linked to the running process before its first step."""
-    me = running("spawn_link")
-    return me.runtime.spawn(body, *args, name=name, label=label, link_to=me.pid, max_mailbox=max_mailbox)
+    runtime, me = current_runtime("spawn_link"), self_pid()
+    return runtime.spawn(body, *args, name=name, label=label, link_to=me, max_mailbox=max_mailbox)
 
 
 def send(destination: Destination, message: object) -> bool:

@@ -27,7 +27,7 @@ from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.entry import Entry, current, running
 from gossamer.supervisor.process.process import reason_of
 from gossamer.supervisor.process.reports import report_crash
-from gossamer.supervisor.process.runtime import Runtime
+from gossamer.supervisor.process.runtime import Runtime, current_runtime
 from gossamer.supervisor.values import KILL, KILLED, NORMAL, Cast, Down, Exit, Pid, Reason
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,7 @@ class Port(Entry):
     __slots__ = ("_backlog", "_busy")
 
     kind = "port"
+    runtime: Runtime
 
     def open(
         self,
@@ -59,7 +60,7 @@ class Port(Entry):
         """
         parent = current.get(None)
         if runtime is None:
-            runtime = running("Port.open").runtime
+            runtime = current_runtime("Port.open")
         above = link_to
         if link_to is None and parent is not None and parent.runtime is runtime:
             above = parent.pid

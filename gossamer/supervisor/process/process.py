@@ -19,7 +19,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -27,6 +27,9 @@ from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync
 from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.values import KILL, KILLED, NORMAL, Crash, Down, Exit, Pid, Reason
+
+if TYPE_CHECKING:
+    from gossamer.supervisor.process.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
@@ -69,9 +72,9 @@ class Process(Entry):
         "task",
         "trapping",
         "waiter",
-        "waiting_on",
     )
 
+    runtime: Runtime
     task: asyncio.Task[None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
@@ -87,7 +90,6 @@ class Process(Entry):
         self.trapping = False
         self.started: asyncio.Future[Exception | None] | None = None
         self.behaviour: object | None = None
-        self.waiting_on: Entry | None = None
         self.status: str | None = None
         self._retries = 0
 
@@ -157,6 +159,9 @@ class Process(Entry):
         if self.waiting_on is not None:
             return "calling"
         return "waiting" if self.waiter is not None else "running"
+
+    def runs_here(self) -> bool:
+        return asyncio.current_task() is self.task
 
     def note(self) -> str:
         target = self.waiting_on

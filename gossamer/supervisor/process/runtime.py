@@ -1,8 +1,9 @@
-"""The processes of one node: makes them, carries what they say to each other, and ends them.
+"""The processes of one node: makes them, takes signals of other nodes to them, and ends them.
 
-Rules: 1. Nothing else in gossamer makes tasks.  2. A message to a process that is not there is dropped, as in
-Erlang; ``send`` says so by False, a call by ``CallFailed(noproc)``.  3. Many runtimes may share one loop (the
-simulator does); the running process knows its own.
+Rules: 1. Nothing else in gossamer makes tasks.  2. A signal for a process that is not there is answered as
+its kind demands: noproc for a call, a link and a monitor, silence for a message.  3. A lost node ends every
+tie and call across it with ``noconnection``; the processes there may well live on.  4. Many runtimes may
+share one loop (the simulator does); the running process knows its own.
 
 Time is the running loop's, so that everything here works on virtual time.
 """
@@ -12,43 +13,37 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
 import structlog
+from msgspec import Struct
 
-from gossamer.supervisor.errors import CallFailed, CallingSelf, MailboxFull, NotAsync
-from gossamer.supervisor.process.calls import Caller, Lane
-from gossamer.supervisor.process.entry import Entry, Sent, current, running
+from gossamer.supervisor.errors import CallFailed, NotAsync, NotInProcess
+from gossamer.supervisor.process import signals
+from gossamer.supervisor.process.calls import Caller
+from gossamer.supervisor.process.entry import Entry, current
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
-from gossamer.supervisor.process.signals import CallSignal, ExitSignal, SendSignal
 from gossamer.supervisor.process.table import ProcessTable
+from gossamer.supervisor.process.tree import FOLD, ProcessNode, forest
 from gossamer.supervisor.values import (
     KILL,
     NOCONNECTION,
     NOPROC,
     SHUTDOWN,
-    Cast,
     Crash,
-    Destination,
     Down,
     Pid,
-    Reason,
+    Ref,
+    reason_from_plain,
 )
-
-if TYPE_CHECKING:
-    from gossamer.supervisor.process.tree import ProcessNode
-    from gossamer.supervisor.server.behaviour import Behaviour
 
 log = structlog.get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-LANES = 64
-"""Time limits that get a lane of their own; a program uses a handful."""
 
 
 class Initialised(Protocol[P]):
@@ -58,17 +53,43 @@ class Initialised(Protocol[P]):
         """Prepare."""
 
 
+class _Remote(Struct, eq=False):
+    """In the place of the future of a call from another node: sends the answer there, once."""
+
+    ref: Ref
+    entry: Entry
+    caller: Caller | None = None
+
+    def done(self) -> bool:
+        return self.caller is None
+
+    def set_result(self, value: object, *, failed: bool = False) -> None:
+        if self.entry.calls is not None and self.caller is not None:
+            self.entry.calls.pop(self.caller, None)
+        self.caller = None
+        self.entry.runtime.route(signals.ReplySignal(self.ref.node, self.ref, value, failed))
+
+    def set_exception(self, error: CallFailed) -> None:
+        self.set_result(error.reason, failed=True)
+
+
+def remote_caller(pid: Pid | None, request: object, ref: Ref, entry: Entry) -> Caller:
+    """A call of ``entry`` from another node, which knows it as ``ref``."""
+    answer = _Remote(ref, entry)
+    caller = answer.caller = Caller(pid, request, entry, answer)  # type: ignore[arg-type]
+    if entry.calls is None:
+        entry.calls = {}
+    entry.calls[caller] = None
+    return caller
+
+
 class Runtime(ProcessTable):
-    """The processes of one node: makes them, carries their messages, and ends them."""
+    """The processes of one node, with all that is done to them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         super().__init__(node, creation)
-        # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
-        self.reach: dict[Pid, Entry] = self.table
-        self.traced = 0
         self.restarts: Counter[str] = Counter()
         """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
-        self._lanes: dict[float, Lane] = {}
 
     @staticmethod
     def current() -> Runtime:
@@ -77,7 +98,7 @@ class Runtime(ProcessTable):
         Raises:
             NotInProcess: no process runs here.
         """
-        return running("Runtime.current").runtime
+        return current_runtime("Runtime.current")
 
     # Making processes.
 
@@ -136,7 +157,7 @@ class Runtime(ProcessTable):
     @overload
     async def start(
         self,
-        behaviour: type[Behaviour],
+        behaviour: type[Initialised[...]],
         *args: object,
         name: str | None,
         label: str | None = None,
@@ -144,7 +165,7 @@ class Runtime(ProcessTable):
     ) -> Pid: ...
     @overload
     async def start(
-        self, behaviour: type[Behaviour], *args: object, label: str | None, **options: object
+        self, behaviour: type[Initialised[...]], *args: object, label: str | None, **options: object
     ) -> Pid: ...
     async def start(self, behaviour: type[Any], *args: object, **options: object) -> Pid:
         """Start a GenServer, a Supervisor or another behaviour from outside of any process, unlinked.
@@ -185,156 +206,94 @@ class Runtime(ProcessTable):
         finally:
             self.exit(pid, KILL)
 
-    async def tree(self, *, fold: int = 20, root: Pid | None = None) -> list[ProcessNode]:
+    async def tree(self, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
         """Return the processes as trees, oldest root first, or that of ``root``, as for ``gossamer ps``.
 
         Of the children with one label the first ``fold`` are listed, the others summed up.
         """
-        from gossamer.supervisor.process.tree import forest
-
         return await forest(self, fold=fold, root=root)
 
-    # Messages.
+    # Signals of other nodes.
 
-    def send(self, destination: Destination, message: object) -> bool:
-        """Put a message into a mailbox; False when it is known not to arrive.
+    def deliver_remote(self, signal: signals.Signal) -> None:
+        """Deliver a signal of another node."""
+        if isinstance(signal, signals.ReplySignal):
+            caller = self.remote_calls.get(signal.ref)
+            if caller is not None:
+                if signal.failed:
+                    caller.fail(reason_from_plain(signal.value))
+                else:
+                    caller.answer(signal.value)
+            return
+        entry = self.table.get(signal.to) if isinstance(signal.to, Pid) else self.names.get(signal.to)
+        if isinstance(signal, signals.SendSignal):
+            if entry is not None:
+                entry.deliver(signal.message)
+        elif isinstance(signal, signals.CallSignal):
+            self._called(entry, signal)
+        elif isinstance(signal, signals.LinkSignal):
+            if entry is not None:
+                entry.tie(signal.source)
+            else:
+                self.route(
+                    signals.ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True)
+                )
+        elif isinstance(signal, signals.UnlinkSignal):
+            if entry is not None:
+                entry.untie(signal.source)
+        elif isinstance(signal, signals.ExitSignal):
+            # A link's signal counts only while the link is there: it may have crossed an unlink.
+            if entry is not None and (not signal.linked or entry.untie(signal.source)):
+                entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
+        elif isinstance(signal, signals.MonitorSignal):
+            if entry is not None:
+                entry.watch(signal.ref, signal.source)
+                self.note_remote(signal.source.node, entry.pid)
+            else:
+                gone = signal.to if isinstance(signal.to, Pid) else None
+                self.route(signals.DownSignal(signal.source.node, signal.source, signal.ref, gone, NOPROC))
+        elif isinstance(signal, signals.DemonitorSignal):
+            self._unwatched(entry, signal)
+        elif entry is not None and entry.forget_watching(signal.ref):
+            entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
 
-        Raises:
-            BadDestination: it is no destination.
-        """
-        target = self.reach.get(destination)  # type: ignore[arg-type]
-        if target is None:
-            target = self.find(destination)
-            if self.traced:
-                self._note("send", destination, message)
-            if target is None:
-                remote = self.remote_address(destination)
-                return remote is not None and self.route(SendSignal(remote[0], remote[1], message))
-        return bool(target.deliver(message))
+    def _called(self, entry: Entry | None, signal: signals.CallSignal) -> None:
+        if entry is None:
+            self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
+            return
+        caller = remote_caller(signal.caller, signal.request, signal.ref, entry)
+        if not entry.deliver(caller):
+            caller.fail("mailbox_full")
 
-    def cast(self, destination: Destination, request: object) -> None:
-        """Send a request that wants no answer; it succeeds even if nobody is there."""
-        self.send(destination, Cast(request))
+    def _unwatched(self, entry: Entry | None, signal: signals.DemonitorSignal) -> None:
+        if entry is not None and entry.forget_watcher(signal.ref):
+            return
+        # The monitor was made by name, and the name has moved on since.
+        for pid in self.remote_ties.get(signal.ref.node, ()):
+            other = self.table.get(pid)
+            if other is not None and other.forget_watcher(signal.ref):
+                return
 
-    def call(
-        self, destination: Destination, request: object, timeout: float | None = 5.0
-    ) -> Coroutine[Any, Any, Any]:
-        """Send a request and await its answer; ``timeout`` None waits without limit.
-
-        Raises:
-            CallTimeout: no answer in time; a late one is dropped.
-            CallFailed: the process ended, is not there, or its node is not connected.
-            CallingSelf: a process called itself.
-        """
-        return self._call(current.get(None), destination, request, timeout)
-
-    async def _call(
-        self,
-        me: Entry | None,
-        destination: Destination,
-        request: object,
-        timeout: float | None,
-        noted: bool = False,
-    ) -> Any:
-        target = self.reach.get(destination)  # type: ignore[arg-type]
-        if target is None:
-            if me is not None and me.tracer is not None and not noted:
-                return await self._call_noted(me, destination, request, timeout)
-            target = self.find(destination)
-            if target is None:
-                return await self._call_away(me, destination, request, timeout)
-        if target.reason is not None:
-            # Told to end: it answers nothing any more.
-            raise CallFailed(destination, target.reason)
-        caller = Caller(None if me is None else me.pid, request, target, self.loop.create_future())
-        if me is not None and type(me) is Process:
-            if target is me and asyncio.current_task() is me.task:
-                raise CallingSelf(me.pid, me.label)
-            me.waiting_on = target
-        if not target.deliver(caller):
-            raise MailboxFull(target.pid, target.label, target.overflow)
-        calls = target.calls
-        if calls is None:
-            calls = target.calls = {}
-        calls[caller] = None
-        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
-        if lane is not None:
-            lane.add(caller)
-        try:
-            return await caller._future
-        finally:
-            calls.pop(caller, None)
-            if lane is not None:
-                lane.remove(caller)
-            if me is not None and type(me) is Process:
-                me.waiting_on = None
-
-    async def _call_noted(
-        self, me: Entry, destination: Destination, request: object, timeout: float | None
-    ) -> Any:
-        """A call of a process that is traced."""
-        self._note("call", destination, request)
-        try:
-            value = await self._call(me, destination, request, timeout, noted=True)
-        except CallFailed as failure:
-            self._note("failure", destination, failure.reason)
-            raise
-        self._note("answer", destination, value)
-        return value
-
-    def _note(self, event: str, whom: object, what: object) -> None:
-        """Tell the tracer of the running process, if it has one."""
-        me = current.get(None)
-        if me is not None and me.tracer is not None:
-            me.tracer(event, Sent(whom, what))
-
-    async def _call_away(
-        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
-    ) -> Any:
-        remote = self.remote_address(destination)
-        if remote is None:
-            raise CallFailed(destination, NOPROC)
-        node, to = remote
-        ref = self.new_ref()
-        pid = None if me is None else me.pid
-        caller = Caller(pid, request, destination, self.loop.create_future())
-        self.remote_calls[ref] = caller
-        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
-        try:
-            if not self.route(CallSignal(node, to, ref, pid, request)):
-                raise CallFailed(destination, NOCONNECTION)
-            if lane is not None:
-                lane.add(caller)
-            return await caller._future
-        finally:
-            del self.remote_calls[ref]
-            if lane is not None:
-                lane.remove(caller)
-
-    def _lane(self, timeout: float) -> Lane:
-        lane = Lane(self.loop, timeout)
-        if len(self._lanes) < LANES:
-            self._lanes[timeout] = lane
-        return lane
-
-    # Signals.
-
-    def exit(self, destination: Destination, reason: Reason) -> None:
-        """Send an exit signal, from the running process or from the runtime itself.
-
-        Raises:
-            BadDestination: it is no destination.
-        """
-        entry = self.find(destination)
-        me = current.get(None)
-        if self.traced:
-            self._note("exit", destination, reason)
-        if entry is not None:
-            entry.exit_signal(entry.pid if me is None else me.pid, reason)
-        elif (remote := self.remote_address(destination)) is not None:
-            # Outside of processes the runtime speaks, as the process that nobody is.
-            source = Pid(self.node, self.creation, 0) if me is None else me.pid
-            self.route(ExitSignal(remote[0], remote[1], source, reason, linked=False))
+    def node_lost(self, node: str) -> None:
+        """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
+        for caller in [c for ref, c in self.remote_calls.items() if c.node() == node]:
+            caller.fail(NOCONNECTION)
+        for pid in self.remote_ties.pop(node, {}):
+            entry = self.table.get(pid)
+            if entry is None:
+                continue
+            for ref, watcher in list((entry.watchers or {}).items()):
+                if isinstance(watcher, Pid) and watcher.node == node and entry.watchers is not None:
+                    del entry.watchers[ref]
+            for ref, target in list((entry.watching or {}).items()):
+                address = self.remote_address(target)
+                if address is not None and address[0] == node and entry.watching is not None:
+                    del entry.watching[ref]
+                    gone = address[1] if isinstance(address[1], Pid) else None
+                    entry.deliver_signal(Down(ref, gone, NOCONNECTION))
+            for other in [other for other in entry.links or () if other.node == node]:
+                if entry.untie(other):
+                    entry.exit_signal(other, NOCONNECTION, linked=True)
 
     # The end.
 
@@ -376,3 +335,15 @@ class Runtime(ProcessTable):
                 task.cancel()
         for lane in self._lanes.values():
             lane.close()
+
+
+def current_runtime(function: str) -> Runtime:
+    """Return the runtime of the running process for ``function``, which needs one.
+
+    Raises:
+        NotInProcess: no process runs here.
+    """
+    entry = current.get(None)
+    if entry is None or not isinstance(entry.runtime, Runtime):
+        raise NotInProcess(function)
+    return entry.runtime

@@ -1,47 +1,39 @@
-"""The process table of one node: who is there, and what a signal of another node does to it.
+"""The process table of one node: who is there, and what they send each other.
 
 Rules: 1. The table holds processes strongly, because the event loop does not.  2. A pid of an earlier
-creation of this node is nobody.  3. Numbers of pids and references are never used twice.  4. A signal for a
-process that is not there is answered as its kind demands: noproc for a call, a link and a monitor, silence
-for a message.  5. A lost node ends every tie and call across it with ``noconnection``; the processes there
-may well live on.
-
-A ``Registry`` has processes under keys, as Elixir's: ``unique`` for finding, ``duplicate`` for dispatching. A
-process leaves it when it ends, before anybody is told of its end, so that a successor can take the key at
-once.
+creation of this node is nobody.  3. Numbers of pids and references are never used twice.  4. A message to a
+process that is not there is dropped, as in Erlang; ``send`` says so by False, a call by
+``CallFailed(noproc)``.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Coroutine
 from itertools import count
-from typing import Literal
+from typing import Any
 
-from gossamer.supervisor.errors import BadChildSpec, BadDestination, CallFailed, NameTaken
+from gossamer.supervisor.errors import BadDestination, CallFailed, CallingSelf, MailboxFull, NameTaken
 from gossamer.supervisor.process import signals
-from gossamer.supervisor.process.calls import Caller, remote_caller
-from gossamer.supervisor.process.entry import Entry, Sent, current, running
-from gossamer.supervisor.values import (
-    NOCONNECTION,
-    NOPROC,
-    Destination,
-    Down,
-    Pid,
-    Reason,
-    Ref,
-    reason_from_plain,
-)
+from gossamer.supervisor.process.calls import Caller, Lane, Sent
+from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.values import NOCONNECTION, NOPROC, Cast, Destination, Down, Pid, Reason, Ref
+
+LANES = 64
+"""Time limits that get a lane of their own; a program uses a handful."""
 
 
 class ProcessTable:
-    """Local processes by pid and by name; ``Runtime`` adds the messages and signals between them."""
+    """Local processes by pid and by name, and the messages between them; ``Runtime`` makes and ends them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         self.node = node
         self.creation = creation
         self.table: dict[Pid, Entry] = {}
+        # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
+        self.reach = self.table
+        self.traced = 0
         self.names: dict[str, Entry] = {}
         self.zombies: dict[Pid, Entry] = {}
         self.graves: deque[Entry] = deque()
@@ -49,6 +41,7 @@ class ProcessTable:
         self.remote_calls: dict[Ref, Caller] = {}
         self.remote_ties: dict[str, dict[Pid, None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lanes: dict[float, Lane] = {}
         self._numbers = count(1)
         self._refs = count(1)
 
@@ -156,153 +149,144 @@ class ProcessTable:
         """Hand a signal to the router; return False if there is none or the node is not connected."""
         return self.remote is not None and self.remote.route(signal)
 
-    def deliver_remote(self, signal: signals.Signal) -> None:
-        """Deliver a signal of another node."""
-        if isinstance(signal, signals.ReplySignal):
-            caller = self.remote_calls.get(signal.ref)
-            if caller is not None:
-                if signal.failed:
-                    caller.fail(reason_from_plain(signal.value))
-                else:
-                    caller.answer(signal.value)
-            return
-        entry = self.table.get(signal.to) if isinstance(signal.to, Pid) else self.names.get(signal.to)
-        if isinstance(signal, signals.SendSignal):
-            if entry is not None:
-                entry.deliver(signal.message)
-        elif isinstance(signal, signals.CallSignal):
-            self._called(entry, signal)
-        elif isinstance(signal, signals.LinkSignal):
-            if entry is not None:
-                entry.tie(signal.source)
-            else:
-                self.route(
-                    signals.ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True)
-                )
-        elif isinstance(signal, signals.UnlinkSignal):
-            if entry is not None:
-                entry.untie(signal.source)
-        elif isinstance(signal, signals.ExitSignal):
-            # A link's signal counts only while the link is there: it may have crossed an unlink.
-            if entry is not None and (not signal.linked or entry.untie(signal.source)):
-                entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
-        elif isinstance(signal, signals.MonitorSignal):
-            if entry is not None:
-                entry.watch(signal.ref, signal.source)
-                self.note_remote(signal.source.node, entry.pid)
-            else:
-                gone = signal.to if isinstance(signal.to, Pid) else None
-                self.route(signals.DownSignal(signal.source.node, signal.source, signal.ref, gone, NOPROC))
-        elif isinstance(signal, signals.DemonitorSignal):
-            self._unwatched(entry, signal)
-        elif entry is not None and entry.forget_watching(signal.ref):
-            entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
+    # Messages.
 
-    def _called(self, entry: Entry | None, signal: signals.CallSignal) -> None:
-        if entry is None:
-            self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
-            return
-        caller = remote_caller(signal.caller, signal.request, signal.ref, entry)
-        if not entry.deliver(caller):
-            caller.fail("mailbox_full")
-
-    def _unwatched(self, entry: Entry | None, signal: signals.DemonitorSignal) -> None:
-        if entry is not None and entry.forget_watcher(signal.ref):
-            return
-        # The monitor was made by name, and the name has moved on since.
-        for pid in self.remote_ties.get(signal.ref.node, ()):
-            other = self.table.get(pid)
-            if other is not None and other.forget_watcher(signal.ref):
-                return
-
-    def node_lost(self, node: str) -> None:
-        """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
-        for caller in [c for ref, c in self.remote_calls.items() if c.node() == node]:
-            caller.fail(NOCONNECTION)
-        for pid in self.remote_ties.pop(node, {}):
-            entry = self.table.get(pid)
-            if entry is None:
-                continue
-            for ref, watcher in list((entry.watchers or {}).items()):
-                if isinstance(watcher, Pid) and watcher.node == node and entry.watchers is not None:
-                    del entry.watchers[ref]
-            for ref, target in list((entry.watching or {}).items()):
-                address = self.remote_address(target)
-                if address is not None and address[0] == node and entry.watching is not None:
-                    del entry.watching[ref]
-                    gone = address[1] if isinstance(address[1], Pid) else None
-                    entry.deliver_signal(Down(ref, gone, NOCONNECTION))
-            for other in [other for other in entry.links or () if other.node == node]:
-                if entry.untie(other):
-                    entry.exit_signal(other, NOCONNECTION, linked=True)
-
-
-class Registry:
-    """A map of keys to processes of one runtime, read and written directly, without a message."""
-
-    def __init__(self, keys: Literal["unique", "duplicate"] = "duplicate") -> None:
-        if keys not in ("unique", "duplicate"):
-            raise BadChildSpec("Registry", "keys", keys, "'unique' or 'duplicate'")
-        self._unique = keys == "unique"
-        self._rows: dict[Hashable, dict[Entry, object]] = {}
-        self._keys: dict[Pid, dict[Hashable, None]] = {}
-
-    def register(self, key: Hashable, value: object = None) -> None:
-        """Put the running process under ``key``; again for the same key replaces the value.
+    def send(self, destination: Destination, message: object) -> bool:
+        """Put a message into a mailbox; False when it is known not to arrive.
 
         Raises:
-            NameTaken: unique keys, and another process holds this one.
+            BadDestination: it is no destination.
         """
-        entry = running("Registry.register")
-        row = self._rows.setdefault(key, {})
-        if self._unique and row and entry not in row:
-            raise NameTaken(str(key), next(iter(row)).pid)
-        row[entry] = value
-        held = self._keys.get(entry.pid)
-        if held is None:
-            held = self._keys[entry.pid] = {}
-            entry.on_release(self._forget)
-        held[key] = None
+        target = self.reach.get(destination)  # type: ignore[arg-type]
+        if target is None:
+            target = self.find(destination)
+            if self.traced:
+                self._note("send", destination, message)
+            if target is None:
+                remote = self.remote_address(destination)
+                return remote is not None and self.route(signals.SendSignal(remote[0], remote[1], message))
+        return bool(target.deliver(message))
 
-    def unregister(self, key: Hashable) -> bool:
-        """Take the running process away from ``key``; False when it was not there."""
-        entry = current.get(None)
-        held = None if entry is None else self._keys.get(entry.pid)
-        if entry is None or held is None or key not in held:
-            return False
-        del held[key]
-        self._drop(entry, key)
-        return True
+    def cast(self, destination: Destination, request: object) -> None:
+        """Send a request that wants no answer; it succeeds even if nobody is there."""
+        self.send(destination, Cast(request))
 
-    def lookup(self, key: Hashable) -> list[tuple[Pid, object]]:
-        """Return the processes under ``key`` with their values, in order of registration."""
-        return [(entry.pid, value) for entry, value in self._rows.get(key, {}).items()]
+    def call(
+        self, destination: Destination, request: object, timeout: float | None = 5.0
+    ) -> Coroutine[Any, Any, Any]:
+        """Send a request and await its answer; ``timeout`` None waits without limit.
 
-    def whereis(self, key: Hashable) -> Pid | None:
-        """Return the first process under ``key``, None if there is none."""
-        row = self._rows.get(key)
-        return next(iter(row)).pid if row else None
+        Raises:
+            CallTimeout: no answer in time; a late one is dropped.
+            CallFailed: the process ended, is not there, or its node is not connected.
+            CallingSelf: a process called itself.
+        """
+        return self._call(current.get(None), destination, request, timeout)
 
-    def keys(self, pid: Pid) -> list[Hashable]:
-        """Return the keys that a process holds."""
-        return list(self._keys.get(pid, ()))
+    async def _call(
+        self,
+        me: Entry | None,
+        destination: Destination,
+        request: object,
+        timeout: float | None,
+        noted: bool = False,
+    ) -> Any:
+        target = self.reach.get(destination)  # type: ignore[arg-type]
+        if target is None:
+            if me is not None and me.tracer is not None and not noted:
+                return await self._call_noted(me, destination, request, timeout)
+            target = self.find(destination)
+            if target is None:
+                return await self._call_away(me, destination, request, timeout)
+        if target.reason is not None:
+            # Told to end: it answers nothing any more.
+            raise CallFailed(destination, target.reason)
+        caller = Caller(None if me is None else me.pid, request, target, self.loop.create_future())
+        if me is not None:
+            if target is me and me.runs_here():
+                raise CallingSelf(me.pid, me.label)
+            me.waiting_on = target
+        if not target.deliver(caller):
+            raise MailboxFull(target.pid, target.label, target.overflow)
+        calls = target.calls
+        if calls is None:
+            calls = target.calls = {}
+        calls[caller] = None
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        if lane is not None:
+            lane.add(caller)
+        try:
+            return await caller._future
+        finally:
+            calls.pop(caller, None)
+            if lane is not None:
+                lane.remove(caller)
+            if me is not None:
+                me.waiting_on = None
 
-    def dispatch(self, key: Hashable, message: object) -> int:
-        """Send ``message`` to every process under ``key``, in order; return how many got it."""
+    async def _call_noted(
+        self, me: Entry, destination: Destination, request: object, timeout: float | None
+    ) -> Any:
+        """A call of a process that is traced."""
+        self._note("call", destination, request)
+        try:
+            value = await self._call(me, destination, request, timeout, noted=True)
+        except CallFailed as failure:
+            self._note("failure", destination, failure.reason)
+            raise
+        self._note("answer", destination, value)
+        return value
+
+    def _note(self, event: str, whom: object, what: object) -> None:
+        """Tell the tracer of the running process, if it has one."""
         me = current.get(None)
         if me is not None and me.tracer is not None:
-            me.tracer("send", Sent(f"registry {key}", message))
-        return sum(entry.deliver(message) for entry in list(self._rows.get(key, ())))
+            me.tracer(event, Sent(whom, what))
 
-    def __len__(self) -> int:
-        return sum(map(len, self._rows.values()))
+    async def _call_away(
+        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
+    ) -> Any:
+        remote = self.remote_address(destination)
+        if remote is None:
+            raise CallFailed(destination, NOPROC)
+        node, to = remote
+        ref = self.new_ref()
+        pid = None if me is None else me.pid
+        caller = Caller(pid, request, destination, self.loop.create_future())
+        self.remote_calls[ref] = caller
+        lane = None if timeout is None else self._lanes.get(timeout) or self._lane(timeout)
+        try:
+            if not self.route(signals.CallSignal(node, to, ref, pid, request)):
+                raise CallFailed(destination, NOCONNECTION)
+            if lane is not None:
+                lane.add(caller)
+            return await caller._future
+        finally:
+            del self.remote_calls[ref]
+            if lane is not None:
+                lane.remove(caller)
 
-    def _forget(self, entry: Entry) -> None:
-        for key in self._keys.pop(entry.pid, {}):
-            self._drop(entry, key)
+    def _lane(self, timeout: float) -> Lane:
+        lane = Lane(self.loop, timeout)
+        if len(self._lanes) < LANES:
+            self._lanes[timeout] = lane
+        return lane
 
-    def _drop(self, entry: Entry, key: Hashable) -> None:
-        row = self._rows[key]
-        del row[entry]
-        if not row:
-            del self._rows[key]
+    # Signals.
+
+    def exit(self, destination: Destination, reason: Reason) -> None:
+        """Send an exit signal, from the running process or from the runtime itself.
+
+        Raises:
+            BadDestination: it is no destination.
+        """
+        entry = self.find(destination)
+        me = current.get(None)
+        if self.traced:
+            self._note("exit", destination, reason)
+        if entry is not None:
+            entry.exit_signal(entry.pid if me is None else me.pid, reason)
+        elif (remote := self.remote_address(destination)) is not None:
+            # Outside of processes the runtime speaks, as the process that nobody is.
+            source = Pid(self.node, self.creation, 0) if me is None else me.pid
+            self.route(signals.ExitSignal(remote[0], remote[1], source, reason, linked=False))

@@ -27,20 +27,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
 
 import structlog
 from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
-from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry, Sent, Tracer
+from gossamer.supervisor.process.calls import Caller, Sent, Tracer
+from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.process import Process
+from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.rendering import Told, shown
 from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
-
-if TYPE_CHECKING:
-    from gossamer.supervisor.process.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

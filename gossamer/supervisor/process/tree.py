@@ -12,16 +12,13 @@ import asyncio
 import re
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess
 from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.table import ProcessTable
 from gossamer.supervisor.values import Pid
-
-if TYPE_CHECKING:
-    from gossamer.supervisor.process.runtime import Runtime
 
 TASK_BYTES = 1200
 """What a task, its coroutines, its context and its future weigh beside what can be asked for its size."""
@@ -79,7 +76,7 @@ _Below = dict[Pid | None, dict[str, tuple[list[Entry], Folded]]]
 """By parent and label: the children that are shown, and the sums of the others."""
 
 
-async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
+async def forest(runtime: ProcessTable, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
     """Every process of ``runtime`` under the one that started it, while that one lives; or ``root`` alone."""
     table = runtime.table
     below: _Below = {}
@@ -111,13 +108,13 @@ async def forest(runtime: Runtime, *, fold: int = FOLD, root: Pid | None = None)
     return [] if found is None else [_node(runtime, found.parent, found, below)]
 
 
-def _nodes(runtime: Runtime, above: Pid | None, below: _Below) -> list[ProcessNode]:
+def _nodes(runtime: ProcessTable, above: Pid | None, below: _Below) -> list[ProcessNode]:
     entries = [entry for shown, _ in below.get(above, {}).values() for entry in shown]
     entries.sort(key=lambda entry: entry.pid.number)
     return [_node(runtime, above, entry, below) for entry in entries]
 
 
-def _node(runtime: Runtime, above: Pid | None, entry: Entry, below: _Below) -> ProcessNode:
+def _node(runtime: ProcessTable, above: Pid | None, entry: Entry, below: _Below) -> ProcessNode:
     return ProcessNode(
         pid=entry.pid,
         name=entry.name,
@@ -136,7 +133,7 @@ def _node(runtime: Runtime, above: Pid | None, entry: Entry, below: _Below) -> P
     )
 
 
-def _restarts(runtime: Runtime, above: Pid | None, entry: Entry) -> int:
+def _restarts(runtime: ProcessTable, above: Pid | None, entry: Entry) -> int:
     parent = None if above is None else runtime.table.get(above)
     restarts_of = None if parent is None else getattr(parent.behaviour, "restarts_of", None)
     return 0 if restarts_of is None else int(restarts_of(entry.pid))
@@ -159,7 +156,7 @@ def memory_of(entry: Entry) -> int:
     return size
 
 
-def locate(runtime: Runtime, text: str) -> Pid:
+def locate(runtime: ProcessTable, text: str) -> Pid:
     """Return the live process that ``<node.31>``, ``node.31``, ``31`` or a registered name stands for.
 
     Raises:

@@ -17,10 +17,10 @@ from typing import Any, Generic, ParamSpec, cast, overload
 import structlog
 
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, StopInit
-from gossamer.supervisor.process.entry import current, running
+from gossamer.supervisor.process.entry import current
 from gossamer.supervisor.process.process import Process, reason_of
 from gossamer.supervisor.process.reports import report_crash, where_is
-from gossamer.supervisor.process.runtime import Initialised, Runtime
+from gossamer.supervisor.process.runtime import Initialised, Runtime, current_runtime
 from gossamer.supervisor.values import KILL, Pid, Reason
 
 log = structlog.get_logger(__name__)
@@ -118,8 +118,8 @@ class Behaviour:
             Ignore: ``init`` does not want to run.
             NameTaken: another process holds the name.
         """
-        me = running(f"{cls.__name__}.start")
-        return await cls._otp_launch(me.runtime, None, args, options)
+        runtime = current_runtime(f"{cls.__name__}.start")
+        return await cls._otp_launch(runtime, None, args, options)
 
     @overload
     @classmethod
@@ -135,8 +135,8 @@ class Behaviour:
     @classmethod
     async def start_link(cls, *args: Any, **options: Any) -> Pid:
         """As ``start``, linked to the running process."""
-        me = running(f"{cls.__name__}.start_link")
-        return await cls._otp_launch(me.runtime, me.pid, args, options)
+        runtime, me = current_runtime(f"{cls.__name__}.start_link"), current.get()
+        return await cls._otp_launch(runtime, me.pid, args, options)
 
     @classmethod
     async def _otp_launch(

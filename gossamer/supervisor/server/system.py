@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from gossamer.supervisor.errors import CallFailed, MailboxFull
-from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Tracer, running
+from gossamer.supervisor.process.calls import Caller, Tracer
+from gossamer.supervisor.process.entry import running
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
